@@ -1,0 +1,63 @@
+"""The contract of a learning agent: it chooses configurations and learns from their costs.
+
+Agents see numbers only: a load level, configuration numbers of a :class:`~tuner.knobs.KnobSpace`, and
+costs from an :class:`~tuner.objective.Objective`. What is safe is the control loop's business; it offers
+the agent the configurations that may be chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["Agent", "State"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What the agent is told before it chooses (RRL's ``s_t``)."""
+
+    level: int
+    """The load level: a point of the logarithmic grid of arrival rates (:class:`LoadLevels`)."""
+    configuration: int
+    """The number of the configuration in force."""
+
+
+class Agent(Protocol):
+    """What learns."""
+
+    def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Choose the next configuration, exploring as it sees fit.
+
+        Args:
+            state: Load level and configuration in force.
+            allowed: Numbers of the configurations that may be chosen; None for all.   # (n,) int64
+        """
+        ...
+
+    def best(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Return the configuration with the least learned cost; never explores, draws no randomness."""
+        ...
+
+    def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
+        """Learn from one window: under ``state.level`` the configuration showed ``cost``."""
+        ...
+
+    def costs(self, level: int) -> np.ndarray:
+        """Learned cost of each configuration at a load level; NaN where nothing is known.   # (size,)"""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write everything learned to a folder, atomically, without pickle.
+
+        Raises:
+            StorageError: The folder cannot be written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop background work. May be called twice."""
+        ...

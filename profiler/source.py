@@ -1,0 +1,76 @@
+"""Where a profiler gets time and readings from: small contracts with a live and a virtual form each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tuner.measurement import NOT_KNOWN
+
+__all__ = ["Clients", "ClientSample", "Clock", "Host", "HostReading"]
+
+
+class Clock(Protocol):
+    """Tells and passes time: real, or virtual in simulation."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientSample:
+    """What the clients saw of the requests they meant to send in an interval."""
+
+    intended: np.ndarray
+    """Intended send times, increasing.   # (n,) s on the profiler's clock"""
+    latency: np.ndarray
+    """From the intended send time to the answer; NaN if it failed or has not come.   # (n,) s"""
+    failed: int
+    """Requests that were refused, failed, or lost."""
+    lateness: np.ndarray
+    """Actual minus intended send time.   # (n,) s"""
+
+
+class Clients(Protocol):
+    """A load generator whose requests are timed."""
+
+    def sample(self, start: float, end: float) -> ClientSample:
+        """Return the requests intended in ``[start, end)``; waits shortly for outstanding answers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostReading:
+    """Processor time used so far, and the accelerators' state now."""
+
+    time: float
+    server: float = NOT_KNOWN
+    """Core-seconds used by the server's processes since the first reading."""
+    own: float = NOT_KNOWN
+    """Core-seconds used by this process and its children."""
+    total: float = NOT_KNOWN
+    """Core-seconds used by everybody on the machine."""
+    gpu: float = NOT_KNOWN
+    """Share of the GPUs' time in use, 0..1."""
+    gpu_memory: float = NOT_KNOWN
+    """Bytes in use on the GPUs."""
+
+
+class Host(Protocol):
+    """The machine the server runs on."""
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of the machine."""
+        ...
+
+    def read(self) -> HostReading:
+        """Read processor times and GPU state."""
+        ...

@@ -1,0 +1,43 @@
+"""The project's one ``njit``: cached, and safe against edits of kernels in other files.
+
+numba's cache does not notice that a callee in another file changed and would return old answers. The
+cache therefore lives in a folder named by a hash of all kernel sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from platformdirs import user_cache_path
+
+__all__ = ["njit"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kernel_files() -> list[Path]:
+    root = Path(__file__).parent
+    folders = {path.resolve() for path in [root, *root.iterdir()] if path.is_dir()}
+    files = {file for folder in folders for file in folder.rglob("*.py")}
+    return sorted(file for file in files if b"import njit" in file.read_bytes())
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for file in _kernel_files():
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+numba.config.CACHE_DIR = str(user_cache_path("servetune") / "numba" / _digest())
+
+
+def njit(function: F) -> F:
+    """Compile a function to machine code, without Python objects, cached on disk."""
+    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled

@@ -1,0 +1,91 @@
+"""The errors that users and callers can meet.
+
+::
+
+    TunerError
+    ├── InvalidInput            the caller's mistake: names the setting and the fix (also a ValueError)
+    │   └── UnknownModel        the server does not serve a model of that name
+    ├── UnsupportedPlatform     the embedded server cannot run here
+    ├── StorageError            a file or folder cannot be written or read
+    └── AdapterError            the world's failure, seen through an adapter
+        ├── Unreachable         no answer from the server
+        ├── TimedOut            an answer began but did not come in time
+        ├── ReadOnly            the server does not accept changes; observing still works
+        └── Refused             the server refused a configuration; the old one still serves
+
+Every one of them ends the command line with exit code 2 and its message as the only output.
+Messages name the setting and the fix: ``metrics port 8002: connection refused; start Triton with
+--allow-metrics=true or correct '?metrics=' in the target``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "AdapterError",
+    "InvalidInput",
+    "ReadOnly",
+    "Refused",
+    "StorageError",
+    "TimedOut",
+    "TunerError",
+    "UnknownModel",
+    "Unreachable",
+    "UnsupportedPlatform",
+]
+
+
+class TunerError(Exception):
+    """Base of all errors that servetune raises on purpose."""
+
+
+class InvalidInput(TunerError, ValueError):
+    """A setting has a value that cannot be used.
+
+    Args:
+        setting: The name the user knows it by, such as ``--slo`` or ``knob max_batch_size``.
+        problem: What is wrong, with the value.
+        fix: What to write instead.
+    """
+
+    def __init__(self, setting: str, problem: str, fix: str = "") -> None:
+        super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
+        self.setting = setting
+
+
+class UnknownModel(InvalidInput):
+    """The server answers but does not serve a model of that name."""
+
+    def __init__(self, model: str, available: Sequence[str]) -> None:
+        loaded = ", ".join(available) if available else "none"
+        super().__init__("model", f"the server does not serve '{model}'", f"models loaded: {loaded}")
+        self.available = tuple(available)
+
+
+class UnsupportedPlatform(TunerError):
+    """The embedded Triton server cannot run on this machine."""
+
+
+class StorageError(TunerError):
+    """A file or folder cannot be read or written (full disk, missing right, damaged file)."""
+
+
+class AdapterError(TunerError):
+    """A serving backend failed; the subclasses say how."""
+
+
+class Unreachable(AdapterError):
+    """The server does not answer."""
+
+
+class TimedOut(AdapterError):
+    """The server answered too late, or did not finish in time."""
+
+
+class ReadOnly(AdapterError):
+    """The server does not accept configuration changes; observing it still works."""
+
+
+class Refused(AdapterError):
+    """The server refused a configuration and still serves the old one."""

@@ -1,0 +1,267 @@
+"""Knobs, configurations and the space they span.
+
+A knob is one tunable setting with an ordered grid of native values. A configuration gives every
+knob a value. Inside the space configurations are numbered 0..size-1 (row-major, last knob fastest),
+so that agents and compiled kernels work on integers and arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from tuner.duration import format_duration, parse_duration
+from tuner.errors import InvalidInput
+
+__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "parse_grid"]
+
+MAX_SIZE = 1_000_000
+"""Largest number of configurations a space may have; agents keep an array of this length."""
+
+
+class ApplyCost(IntEnum):
+    """What changing a knob costs the server, from cheapest to dearest."""
+
+    FREE = 0
+    """Takes effect at once and disturbs nobody."""
+    IN_PLACE = 1
+    """The model keeps serving; capacity changes while it happens."""
+    RELOAD = 2
+    """The model is loaded again beside the old one."""
+    RESTART = 3
+    """The server process starts anew."""
+
+
+class Configuration(Mapping[str, float]):
+    """A value for every knob: an immutable, hashable mapping from knob name to native value.
+
+    >>> Configuration(max_batch_size=8, max_queue_delay=0.002)
+    Configuration(max_batch_size=8, max_queue_delay=0.002)
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, values: Mapping[str, float] | None = None, /, **more: float) -> None:
+        merged = {**(values or {}), **more}
+        self._items = tuple((name, merged[name]) for name in merged)
+
+    def __getitem__(self, name: str) -> float:
+        for key, value in self._items:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items))
+
+    def __repr__(self) -> str:
+        return f"Configuration({', '.join(f'{name}={value!r}' for name, value in self._named())})"
+
+    def _named(self) -> Iterator[tuple[str, float]]:
+        return iter(self._items)
+
+    def replace(self, **changes: float) -> Configuration:
+        """Return a copy with some values changed."""
+        return Configuration(dict(self), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """One tunable setting.
+
+    Raises:
+        InvalidInput: The grid is empty, not strictly increasing, or lacks the default.
+    """
+
+    name: str
+    """The server's own word where it has one, such as ``max_batch_size``."""
+    grid: tuple[float, ...]
+    """Native values in increasing order; durations in seconds, counts as whole numbers."""
+    default: float
+    """The value the server has when nobody sets it; one of the grid."""
+    apply_cost: ApplyCost = ApplyCost.RELOAD
+    """What changing it costs."""
+    unit: str = ""
+    """``s`` for durations, empty for counts."""
+
+    def __post_init__(self) -> None:
+        setting = f"knob {self.name}"
+        if not self.grid:
+            raise InvalidInput(setting, "the grid is empty", f"write {self.name}=1,2,4")
+        if not all(math.isfinite(value) for value in self.grid):
+            raise InvalidInput(setting, f"the grid {self.grid} has a value that is not finite")
+        if any(low >= high for low, high in zip(self.grid, self.grid[1:], strict=False)):
+            raise InvalidInput(setting, f"the grid {self.grid} does not increase", "order it, each value once")
+        if self.default not in self.grid:
+            raise InvalidInput(setting, f"the default {self.default} is not in the grid {self.grid}")
+
+    def format(self, value: float) -> str:
+        """Write a value as a person would: ``8`` or ``2ms``."""
+        return format_duration(value) if self.unit == "s" else f"{value:g}"
+
+    def nearest(self, value: float) -> float:
+        """Return the grid value closest to ``value`` (the lower one on a tie)."""
+        return min(self.grid, key=lambda candidate: (abs(candidate - value), candidate))
+
+
+class KnobSpace:
+    """The grid of all configurations of some knobs.
+
+    Distances are Euclidean in grid steps (RRL, section 4.2 and Fig. 9), so that neighbouring values
+    are one apart whatever their unit.
+
+    Args:
+        knobs: At least one, with different names; their order is the order of coordinates.
+    """
+
+    def __init__(self, knobs: Iterable[Knob]) -> None:
+        self.knobs = tuple(knobs)
+        names = [knob.name for knob in self.knobs]
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput("knobs", f"names must be given and differ, but got {names}")
+        self.names = tuple(names)
+        self.shape = tuple(len(knob.grid) for knob in self.knobs)
+        self.size = math.prod(self.shape)
+        if self.size > MAX_SIZE:
+            raise InvalidInput("knobs", f"{self.size} configurations are more than {MAX_SIZE}", "use coarser grids")
+
+    def __repr__(self) -> str:
+        return f"KnobSpace({list(self.knobs)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KnobSpace) and self.knobs == other.knobs
+
+    def __hash__(self) -> int:
+        return hash(self.knobs)
+
+    def __contains__(self, configuration: object) -> bool:
+        if not isinstance(configuration, Mapping) or set(configuration) != set(self.names):
+            return False
+        return all(configuration[knob.name] in knob.grid for knob in self.knobs)
+
+    @cached_property
+    def coordinates(self) -> np.ndarray:
+        """Grid coordinates of every configuration.   # (size, knobs) int32, steps."""
+        axes = np.meshgrid(*[np.arange(n, dtype=np.int32) for n in self.shape], indexing="ij")
+        coordinates = np.stack([axis.ravel() for axis in axes], axis=1)
+        coordinates.setflags(write=False)
+        return coordinates
+
+    @cached_property
+    def default(self) -> Configuration:
+        """The configuration in which every knob has its default."""
+        return Configuration({knob.name: knob.default for knob in self.knobs})
+
+    def encode(self, configuration: Mapping[str, float]) -> int:
+        """Return the number of a configuration.
+
+        Raises:
+            InvalidInput: A knob is missing, unknown or has a value outside its grid.
+        """
+        if unknown := set(configuration) - set(self.names):
+            raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(self.names)}")
+        steps = []
+        for knob in self.knobs:
+            if knob.name not in configuration:
+                raise InvalidInput(f"knob {knob.name}", "has no value", "a configuration gives every knob one")
+            value = configuration[knob.name]
+            if value not in knob.grid:
+                raise InvalidInput(f"knob {knob.name}", f"{value} is not in the grid {knob.grid}")
+            steps.append(knob.grid.index(value))
+        return int(np.ravel_multi_index(tuple(steps), self.shape))
+
+    def decode(self, index: int) -> Configuration:
+        """Return the configuration of a number in 0..size-1."""
+        if not 0 <= index < self.size:
+            raise InvalidInput("configuration", f"number {index} is outside 0..{self.size - 1}")
+        steps = np.unravel_index(index, self.shape)
+        return Configuration({k.name: k.grid[int(s)] for k, s in zip(self.knobs, steps, strict=True)})
+
+    def nearest(self, configuration: Mapping[str, float]) -> Configuration:
+        """Return the grid configuration closest to any values (a running server need not be on the grid)."""
+        return Configuration({k.name: k.nearest(configuration.get(k.name, k.default)) for k in self.knobs})
+
+    def distances(self, index: int) -> np.ndarray:
+        """Euclidean distance in grid steps from one configuration to all.   # (size,) steps."""
+        offsets = (self.coordinates - self.coordinates[index]).astype(np.float64)
+        return np.asarray(np.sqrt((offsets**2).sum(axis=1)))
+
+    def distance(self, a: int, b: int) -> float:
+        """Euclidean distance in grid steps between two configurations."""
+        return float(np.linalg.norm(self.coordinates[a].astype(float) - self.coordinates[b]))
+
+    def region(self, index: int, delta: float) -> np.ndarray:
+        """All configurations within ``delta`` grid steps, itself included (RRL, ``C(c_t)``).   # (n,) int64."""
+        return np.flatnonzero(self.distances(index) <= delta + 1e-9)
+
+    def neighbours(self, index: int) -> np.ndarray:
+        """Configurations that differ by one step of one knob.   # (n,) int64."""
+        region = self.region(index, 1.0)
+        return region[region != index]
+
+    def sample(self, generator: np.random.Generator) -> Configuration:
+        """Draw a configuration uniformly."""
+        return self.decode(int(generator.integers(self.size)))
+
+    def features(self) -> np.ndarray:
+        """Coordinates scaled to 0..1 per knob, for function approximators.   # (size, knobs) float32."""
+        steps = np.maximum(np.array(self.shape) - 1, 1)
+        return (self.coordinates / steps).astype(np.float32)
+
+    def apply_cost(self, old: Mapping[str, float], new: Mapping[str, float]) -> ApplyCost:
+        """What going from one configuration to another costs: the dearest knob that differs."""
+        costs = [knob.apply_cost for knob in self.knobs if old.get(knob.name) != new.get(knob.name)]
+        return max(costs, default=ApplyCost.FREE)
+
+    def format(self, configuration: Mapping[str, float]) -> str:
+        """Write a configuration for people: ``max_batch_size=8 max_queue_delay=2ms instances=1``."""
+        return " ".join(f"{k.name}={k.format(configuration[k.name])}" for k in self.knobs if k.name in configuration)
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the knobs as plain values, for files."""
+        return [
+            {
+                "name": knob.name,
+                "grid": list(knob.grid),
+                "default": knob.default,
+                "apply_cost": knob.apply_cost.name.lower(),
+                "unit": knob.unit,
+            }
+            for knob in self.knobs
+        ]
+
+
+def parse_grid(text: str, setting: str = "--knob") -> tuple[str, tuple[float, ...]]:
+    """Read ``NAME=VALUE,VALUE,...``; values are numbers or durations (``2ms``).
+
+    Returns:
+        The name and the values in increasing order, durations in seconds.
+
+    Raises:
+        InvalidInput: The text does not have that form.
+    """
+    name, equals, rest = text.partition("=")
+    values = [part.strip() for part in rest.split(",") if part.strip()]
+    if not equals or not name.strip() or not values:
+        raise InvalidInput(setting, f"'{text}' is not a grid", "write NAME=VALUE,VALUE, like max_batch_size=1,4,16")
+    numbers = []
+    for value in values:
+        try:
+            number = float(value)
+        except ValueError:
+            number = parse_duration(value, f"{setting} {name.strip()}")
+        if not math.isfinite(number):
+            raise InvalidInput(f"{setting} {name.strip()}", f"'{value}' is not finite")
+        numbers.append(number)
+    return name.strip(), tuple(sorted(set(numbers)))

@@ -1,0 +1,105 @@
+"""What is to be minimised. The only place where a cost or a reward is defined.
+
+Costs are dimensionless numbers near 1, so that agents need no scaling per model:
+
+* ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
+* ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
+  lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
+
+Latencies above ten times the SLO grow with the logarithm only: overload has no steady latency, its
+number tells how long the window was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tuner.duration import format_duration, parse_duration
+from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
+
+__all__ = ["GOALS", "Objective", "Slo", "parse_slo"]
+
+GOALS = ("latency", "cpu", "gpu")
+STATISTICS = ("mean", "p50", "p95", "p99")
+SATURATION = 10.0
+"""Ratio to the SLO above which the cost of latency grows with the logarithm."""
+LONGEST_SLO = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slo:
+    """A service level objective on one latency statistic: ``p95 <= 30 ms``."""
+
+    statistic: str
+    """``mean``, ``p50``, ``p95`` or ``p99``."""
+    latency: float
+    """The bound, s."""
+
+    def __post_init__(self) -> None:
+        if self.statistic not in STATISTICS:
+            raise InvalidInput("--slo", f"'{self.statistic}' is not a statistic", f"use one of {', '.join(STATISTICS)}")
+        if not 0 < self.latency <= LONGEST_SLO:
+            raise InvalidInput("--slo", f"a latency of {self.latency:g} s is not between 0 and 1 h", "write p95=30ms")
+
+    def __str__(self) -> str:
+        return f"{self.statistic} <= {format_duration(self.latency)}"
+
+
+def parse_slo(text: str) -> Slo:
+    """Read ``p95=30ms``.
+
+    Raises:
+        InvalidInput: Not of that form, an unknown statistic, or a latency that makes no sense.
+    """
+    statistic, equals, latency = text.partition("=")
+    if not equals:
+        raise InvalidInput("--slo", f"'{text}' has no '='", "write p95=30ms")
+    return Slo(statistic=statistic.strip(), latency=parse_duration(latency, "--slo"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """Turns a measurement into a cost to be minimised."""
+
+    slo: Slo
+    goal: str = "latency"
+    """``latency``: the least latency. ``cpu``, ``gpu``: the least use while the SLO is kept."""
+    cores: float = 1.0
+    """CPU cores of the server's machine: what a CPU share refers to."""
+
+    def __post_init__(self) -> None:
+        if self.goal not in GOALS:
+            raise InvalidInput("--objective", f"'{self.goal}' is unknown", f"use one of {', '.join(GOALS)}")
+        if not self.cores > 0:
+            raise InvalidInput("cores", f"{self.cores} is not positive")
+
+    def __str__(self) -> str:
+        goal = f"least {self.slo.statistic} latency" if self.goal == "latency" else f"least {self.goal.upper()}"
+        return f"{goal} with {self.slo}"
+
+    def latency(self, measurement: Measurement) -> float:
+        """The latency statistic that the SLO bounds, s; NaN if it was not measured."""
+        return measurement.latency(self.slo.statistic)
+
+    def kept(self, measurement: Measurement) -> bool:
+        """Whether the window kept the SLO; a window whose latency is unknown or with failures did not."""
+        return self.latency(measurement) <= self.slo.latency and measurement.failures == 0
+
+    def cost(self, measurement: Measurement) -> float:
+        """The cost of a window, at least 0; NaN if it lacks a quantity the goal needs."""
+        ratio = _saturate(self.latency(measurement) / self.slo.latency)
+        if math.isnan(ratio) or self.goal == "latency":
+            return ratio
+        if ratio > 1:
+            return 1.0 + ratio
+        return measurement.gpu if self.goal == "gpu" else min(measurement.cpu / self.cores, 1.0)
+
+    def reward(self, measurement: Measurement) -> float:
+        """The negated cost, for reinforcement learning libraries."""
+        return -self.cost(measurement)
+
+
+def _saturate(ratio: float) -> float:
+    return ratio if not ratio > SATURATION else SATURATION * (1.0 + math.log(ratio / SATURATION))
