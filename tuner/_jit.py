@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numba
 from platformdirs import user_cache_path
 
-__all__ = ["njit"]
+__all__ = ["njit", "njit_flat"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,4 +40,14 @@ numba.config.CACHE_DIR = str(user_cache_path("servetune") / "numba" / _digest())
 def njit(function: F) -> F:
     """Compile a function to machine code, without Python objects, cached on disk."""
     compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def njit_flat(function: F) -> F:
+    """Compile like :func:`njit` a function that allocates no arrays, nor calls one that does.
+
+    Without reference counting: counting every array of a state tuple at every call of a small function
+    cost the dynamic batcher 730 ns per request instead of 190.
+    """
+    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
     return compiled

@@ -102,7 +102,9 @@ class Knob:
         if not all(math.isfinite(value) for value in self.grid):
             raise InvalidInput(setting, f"the grid {self.grid} has a value that is not finite")
         if any(low >= high for low, high in zip(self.grid, self.grid[1:], strict=False)):
-            raise InvalidInput(setting, f"the grid {self.grid} does not increase", "order it, each value once")
+            raise InvalidInput(
+                setting, f"the grid {self.grid} does not increase", "order it, each value once"
+            )
         if self.default not in self.grid:
             raise InvalidInput(setting, f"the default {self.default} is not in the grid {self.grid}")
 
@@ -134,7 +136,9 @@ class KnobSpace:
         self.shape = tuple(len(knob.grid) for knob in self.knobs)
         self.size = math.prod(self.shape)
         if self.size > MAX_SIZE:
-            raise InvalidInput("knobs", f"{self.size} configurations are more than {MAX_SIZE}", "use coarser grids")
+            raise InvalidInput(
+                "knobs", f"{self.size} configurations are more than {MAX_SIZE}", "use coarser grids"
+            )
 
     def __repr__(self) -> str:
         return f"KnobSpace({list(self.knobs)!r})"
@@ -174,7 +178,9 @@ class KnobSpace:
         steps = []
         for knob in self.knobs:
             if knob.name not in configuration:
-                raise InvalidInput(f"knob {knob.name}", "has no value", "a configuration gives every knob one")
+                raise InvalidInput(
+                    f"knob {knob.name}", "has no value", "a configuration gives every knob one"
+                )
             value = configuration[knob.name]
             if value not in knob.grid:
                 raise InvalidInput(f"knob {knob.name}", f"{value} is not in the grid {knob.grid}")
@@ -202,7 +208,7 @@ class KnobSpace:
         return float(np.linalg.norm(self.coordinates[a].astype(float) - self.coordinates[b]))
 
     def region(self, index: int, delta: float) -> np.ndarray:
-        """All configurations within ``delta`` grid steps, itself included (RRL, ``C(c_t)``).   # (n,) int64."""
+        """All configurations within ``delta`` grid steps, itself included (``C(c_t)``).   # (n,) int64."""
         return np.flatnonzero(self.distances(index) <= delta + 1e-9)
 
     def neighbours(self, index: int) -> np.ndarray:
@@ -226,7 +232,9 @@ class KnobSpace:
 
     def format(self, configuration: Mapping[str, float]) -> str:
         """Write a configuration for people: ``max_batch_size=8 max_queue_delay=2ms instances=1``."""
-        return " ".join(f"{k.name}={k.format(configuration[k.name])}" for k in self.knobs if k.name in configuration)
+        return " ".join(
+            f"{k.name}={k.format(configuration[k.name])}" for k in self.knobs if k.name in configuration
+        )
 
     def to_json(self) -> list[dict[str, object]]:
         """Return the knobs as plain values, for files."""
@@ -254,7 +262,9 @@ def parse_grid(text: str, setting: str = "--knob") -> tuple[str, tuple[float, ..
     name, equals, rest = text.partition("=")
     values = [part.strip() for part in rest.split(",") if part.strip()]
     if not equals or not name.strip() or not values:
-        raise InvalidInput(setting, f"'{text}' is not a grid", "write NAME=VALUE,VALUE, like max_batch_size=1,4,16")
+        raise InvalidInput(
+            setting, f"'{text}' is not a grid", "write NAME=VALUE,VALUE, like max_batch_size=1,4,16"
+        )
     numbers = []
     for value in values:
         try:

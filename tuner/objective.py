@@ -39,9 +39,13 @@ class Slo:
 
     def __post_init__(self) -> None:
         if self.statistic not in STATISTICS:
-            raise InvalidInput("--slo", f"'{self.statistic}' is not a statistic", f"use one of {', '.join(STATISTICS)}")
+            raise InvalidInput(
+                "--slo", f"'{self.statistic}' is not a statistic", f"use one of {', '.join(STATISTICS)}"
+            )
         if not 0 < self.latency <= LONGEST_SLO:
-            raise InvalidInput("--slo", f"a latency of {self.latency:g} s is not between 0 and 1 h", "write p95=30ms")
+            raise InvalidInput(
+                "--slo", f"a latency of {self.latency:g} s is not between 0 and 1 h", "write p95=30ms"
+            )
 
     def __str__(self) -> str:
         return f"{self.statistic} <= {format_duration(self.latency)}"
@@ -76,7 +80,9 @@ class Objective:
             raise InvalidInput("cores", f"{self.cores} is not positive")
 
     def __str__(self) -> str:
-        goal = f"least {self.slo.statistic} latency" if self.goal == "latency" else f"least {self.goal.upper()}"
+        goal = (
+            f"least {self.slo.statistic} latency" if self.goal == "latency" else f"least {self.goal.upper()}"
+        )
         return f"{goal} with {self.slo}"
 
     def latency(self, measurement: Measurement) -> float:

@@ -1,0 +1,1 @@
+"""Tests of servetune; the folders mirror the package."""

@@ -1,0 +1,177 @@
+"""The driver: carries decisions out, survives refusals and the server's death, keeps its state on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.control import ControlLoop, Driver, GuardLimits, RunState
+from tuner.errors import Refused, StorageError, Unreachable
+from tuner.knobs import ApplyCost
+
+
+class FakeClock:
+    """Time passes only by sleeping."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+
+class FakeServer:
+    """A backend and its measurer: p95 by configuration, refusals and outages on demand."""
+
+    space = SPACE
+
+    def __init__(self, clock, p95):
+        self.clock = clock
+        self.p95 = p95
+        self.running = configuration()
+        self.refuses = set()
+        self.away_until = -1.0
+
+    def describe(self):
+        return Description(
+            target="fake://x/m", server="fake", version="1", model="m", writable=True, quantiles=True
+        )
+
+    def current(self):
+        self._answer()
+        return self.running
+
+    def apply(self, wanted):
+        self._answer()
+        if wanted in self.refuses:
+            raise Refused("the server refused: out of memory")
+        self.running, old = wanted, self.running
+        return ApplyReport(
+            configuration=wanted, changed=wanted != old, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
+        )
+
+    def counters(self):
+        empty = np.zeros(2)
+        return Counters(
+            time=0, requests=0, failures=0, latency=0, queue=0, compute=0, inferences=0,
+            batch_counts=empty.astype(int), batch_seconds=empty,
+        )  # fmt: skip
+
+    def profile(self):
+        return None
+
+    def close(self):
+        pass
+
+    def measure(self, seconds, *, settle=0.0):
+        self._answer()
+        self.clock.sleep(settle + seconds)
+        return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+
+    def _answer(self):
+        if self.clock.now() < self.away_until:
+            raise Unreachable("no answer on 127.0.0.1:8001")
+
+
+def drive(server, *proposals, state=None, **options):
+    agent = ScriptedAgent(*proposals)
+    loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
+    heard = []
+    driver = Driver(
+        server, server, loop, clock=server.clock, window=5.0, state_file=state, notify=heard.append, **options
+    )
+    return driver, heard
+
+
+def test_applies_and_settles_before_the_next_window():
+    """After a change the next window begins only when the old instances are gone."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2))
+
+    driver.step()
+    record = driver.step()
+
+    assert server.running == configuration(2)
+    assert record.measurement.start == pytest.approx(5.0 + 1.5)
+    assert driver.reconfigurations == 1
+
+
+def test_dry_run_changes_nothing():
+    """With apply=False decisions are made and shown, and the server stays as it was."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2), apply=False)
+
+    record = driver.step()
+
+    assert record.decision.configuration == configuration(2)
+    assert server.running == configuration()
+
+
+def test_a_refused_configuration_leaves_the_old_one_and_is_banned():
+    """A refusal is reported, not raised, and the loop does not ask for the same again."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    server.refuses = {configuration(2)}
+    driver, _ = drive(server, configuration(2), configuration(2), configuration(4))
+
+    records = [driver.step() for _ in range(4)]
+
+    assert "out of memory" in records[0].error
+    assert [r.report is None for r in records] == [True, True, True, False]
+    assert server.running == configuration(4)
+
+
+def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
+    """The last good configuration survives in the state file and is put back when the server returns."""
+    clock = FakeClock()
+    server = FakeServer(clock, lambda c: 0.02 if c != configuration(2) else 0.015)
+    state = tmp_path / "state.json"
+    driver, heard = drive(server, configuration(2), state=state)
+    driver.step()
+    driver.step()
+    server.away_until = clock.now() + 20
+    server.running = configuration()
+
+    record = driver.step()
+
+    assert record.measurement is None
+    assert server.running == configuration(2)
+    assert clock.now() >= 20
+    assert any("waiting for the server" in sentence for sentence in heard)
+    assert RunState.load(state).last_good == dict(configuration(2))
+
+
+def test_gives_up_when_the_server_stays_away():
+    """After the patience one clear error ends the run; the state file keeps the last good configuration."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, patience=30.0)
+    driver.step()
+    server.away_until = 1e9
+
+    with pytest.raises(Unreachable, match="did not come back within 30 s"):
+        driver.step()
+
+
+def test_finish_leaves_the_best_configuration():
+    """A run that ends while exploring puts back the best configuration that kept the SLO."""
+    server = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration() else 0.025)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+
+    left = driver.finish()
+
+    assert left == configuration()
+    assert server.running == configuration()
+
+
+def test_state_file_is_validated(tmp_path):
+    """A damaged state file gives one clear error."""
+    path = tmp_path / "state.json"
+    path.write_text('{"target": "x", "original"')
+
+    with pytest.raises(StorageError, match="damaged"):
+        RunState.load(path)

@@ -1,0 +1,191 @@
+"""The control loop: every decision is a function of what it saw, and has a reason."""
+
+from __future__ import annotations
+
+import math
+
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
+
+
+def loop_with(*proposals, **limits):
+    agent = ScriptedAgent(*proposals)
+    return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(**limits)), agent
+
+
+def test_applies_what_the_agent_chooses_with_a_reason():
+    """A quiet window leads to the agent's proposal, and the reason tells the latency against the SLO."""
+    loop, agent = loop_with(configuration(2))
+
+    decision = loop.decide(10.0, measurement(0.020))
+
+    assert isinstance(decision, Apply)
+    assert decision.configuration == configuration(2)
+    assert "p95 20ms within 30ms" in decision.reason
+    assert [(c, round(cost, 3)) for _, c, cost in agent.updates] == [(SPACE.encode(configuration()), 0.667)]
+
+
+def test_holds_and_learns_nothing_from_a_disturbed_window():
+    """Foreign load says nothing about the configuration."""
+    loop, agent = loop_with(configuration(2))
+
+    decision = loop.decide(10.0, measurement(0.5, disturbed=("foreign CPU 0.9 cores",)))
+
+    assert isinstance(decision, Hold)
+    assert "foreign CPU" in decision.reason
+    assert agent.updates == []
+
+
+def test_holds_on_a_stale_measurement():
+    """A measurement older than the limit is not acted on."""
+    loop, agent = loop_with(configuration(2), stale_after=30.0)
+
+    decision = loop.decide(50.1, measurement(end=20.0))
+
+    assert isinstance(decision, Hold)
+    assert "old" in decision.reason
+    assert agent.updates == []
+
+
+def test_holds_when_the_statistic_was_not_measured():
+    """Without quantiles a p95 SLO cannot be judged: hold and say so."""
+    loop, agent = loop_with(configuration(2))
+
+    decision = loop.decide(10.0, measurement(math.nan))
+
+    assert isinstance(decision, Hold)
+    assert "p95" in decision.reason
+    assert agent.updates == []
+
+
+def test_steps_into_the_unknown_are_bounded():
+    """The agent is offered nothing farther than the limit, unless it is known to be good."""
+    far = configuration(16, 0.01, 2)
+    loop, _ = loop_with(far, step=2.0)
+
+    decision = loop.decide(10.0, measurement(0.020))
+
+    assert isinstance(decision, Hold)
+
+
+def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configuration():
+    """After a change the next window is its probation."""
+    loop, _ = loop_with(configuration(2), configuration(4))
+    assert isinstance(loop.decide(10.0, measurement(0.020)), Apply)
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+    assert "p95 45ms breaks 30ms" in decision.reason
+
+
+def test_rising_errors_roll_back_to_what_ran_before():
+    """Failures after a change undo it even if no configuration is known to keep the SLO."""
+    loop, _ = loop_with(configuration(2))
+    loop.decide(10.0, measurement(0.090))
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0, failures=3))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+    assert "3 requests failed" in decision.reason
+
+
+def test_a_change_is_kept_while_nothing_keeps_the_slo():
+    """Under overload there is nothing good to return to: the search goes on."""
+    loop, _ = loop_with(configuration(2), configuration(4))
+    loop.decide(10.0, measurement(0.900))
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, measurement(0.400, running=configuration(2), end=20.0))
+
+    assert isinstance(decision, Apply)
+    assert decision.configuration == configuration(4)
+
+
+def test_never_explores_while_the_error_budget_is_spent():
+    """With the budget spent the agent is not asked to explore, only for its best known choice."""
+    loop, agent = loop_with(*[configuration(2)] * 40, budget=0.1, horizon=20, rollback_cooldown=0)
+    loop.decide(10.0, measurement(0.020))
+    for end in (20.0, 30.0):
+        loop.decide(end, measurement(0.045, end=end))
+    assert loop.guard.budget.spent
+    agent.selects = 0
+
+    decision = loop.decide(40.0, measurement(0.020, end=40.0))
+
+    assert isinstance(decision, Hold)
+    assert "error budget" in decision.reason
+    assert agent.selects == 0
+
+
+def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
+    """A good configuration may be reached at any distance; nothing is explored before the SLO holds again."""
+    good = configuration(16, 0.01, 2)
+    loop, agent = loop_with(configuration(2))
+    loop.decide(10.0, measurement(0.015, running=good))
+    agent.selects = 0
+
+    decision = loop.decide(20.0, measurement(0.080, running=configuration(), end=20.0))
+
+    assert isinstance(decision, Apply)
+    assert decision.configuration == good
+    assert agent.selects == 0
+
+
+def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
+    """Switching costs the server a reload, so it must be worth it."""
+    loop, _ = loop_with(configuration(2), configuration(), gain=0.05)
+    loop.decide(10.0, measurement(0.0196))
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0))
+
+    assert isinstance(decision, Hold)
+    assert "5% better" in decision.reason
+
+
+def test_cooldown_holds_after_a_rollback():
+    """The windows after a rollback are left in peace."""
+    loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2)
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+    loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
+
+    decisions = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0, 50.0)]
+
+    assert [type(d) for d in decisions] == [Hold, Hold, Apply]
+
+
+def test_restores_the_last_good_configuration_when_the_server_returns():
+    """A restarted server runs its file's configuration; the loop says what to put back."""
+    loop, _ = loop_with()
+    loop.decide(10.0, measurement(0.015, running=configuration(8)))
+
+    restore = loop.returned(configuration())
+
+    assert restore is not None
+    assert restore.configuration == configuration(8)
+    assert loop.returned(configuration(8)) is None
+
+
+def test_same_measurements_give_the_same_decisions():
+    """Decisions are functions of what was seen: a recorded run replays identically."""
+
+    def play():
+        loop, _ = loop_with(configuration(2), configuration(4), configuration(8))
+        decisions = []
+        running = configuration()
+        for end, p95 in [(10.0, 0.02), (20.0, 0.025), (30.0, 0.05), (40.0, 0.02), (50.0, 0.02)]:
+            decision = loop.decide(end, measurement(p95, running=running, end=end))
+            if not isinstance(decision, Hold):
+                if isinstance(decision, Apply):
+                    loop.applied(running)
+                running = decision.configuration
+            decisions.append(repr(decision))
+        return decisions
+
+    assert play() == play()

@@ -1,0 +1,141 @@
+"""Knobs and the space they span."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import SPACE, configuration
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, parse_grid
+
+
+@given(st.integers(0, SPACE.size - 1))
+def test_decode_and_encode_are_inverse(index):
+    """Every number stands for exactly one configuration."""
+    assert SPACE.encode(SPACE.decode(index)) == index
+
+
+def test_distance_is_euclidean_in_grid_steps():
+    """RRL, Fig. 9: neighbours are one apart whatever their unit."""
+    a, b = SPACE.encode(configuration(1, 0.0, 1)), SPACE.encode(configuration(4, 0.01, 2))
+
+    assert SPACE.distance(a, b) == pytest.approx(math.sqrt(2**2 + 2**2 + 1**2))
+
+
+@given(st.integers(0, SPACE.size - 1), st.floats(0, 5))
+def test_region_is_what_lies_within_delta(index, delta):
+    """C(c) holds exactly the configurations within the distance."""
+    expected = {i for i in range(SPACE.size) if SPACE.distance(index, i) <= delta + 1e-9}
+
+    assert set(SPACE.region(index, delta)) == expected
+
+
+def test_region_of_zero_is_the_point_itself():
+    """With delta 0 region-based learning is point-based."""
+    assert SPACE.region(7, 0.0).tolist() == [7]
+
+
+def test_neighbours_differ_by_one_step_of_one_knob():
+    """In the corner there is one neighbour per knob."""
+    corner = SPACE.encode(configuration())
+
+    assert [SPACE.decode(int(i)) for i in SPACE.neighbours(corner)] == [
+        configuration(1, 0.0, 2),
+        configuration(1, 0.002, 1),
+        configuration(2, 0.0, 1),
+    ]
+
+
+def test_apply_cost_is_that_of_the_dearest_change():
+    """Instances change in place, the rest reloads."""
+    assert SPACE.apply_cost(configuration(), configuration()) == ApplyCost.FREE
+    assert SPACE.apply_cost(configuration(), configuration(instances=2)) == ApplyCost.IN_PLACE
+    assert SPACE.apply_cost(configuration(), configuration(batch=2, instances=2)) == ApplyCost.RELOAD
+
+
+def test_nearest_brings_a_running_server_onto_the_grid():
+    """Values between grid points go to the closer one."""
+    assert SPACE.nearest({"max_batch_size": 6, "max_queue_delay": 0.003}) == configuration(4, 0.002, 1)
+
+
+def test_features_are_scaled_to_the_unit_cube():
+    """Function approximators get 0..1 per knob."""
+    features = SPACE.features()
+
+    assert features.shape == (SPACE.size, 3)
+    assert features.min() == 0
+    assert features.max() == 1
+
+
+def test_configurations_are_values():
+    """Equal values are equal, whatever the order they were given in."""
+    a = Configuration(x=1, y=2)
+
+    assert a == Configuration(y=2, x=1)
+    assert hash(a) == hash(Configuration(y=2, x=1))
+    assert a.replace(x=3) == Configuration(x=3, y=2)
+    assert repr(a) == "Configuration(x=1, y=2)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_batch_size": 3}, "3 is not in the grid"),
+        ({"threads": 2}, "knob threads: unknown; the knobs are max_batch_size, max_queue_delay, instances"),
+    ],
+)
+def test_values_outside_the_space_are_named(changes, message):
+    """The error names the knob and what would be right."""
+    with pytest.raises(InvalidInput, match=message):
+        SPACE.encode(configuration().replace(**changes))
+
+
+@pytest.mark.parametrize("grid", [(), (1, 1), (2, 1), (1, math.nan), (2, 4)])
+def test_impossible_grids_are_refused(grid):
+    """A grid increases, is finite and holds the default."""
+    with pytest.raises(InvalidInput, match="knob threads"):
+        Knob(name="threads", grid=grid, default=1)
+
+
+def test_a_space_too_large_to_learn_in_is_refused():
+    """Agents keep arrays over the space."""
+    knobs = [Knob(name=f"k{i}", grid=tuple(range(200)), default=0) for i in range(3)]
+
+    with pytest.raises(InvalidInput, match="use coarser grids"):
+        KnobSpace(knobs)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("max_batch_size=4,1,16", ("max_batch_size", (1.0, 4.0, 16.0))),
+        ("max_queue_delay=0,500us,2ms", ("max_queue_delay", (0.0, 0.0005, 0.002))),
+        ("parameters.threads=1, 2", ("parameters.threads", (1.0, 2.0))),
+    ],
+)
+def test_grids_are_read_with_units(text, expected):
+    """Counts are numbers, durations carry their unit; values are put in order."""
+    name, grid = parse_grid(text)
+
+    assert (name, grid) == (expected[0], pytest.approx(expected[1]))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "batch", "batch=", "=1", "batch=1,x", "batch=inf", "delay=-2ms", "delay=nan"]
+)
+def test_malformed_grids_are_refused(text):
+    """The error names the option."""
+    with pytest.raises(InvalidInput, match="--knob"):
+        parse_grid(text)
+
+
+def test_sample_is_within_the_space():
+    """Drawing covers the space and nothing else."""
+    generator = np.random.default_rng(1)
+
+    assert all(SPACE.sample(generator) in SPACE for _ in range(50))

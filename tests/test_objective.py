@@ -1,0 +1,76 @@
+"""The one place where costs are defined."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.builders import measurement
+from tuner.errors import InvalidInput
+from tuner.objective import Objective, Slo, parse_slo
+
+SLO = Slo(statistic="p95", latency=0.030)
+
+
+def test_latency_cost_is_the_ratio_to_the_slo():
+    """1 is just at the SLO."""
+    assert Objective(slo=SLO).cost(measurement(0.015)) == pytest.approx(0.5)
+
+
+def test_cost_of_overload_grows_with_the_logarithm():
+    """Beyond ten times the SLO the number says how long the window was, not how bad the configuration is."""
+    objective = Objective(slo=SLO)
+
+    assert objective.cost(measurement(0.300)) == pytest.approx(10)
+    assert objective.cost(measurement(3.000)) == pytest.approx(10 * (1 + math.log(10)))
+
+
+def test_cpu_cost_is_the_share_of_the_cores_while_the_slo_is_kept():
+    """Half of two cores is 0.5; latency within the SLO does not matter."""
+    objective = Objective(slo=SLO, goal="cpu", cores=2)
+
+    assert objective.cost(measurement(0.010, cpu=1.0)) == pytest.approx(0.5)
+    assert objective.cost(measurement(0.029, cpu=1.0)) == pytest.approx(0.5)
+
+
+def test_breaking_the_slo_costs_more_than_any_use_of_resources():
+    """A configuration that breaks the SLO never wins by being frugal."""
+    objective = Objective(slo=SLO, goal="cpu", cores=2)
+
+    assert objective.cost(measurement(0.0301, cpu=0.01)) > objective.cost(measurement(0.0299, cpu=2.0))
+
+
+def test_failures_break_the_slo():
+    """A fast server that fails requests has not kept its promise."""
+    objective = Objective(slo=SLO)
+
+    assert objective.kept(measurement(0.010))
+    assert not objective.kept(measurement(0.010, failures=1))
+    assert not objective.kept(measurement(math.nan))
+
+
+def test_reward_is_the_negated_cost():
+    """Reinforcement learning libraries maximise."""
+    assert Objective(slo=SLO).reward(measurement(0.015)) == pytest.approx(-0.5)
+
+
+def test_slo_is_read_as_people_write_it():
+    """Statistic, equals sign, duration."""
+    assert parse_slo("p95=30ms") == SLO
+    assert str(SLO) == "p95 <= 30ms"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30ms", "p95", "p95=", "p95=30", "p95=-1ms", "p95=0ms", "p77=3ms", "p95=2h", "p95=x"]
+)
+def test_nonsense_slos_are_refused(text):
+    """One clear error that names the setting."""
+    with pytest.raises(InvalidInput, match="--slo"):
+        parse_slo(text)
+
+
+def test_unknown_goals_are_refused():
+    """The error lists what there is."""
+    with pytest.raises(InvalidInput, match="latency, cpu, gpu"):
+        Objective(slo=SLO, goal="speed")

@@ -1,0 +1,68 @@
+"""The ``tuner`` command: its list of commands, and what errors look like."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tuner import __version__
+from tuner.cli.calibrate import calibrate
+from tuner.cli.demo import demo
+from tuner.cli.observe import observe
+from tuner.cli.recommend import recommend
+from tuner.cli.report import report
+from tuner.cli.run import run
+from tuner.cli.serve import serve
+from tuner.cli.sweep import sweep
+from tuner.cli.train import train
+from tuner.errors import TunerError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tuner",
+    help="Keep model servers inside their latency objective at the least cost.",
+    epilog="First steps: [bold]tuner demo[/bold], then [bold]tuner observe triton://HOST:8001/MODEL[/bold]",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for function in (demo, observe, recommend, run, sweep, calibrate, train, report, serve):
+    app.command(epilog=function.__globals__["EXAMPLES"])(function)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"servetune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keep model servers inside their latency objective at the least cost."""
+
+
+def main() -> None:
+    """Run the command line; exit code 2 for an error of ours, 130 for Ctrl-C."""
+    import signal
+
+    # SIGTERM ends like Ctrl-C, so that whatever was started is stopped and whatever was changed is settled.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app(standalone_mode=True)
+    except TunerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone, as with `| head`
+        sys.exit(141)

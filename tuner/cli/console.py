@@ -1,0 +1,127 @@
+"""What the commands print: one line per window, and tables."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tuner.duration import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from tuner.control import WindowRecord
+    from tuner.knobs import Configuration, KnobSpace
+    from tuner.measurement import Measurement
+    from tuner.objective import Objective
+    from tuner.report import Served
+
+__all__ = [
+    "configuration_text",
+    "make_console",
+    "make_progress",
+    "measurement_text",
+    "served_table",
+    "window_text",
+]
+
+SHORT = {"max_batch_size": "batch", "max_queue_delay": "delay", "instances": "instances"}
+
+
+def make_console() -> Console:
+    """Return the console for results; colours only on a terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def make_progress(console: Console) -> Progress:
+    """Return a progress bar with the time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def configuration_text(space: KnobSpace, configuration: Configuration) -> str:
+    """Write a configuration in few characters: ``batch 8 · delay 2ms · instances 1``."""
+    parts = [
+        f"{SHORT.get(knob.name, knob.name)} {knob.format(configuration[knob.name])}"
+        for knob in space.knobs
+        if knob.name in configuration
+    ]
+    return " · ".join(parts)
+
+
+def measurement_text(measurement: Measurement) -> str:
+    """Write a window in one line without a verdict."""
+    m = measurement
+    parts = [f"{m.arrival_rate:7.1f} r/s"]
+    if math.isfinite(m.latency_p95):
+        parts += [f"p50 {format_duration(m.latency_p50):>7}", f"p95 {format_duration(m.latency_p95):>7}"]
+        parts += [f"p99 {format_duration(m.latency_p99):>7}"]
+    else:
+        parts += [f"mean {format_duration(m.latency_mean):>7}"]
+    parts += [f"queue {format_duration(m.queue_mean):>7}", f"batch {m.batch_mean:4.1f}"]
+    if math.isfinite(m.cpu):
+        parts += [f"cpu {m.cpu:4.2f}", f"foreign {m.foreign_cpu:4.2f}"]
+    if math.isfinite(m.gpu):
+        parts += [f"gpu {m.gpu:4.0%}"]
+    if m.failures:
+        parts += [f"[red]{m.failures} failed[/red]"]
+    return "  ".join(parts)
+
+
+def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, running: Configuration) -> str:
+    """Write one turn of the control loop: load, latency against the SLO, configuration, decision, reason."""
+    m = record.measurement
+    if m is None:
+        return f"{record.number:4d}  [yellow]{record.error}; {record.decision.reason}[/yellow]"
+    statistic, latency = objective.slo.statistic, objective.latency(m)
+    mark = "[green]✓[/green]" if objective.kept(m) else "[red]✗[/red]"
+    if m.disturbed:
+        mark = "[yellow]~[/yellow]"
+    verb = {"Apply": "[cyan]apply[/cyan]", "Rollback": "[red]roll back[/red]"}.get(
+        type(record.decision).__name__, "hold"
+    )
+    arrow = f" → {configuration_text(space, running)}" if record.report is not None else ""
+    failed = f" [red]{m.failures} failed[/red]" if m.failures else ""
+    line = (
+        f"{record.number:4d}  {m.arrival_rate:6.0f} r/s  {statistic} {format_duration(latency):>7} {mark}  "
+        f"cpu {m.cpu:4.2f}{failed}  {configuration_text(space, m.configuration)}  "
+    )
+    why = f"[dim]{record.decision.reason}[/dim]"
+    problem = f" [red]not done: {record.error}[/red]" if record.error else ""
+    return f"{line}{verb}{arrow}  {why}{problem}"
+
+
+def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpace) -> object:
+    """Return a table of configurations and how they served."""
+    from rich.table import Table
+
+    from tuner.knobs import Configuration
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name in ("load, r/s", "", "configuration"):
+        table.add_column(name)
+    for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "SLO"):
+        table.add_column(name, justify="right")
+    for load, name, row in rows:
+        numbers = [
+            _number(v, d) for v, d in ((row.p50_ms, 1), (row.p95_ms, 1), (row.p99_ms, 1), (row.batch_mean, 1))
+        ]
+        verdict = "[green]kept[/green]" if row.slo_kept else "[red]broken[/red]"
+        text = configuration_text(space, Configuration(row.configuration))
+        table.add_row(load, name, text, *numbers, _number(row.cpu, 2), verdict)
+    return table
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

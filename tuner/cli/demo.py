@@ -1,0 +1,217 @@
+"""``tuner demo``: tune a real Triton server from nothing, in a few minutes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import Goal, Seed, SloText
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tuner.agents.rrl import RRL
+    from tuner.cli.session import TuningSession
+    from tuner.measurement import Measurement
+    from tuner.objective import Slo
+    from tuner.profiler.attachment import Attachment
+
+__all__ = ["EXAMPLES", "demo"]
+
+EXAMPLES = """Examples: [bold]tuner demo[/bold] · [bold]tuner demo --objective cpu --slo p95=40ms[/bold]
+· [bold]tuner demo --simulated[/bold]"""
+
+GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 2, 4, 8, 16, 32),
+    "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
+    "instances": (1, 2),
+}
+LONGEST_DRAIN = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long each part of the demo takes."""
+
+    rates: tuple[float, float] = (140.0, 350.0)
+    """The two loads, requests/s."""
+    window: float = 4.0
+    windows: int = 14
+    """Tuning windows per load."""
+    ends: int = 2
+    """Windows with the final configuration per load."""
+    training: int = 300
+    """Simulated windows per load; 0 starts cold."""
+
+
+def demo(
+    slo: SloText = "p95=30ms",
+    goal: Goal = "latency",
+    rates: Annotated[tuple[float, float], typer.Option("--rates", help="The two loads, requests/s.")] = (
+        140.0,
+        350.0,
+    ),
+    windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14,
+    model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp",
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Learn from nothing; no training in simulation.")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="A simulated server instead of Triton.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/TIME]")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Start Triton, load it, tune it with RRL, change the load half way, and show before and after.
+
+    Takes about five minutes. The server is started for the demo and stopped at its end.
+    """
+    from tuner.cli.console import make_console
+    from tuner.cli.session import new_run_folder
+    from tuner.objective import Objective, parse_slo
+
+    slo_value = parse_slo(slo)
+    Objective(slo=slo_value, goal=goal)
+    if not all(0.1 <= rate <= 5000 for rate in rates):
+        from tuner.errors import InvalidInput
+
+        raise InvalidInput(
+            "--rates", f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000", "write --rates 140 350"
+        )
+    folder = new_run_folder(out)
+    plan = Plan(rates=rates, windows=windows, training=0 if cold else Plan.training)
+    console = make_console()
+    with _server(model, simulated, seed, console) as target:
+        _tune(target, plan, slo_value, goal, folder, seed, console)
+
+
+@contextmanager
+def _server(model: str, simulated: bool, seed: int, console: Console) -> Iterator[str]:
+    """Yield the target of a server that lives as long as the block."""
+    if simulated:
+        yield f"sim://{model}?seed={seed}"
+        return
+    from tuner.adapters.triton.embedded import EmbeddedTriton
+    from tuner.errors import UnsupportedPlatform
+
+    try:
+        with console.status("starting Triton (the first time it is downloaded, 55 MB)"):
+            server = EmbeddedTriton(model)
+            server.start()
+    except UnsupportedPlatform as error:
+        raise UnsupportedPlatform(f"{error}; try `tuner demo --simulated`, which needs no server") from error
+    try:
+        yield server.target
+    finally:
+        server.stop()
+
+
+def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int, console: Console) -> None:
+    from tuner.cli.session import TuningSession
+    from tuner.control import GuardLimits
+    from tuner.profiler.attachment import attach
+
+    with attach(target, grids=GRIDS, rate=plan.rates[0], seed=seed) as attachment:
+        description = attachment.description
+        console.print(
+            f"[bold]{description.model}[/bold] on {description.server} {description.version}, {slo}"
+        )
+        attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
+        before = [_before(attachment, rate, plan, console) for rate in plan.rates]
+        agent = _prepare(attachment, plan, slo, goal, seed, console) if plan.training else None
+        session = TuningSession.start(
+            attachment,
+            slo=slo,
+            goal=goal,
+            window=plan.window,
+            agent=agent,
+            folder=folder,
+            limits=GuardLimits(step=3.0),
+            seed=seed,
+            command=" ".join(["tuner", *sys.argv[1:]]),
+            title="servetune demo",
+            console=console,
+        )
+        with session:
+            try:
+                for rate, first in zip(plan.rates, before, strict=True):
+                    _phase(session, rate, first, plan)
+            finally:
+                session.finish()
+        _show(session)
+
+
+def _before(attachment: Attachment, rate: float, plan: Plan, console: Console) -> list[Measurement]:
+    """Measure the server's own default configuration under a load, and let its queue run empty."""
+    from tuner.cli.console import measurement_text
+
+    attachment.set_rate(rate)
+    console.print(f"[bold]before:[/bold] the default configuration at {rate:g} requests/s")
+    attachment.clock.sleep(0.5)
+    measurement = attachment.profiler.measure(plan.window)
+    console.print(f"      {measurement_text(measurement)}")
+    _drain(attachment, plan)
+    return [measurement]
+
+
+def _drain(attachment: Attachment, plan: Plan) -> None:
+    """Wait under the lighter load until an overloaded server has answered what was queued."""
+    attachment.set_rate(min(plan.rates) / 4)
+    deadline = attachment.clock.now() + LONGEST_DRAIN
+    while attachment.clock.now() < deadline:
+        measurement = attachment.profiler.measure(0.5)
+        if not measurement.queue_mean > 0.050:
+            return
+
+
+def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console) -> RRL:
+    """Measure a model of the server, and learn in simulation what the loads will need."""
+    from tuner.cli.calibrate import measure_server_model
+    from tuner.cli.console import make_progress
+    from tuner.cli.train import train_in_simulation
+    from tuner.objective import Objective
+
+    console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
+    attachment.set_rate(plan.rates[0])
+    model, windows = measure_server_model(attachment, 3.0)
+    sizes = ", ".join(f"l({b}) {model.execution(b) * 1e3:.1f} ms" for b in (1, 4, 16))
+    console.print(f"      {len(windows)} windows: {sizes}")
+    objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores)
+    with make_progress(console) as progress:
+        task = progress.add_task("training in simulation", total=plan.training * len(plan.rates))
+        return train_in_simulation(
+            model,
+            objective,
+            rates=plan.rates,
+            windows=plan.training,
+            window=plan.window,
+            grids={},
+            seed=seed,
+            space=attachment.space,
+            progress=lambda: progress.advance(task),
+        )
+
+
+def _phase(session: TuningSession, rate: float, before: list[Measurement], plan: Plan) -> None:
+    """Tune under one load, then measure what came of it."""
+    session.console.print(f"[bold]tuning at {rate:g} requests/s[/bold]")
+    session.attachment.set_rate(rate)
+    session.windows(plan.windows, phase=f"tune at {rate:g}")
+    session.driver.finish()
+    settled = session.hold(plan.ends, phase=f"after at {rate:g}")
+    session.recorder.level(rate, before, settled)
+
+
+def _show(session: TuningSession) -> None:
+    from tuner.cli.console import served_table
+
+    rows = []
+    for level in session.recorder.levels:
+        rows += [(f"{level.rate:g}", "before", level.before), ("", "after", level.after)]
+    session.console.print(served_table("Before and after", rows, session.attachment.space))

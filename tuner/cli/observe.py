@@ -1,0 +1,49 @@
+"""``tuner observe``: watch a server without changing anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import Target, window_seconds
+
+__all__ = ["EXAMPLES", "observe"]
+
+EXAMPLES = """Example: [bold]tuner observe triton://127.0.0.1:8001/resnet50?metrics=8002 --every 1s[/bold]"""
+
+
+def observe(
+    target: Target,
+    every: Annotated[str, typer.Option("--every", help="One line per interval.")] = "1s",
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Stop after so many; 0 goes on.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Watch load, latency, batches and CPU of a server. Changes nothing, sends no requests."""
+    from itertools import islice
+
+    from tuner.cli.console import configuration_text, make_console, measurement_text
+    from tuner.profiler.attachment import attach
+
+    console = make_console()
+    interval = window_seconds(every)
+    with attach(target) as attachment:
+        if not as_json:
+            described = attachment.description
+            console.print(f"{described.model} on {described.server} {described.version}")
+            for note in described.notes:
+                console.print(f"[yellow]note:[/yellow] {note}")
+            console.print(f"running: {configuration_text(attachment.space, attachment.backend.current())}")
+        windows = attachment.watch(interval)
+        for measurement in islice(windows, count) if count else windows:
+            if as_json:
+                print(json.dumps(measurement.to_json()), flush=True)
+            else:
+                console.print(measurement_text(measurement))
+        profile = attachment.backend.profile()
+        if profile is not None and not as_json:
+            console.print(
+                f"l(b) = {profile.alpha * 1e3:.3f} ms · b + {profile.beta * 1e3:.3f} ms "
+                f"(residual {profile.residual * 1e3:.3f} ms, batches up to {profile.largest})"
+            )

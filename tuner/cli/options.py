@@ -1,0 +1,99 @@
+"""Options that several commands share, each with one name, one unit and one help text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Arrival",
+    "Goal",
+    "Knobs",
+    "Policy",
+    "Rate",
+    "Seed",
+    "SloText",
+    "Target",
+    "Window",
+    "grids",
+    "window_seconds",
+]
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="triton://HOST:GRPC_PORT/MODEL?metrics=METRICS_PORT, or sim://mlp."
+    ),
+]
+SloText = Annotated[
+    str, typer.Option("--slo", metavar="STAT=LATENCY", help="Such as p95=30ms, p99=1s, mean=5ms.")
+]
+Goal = Annotated[
+    str,
+    typer.Option("--objective", help="latency: the least; cpu or gpu: the least use while the SLO is kept."),
+]
+Knobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--knob", metavar="NAME=V,V,..", help="Grid of a knob, such as max_queue_delay=0,2ms,5ms. Repeat."
+    ),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--rate",
+        min=0.1,
+        max=100_000,
+        help="Send so many requests/s (Poisson) and time them. Default: watch the server's own traffic.",
+    ),
+]
+Arrival = Annotated[
+    str | None,
+    typer.Option(
+        "--arrival",
+        help="Instead of --rate: poisson:200, gamma:0.5:200, constant:100, step:30s@100,30s@300, trace:FILE.",
+    ),
+]
+Window = Annotated[str, typer.Option("--window", help="Length of a measuring window.")]
+Policy = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="DIR", help="Start from a policy that `tuner train` or a run saved."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
+
+
+def grids(knobs: list[str] | None, setting: str = "--knob") -> dict[str, tuple[float, ...]]:
+    """Read repeated ``NAME=V,V`` options.
+
+    Raises:
+        InvalidInput: One is malformed or given twice.
+    """
+    from tuner.errors import InvalidInput
+    from tuner.knobs import parse_grid
+
+    found: dict[str, tuple[float, ...]] = {}
+    for text in knobs or []:
+        name, values = parse_grid(text, setting)
+        if name in found:
+            raise InvalidInput(
+                f"{setting} {name}", "given twice", "give all its values at once, comma-separated"
+            )
+        found[name] = values
+    return found
+
+
+def window_seconds(text: str) -> float:
+    """Read the length of a window.
+
+    Raises:
+        InvalidInput: Not a duration, or outside 0.2 s to 10 min.
+    """
+    from tuner.duration import parse_duration
+    from tuner.errors import InvalidInput
+
+    seconds = parse_duration(text, "--window")
+    if not 0.2 <= seconds <= 600:
+        raise InvalidInput("--window", f"{text} is not between 0.2 s and 10 min", "5s suits most servers")
+    return seconds

@@ -1,0 +1,37 @@
+"""``tuner serve``: start the embedded Triton for trying things out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["EXAMPLES", "serve"]
+
+EXAMPLES = "Example: [bold]tuner serve mlp[/bold], then elsewhere [bold]tuner observe TARGET[/bold]"
+
+
+def serve(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="mlp or cnn.")] = "mlp",
+    quantiles: Annotated[bool, typer.Option(help="Export latency quantiles (summary_latencies).")] = True,
+) -> None:
+    """Start the embedded Triton server with one of the demo's models, until Ctrl-C."""
+    import time
+
+    from tuner.adapters.triton.embedded import EmbeddedTriton
+    from tuner.cli.console import make_console
+
+    console = make_console()
+    with console.status("starting Triton (the first time it is downloaded, 55 MB)"):
+        server = EmbeddedTriton(model, quantiles=quantiles)
+        server.start()
+    try:
+        console.print(f"Triton serves {model}; Ctrl-C stops it. Attach with:")
+        console.print(f"  tuner observe '{server.target}'")
+        while server.alive():
+            time.sleep(0.5)
+        console.print("[red]the server has ended[/red]")
+    except KeyboardInterrupt:
+        console.print("stopping")
+    finally:
+        server.stop()

@@ -1,0 +1,116 @@
+"""``tuner sweep``: measure every configuration of a grid under a load of our own."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import Arrival, Rate, Seed, Target, grids, window_seconds
+
+if TYPE_CHECKING:
+    from tuner.control.sweep import SweepResult
+    from tuner.profiler.attachment import Attachment
+
+__all__ = ["EXAMPLES", "sweep"]
+
+EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate 150
+--grid max_batch_size=1,4,16 --grid max_queue_delay=0,5ms --grid instances=1,2[/bold]"""
+
+
+def sweep(
+    target: Target,
+    rate: Rate = None,
+    arrival: Arrival = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid", metavar="NAME=V,V,..", help="Values of a knob. Repeat; a knob left out keeps its value."
+        ),
+    ] = None,
+    seconds: Annotated[str, typer.Option("--seconds", help="Length of a window.")] = "8s",
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=100, help="How often each is measured.")
+    ] = 1,
+    out: Annotated[Path, typer.Option("--out", help="Where the result goes.")] = Path("sweep.json"),
+    seed: Seed = 0,
+) -> None:
+    """Measure an exhaustive grid under the tool's own load and store it. Puts back what ran before."""
+    from tuner.cli.console import make_console
+    from tuner.errors import InvalidInput
+    from tuner.profiler.attachment import attach
+    from tuner.storage import make_folder
+
+    window = window_seconds(seconds)
+    if rate is None and arrival is None:
+        raise InvalidInput("--rate", "missing", "a sweep sends its own load: give --rate 150 or --arrival")
+    wanted = grids(grid, "--grid")
+    make_folder(out.absolute().parent, "--out")
+    with attach(target, grids=wanted, rate=rate, arrival=arrival, seed=seed) as attachment:
+        result = _measure(attachment, wanted, window, repeats, out)
+        make_console().print(_table(result, attachment))
+        print(out)
+
+
+def _measure(
+    attachment: Attachment, wanted: dict[str, tuple[float, ...]], window: float, repeats: int, out: Path
+) -> SweepResult:
+    """Measure and store after every window, so that Ctrl-C keeps what was measured."""
+    from tuner.cli.console import configuration_text, make_console, make_progress
+    from tuner.control.sweep import SweepResult, measure_configurations
+
+    space, described = attachment.space, attachment.description
+    fixed = {
+        k: v for k, v in space.nearest(attachment.backend.current()).items() if wanted and k not in wanted
+    }
+    every = [space.decode(index) for index in range(space.size)]
+    chosen = [c for c in every if all(c[name] == value for name, value in fixed.items())]
+    result = SweepResult(
+        command=" ".join(["tuner", *sys.argv[1:]]),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        target=described.target,
+        server=f"{described.server} {described.version}",
+        model=described.model,
+        rate=attachment.rate,
+        seconds=window,
+        repeats=repeats,
+        knobs=space.to_json(),
+    )
+    console = make_console()
+    with make_progress(console) as progress:
+        task = progress.add_task("sweep", total=len(chosen) * repeats)
+        turns = measure_configurations(
+            attachment.backend,
+            attachment.profiler,
+            chosen,
+            seconds=window,
+            repeats=repeats,
+            restore=attachment.restore,
+        )
+        for configuration, outcome in turns:
+            result.add(configuration, outcome)
+            result.save(out)
+            progress.update(task, advance=1, description=configuration_text(space, configuration))
+    return result
+
+
+def _table(result: SweepResult, attachment: Attachment) -> object:
+    from rich.table import Table
+
+    from tuner.cli.console import configuration_text
+    from tuner.knobs import Configuration
+
+    table = Table(title=f"{result.model} at {result.rate:g} requests/s, best p95 first", title_justify="left")
+    table.add_column("configuration")
+    for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "windows"):
+        table.add_column(name, justify="right")
+    for row in result.ranked():
+        latencies = [f"{row.median(f'latency_{q}') * 1e3:,.1f}" for q in ("p50", "p95", "p99")]
+        usage = [f"{row.median('batch_mean'):.1f}", f"{row.median('cpu'):.2f}", str(len(row.windows))]
+        table.add_row(
+            configuration_text(attachment.space, Configuration(row.configuration)), *latencies, *usage
+        )
+    return table

@@ -1,0 +1,211 @@
+"""What to recommend for a server that was only watched: from a policy, or from a fitted simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.agents.agent import Agent, State
+from tuner.agents.load_levels import LoadLevels
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.objective import Objective
+
+__all__ = ["Advice", "AdviceRow", "advise"]
+
+SIMULATED = ("max_batch_size", "max_queue_delay", "instances")
+"""The knobs whose effect the simulator knows; others keep their value."""
+GAIN = 0.05
+"""Least relative gain that is worth a change."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdviceRow:
+    """One configuration and what is expected of it."""
+
+    name: str
+    configuration: Configuration
+    measured: float = NOT_KNOWN
+    """The SLO's statistic as measured, s."""
+    expected: float = NOT_KNOWN
+    """The same as simulated, s; NaN if a policy recommends, which knows costs only."""
+    cpu: float | None = None
+    """Cores as simulated."""
+    cost: float = NOT_KNOWN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advice:
+    """A recommendation and its reasons."""
+
+    rate: float
+    """The load it is for, requests/s."""
+    change: bool
+    """Whether to change anything."""
+    configuration: Configuration
+    """What to run."""
+    rows: tuple[AdviceRow, ...]
+    """Now, the recommended one, and the runners-up."""
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values for a file."""
+        rows = [
+            {
+                "name": row.name,
+                "configuration": dict(row.configuration),
+                "measured_ms": _ms(row.measured),
+                "expected_ms": _ms(row.expected),
+                "cpu": row.cpu,
+                "cost": row.cost if math.isfinite(row.cost) else None,
+            }
+            for row in self.rows
+        ]
+        return {
+            "rate": self.rate,
+            "change": self.change,
+            "configuration": dict(self.configuration),
+            "rows": rows,
+            "reasons": list(self.reasons),
+        }
+
+
+def advise(
+    space: KnobSpace,
+    objective: Objective,
+    present: Configuration,
+    watched: Sequence[Measurement],
+    *,
+    agent: Agent | None = None,
+    levels: LoadLevels | None = None,
+    cores: float = 1.0,
+) -> Advice:
+    """Recommend a configuration for the load that was watched.
+
+    Args:
+        space: The knobs.
+        objective: What is minimised.
+        present: What the server runs.
+        watched: Windows of it.
+        agent: A trained policy; without one a simulation is fitted to the windows.
+        levels: The grid of load levels of the policy.
+        cores: CPU cores of the server's machine.
+
+    Raises:
+        InvalidInput: No window can be used.
+    """
+    quiet = [m for m in watched if not m.disturbed]
+    if not quiet:
+        why = "; ".join(sorted({reason for m in watched for reason in m.disturbed}))
+        raise InvalidInput("TARGET", f"no window could be used ({why})", "wait for traffic, or give --rate")
+    rate = float(np.median([m.arrival_rate for m in quiet]))
+    now = AdviceRow(
+        name="now",
+        configuration=present,
+        measured=float(np.median([objective.latency(m) for m in quiet])),
+        cost=float(np.median([objective.cost(m) for m in quiet])),
+    )
+    if agent is not None:
+        return _from_policy(space, now, agent, (levels or LoadLevels()).level(rate), rate)
+    return _from_simulation(space, objective, now, quiet, rate=rate, cores=cores)
+
+
+def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, level: int, rate: float) -> Advice:
+    index = agent.best(State(level=level, configuration=space.encode(now.configuration)))
+    cost = float(agent.costs(level)[index])
+    best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
+    change = best.configuration != now.configuration and not cost >= now.cost * (1 - GAIN)
+    reason = (
+        f"the policy expects cost {cost:.2f} instead of {now.cost:.2f}"
+        if change
+        else "the policy would not change"
+    )
+    return Advice(
+        rate=rate,
+        change=change,
+        configuration=best.configuration if change else now.configuration,
+        rows=(now, best),
+        reasons=(reason,),
+    )
+
+
+def _from_simulation(
+    space: KnobSpace,
+    objective: Objective,
+    now: AdviceRow,
+    quiet: Sequence[Measurement],
+    *,
+    rate: float,
+    cores: float,
+) -> Advice:
+    from tuner.envs.simulator.oracle import simulate
+    from tuner.envs.simulator.server import calibrate
+
+    missing = [name for name in SIMULATED if name not in space.names]
+    if missing:
+        raise InvalidInput(
+            "--policy", f"without {missing[0]} among the knobs nothing can be simulated", "give a policy"
+        )
+    model = calibrate(quiet, cores=cores)
+    rows = []
+    for index in range(space.size):
+        configuration = space.decode(index)
+        if any(configuration[k] != now.configuration[k] for k in space.names if k not in SIMULATED):
+            continue
+        m = simulate(model, {k: configuration[k] for k in SIMULATED}, rate)
+        rows.append(
+            AdviceRow(
+                name="",
+                configuration=configuration,
+                expected=objective.latency(m),
+                cpu=round(m.cpu, 3),
+                cost=objective.cost(m),
+            )
+        )
+    rows.sort(key=lambda row: (row.cost, space.encode(row.configuration)))
+    return _verdict(objective, now, rows, rate, max(max(m.batches, default=1) for m in quiet))
+
+
+def _verdict(
+    objective: Objective, now: AdviceRow, rows: list[AdviceRow], rate: float, largest: int
+) -> Advice:
+    """Compare the present configuration with the best simulated one, simulation against simulation."""
+    best = rows[0]
+    simulated_now = next(row for row in rows if row.configuration == now.configuration)
+    change = best.configuration != now.configuration and best.cost < simulated_now.cost * (1 - GAIN)
+    error = simulated_now.expected / now.measured - 1 if math.isfinite(now.measured) else NOT_KNOWN
+    reasons = [
+        f"{simulated_now.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
+        if change
+        else f"no configuration is expected to be {GAIN:.0%} better: leave it",
+        f"the simulation is off by {error:+.0%} for the present configuration"
+        if math.isfinite(error)
+        else "the simulation could not be checked: the latency statistic was not measured",
+    ]
+    if largest < max(row.configuration["max_batch_size"] for row in rows[:1]):
+        reasons.append(
+            f"only batches up to {largest} were seen, so the gain of larger ones is extrapolated: "
+            "`tuner calibrate` or `tuner sweep` would measure it"
+        )
+    if not best.expected <= objective.slo.latency:
+        reasons.append(
+            f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
+        )
+    shown = [row for row in rows[:5] if row.configuration != now.configuration][:4]
+    named = [replace(row, name="best" if number == 0 else "then") for number, row in enumerate(shown)]
+    present = replace(now, expected=simulated_now.expected, cpu=simulated_now.cpu)
+    return Advice(
+        rate=rate,
+        change=change,
+        configuration=best.configuration if change else now.configuration,
+        rows=(present, *named),
+        reasons=tuple(reasons),
+    )
+
+
+def _ms(seconds: float) -> float | None:
+    return round(seconds * 1e3, 3) if math.isfinite(seconds) else None

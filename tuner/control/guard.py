@@ -1,0 +1,134 @@
+"""The guard: what the control loop may do to a live server, whatever the agent would like.
+
+========================  =====================================================================
+state                     what may happen
+========================  =====================================================================
+STEADY                    hold, or apply one bounded step; after it -> PROBATION
+PROBATION                 the window shows whether the change was good:
+                          kept -> STEADY (after the cooldown); broken or failures -> roll back
+COOLDOWN                  hold, for a number of windows after a change or a rollback -> STEADY
+========================  =====================================================================
+
+The SLO error budget is a share of the last windows. A window that breaks the SLO is charged to it if a
+configuration was known to keep the SLO under that load: there was something to lose. While the budget
+is spent nothing is explored; only configurations known to be better may be applied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from tuner.errors import InvalidInput
+
+__all__ = ["ErrorBudget", "Guard", "GuardLimits", "GuardState"]
+
+
+class GuardState(Enum):
+    """Where the guard stands; see the table in the module docstring."""
+
+    STEADY = "steady"
+    PROBATION = "probation"
+    COOLDOWN = "cooldown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardLimits:
+    """How careful the control loop is."""
+
+    step: float = 2.0
+    """Farthest step into untried configurations, in grid steps."""
+    cooldown: int = 0
+    """Windows to hold after a change that proved good."""
+    rollback_cooldown: int = 1
+    """Windows to hold after a rollback."""
+    budget: float = 0.2
+    """Share of the last windows that may break the SLO before exploring stops."""
+    horizon: int = 20
+    """How many windows the error budget looks back."""
+    gain: float = 0.05
+    """Least relative gain for which the server is switched between configurations already tried."""
+    retry_after: int = 20
+    """Windows for which a configuration that was rolled back is not tried again under that load."""
+    stale_after: float = 30.0
+    """Age at which a measurement is no longer acted on, s."""
+
+    def __post_init__(self) -> None:
+        if not self.step >= 1:
+            raise InvalidInput(
+                "guard step", f"{self.step} grid steps cannot reach a neighbour", "use at least 1"
+            )
+        if not 0 < self.budget <= 1 or self.horizon < 1:
+            raise InvalidInput(
+                "guard budget", f"{self.budget} of {self.horizon} windows", "use a share in (0, 1]"
+            )
+        if min(self.cooldown, self.rollback_cooldown, self.retry_after) < 0 or not 0 <= self.gain < 1:
+            raise InvalidInput("guard", f"negative or too large limit in {self}")
+
+
+class ErrorBudget:
+    """Counts the windows charged within the horizon."""
+
+    def __init__(self, limits: GuardLimits) -> None:
+        self._charged: deque[bool] = deque(maxlen=limits.horizon)
+        self._allowed = limits.budget * limits.horizon
+
+    def record(self, charged: bool) -> None:
+        """Add one window."""
+        self._charged.append(charged)
+
+    @property
+    def spent(self) -> bool:
+        """Whether no more windows may be put at risk."""
+        return sum(self._charged) >= self._allowed
+
+    def __str__(self) -> str:
+        return f"{sum(self._charged)} of {self._allowed:g} windows of the SLO error budget used"
+
+
+class Guard:
+    """Keeps the state of the table above; the loop asks it and tells it what happened."""
+
+    def __init__(self, limits: GuardLimits) -> None:
+        self.limits = limits
+        self.budget = ErrorBudget(limits)
+        self.state = GuardState.STEADY
+        self._holds = 0
+        self._window = 0
+        self._banned: dict[tuple[int, int], int] = {}
+
+    def window(self, *, charged: bool) -> None:
+        """One more undisturbed window has ended."""
+        self._window += 1
+        self.budget.record(charged)
+
+    def changed(self) -> None:
+        """A configuration was applied: the next window is its probation."""
+        self.state = GuardState.PROBATION
+
+    def passed(self) -> None:
+        """The configuration on probation kept the SLO, or broke nothing that was whole."""
+        self._cool(self.limits.cooldown)
+
+    def rolled_back(self, level: int, configuration: int) -> None:
+        """The configuration on probation was bad under this load; do not come back to it soon."""
+        self._banned[level, configuration] = self._window + self.limits.retry_after
+        self._cool(self.limits.rollback_cooldown)
+
+    def must_hold(self) -> bool:
+        """Count down one window of the cooldown; True while it lasts."""
+        if self.state is not GuardState.COOLDOWN:
+            return False
+        self._holds -= 1
+        if self._holds < 0:
+            self.state = GuardState.STEADY
+        return self.state is GuardState.COOLDOWN
+
+    def banned(self, level: int) -> list[int]:
+        """Configurations not to be tried under this load for now."""
+        return [c for (at, c), until in self._banned.items() if at == level and until > self._window]
+
+    def _cool(self, windows: int) -> None:
+        self._holds = windows
+        self.state = GuardState.COOLDOWN if windows else GuardState.STEADY

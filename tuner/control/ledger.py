@@ -1,0 +1,57 @@
+"""What was tried under each load level, and which of it kept the SLO."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Ledger", "Trial"]
+
+
+@dataclass(slots=True)
+class Trial:
+    """All windows of one configuration under one load level."""
+
+    windows: int = 0
+    cost: float = math.nan
+    """Mean cost, newer windows weighing more."""
+    kept: bool = False
+    """Whether the newest window kept the SLO."""
+    ever_kept: bool = False
+    """Whether any window did."""
+
+
+class Ledger:
+    """Trials by load level and configuration number."""
+
+    NEWEST = 0.4
+    """Least weight of the newest window in the mean cost."""
+
+    def __init__(self) -> None:
+        self._trials: dict[int, dict[int, Trial]] = {}
+
+    def record(self, level: int, configuration: int, cost: float, kept: bool) -> None:
+        """Add one window."""
+        trial = self._trials.setdefault(level, {}).setdefault(configuration, Trial())
+        trial.windows += 1
+        weight = max(1.0 / trial.windows, self.NEWEST)
+        trial.cost = cost if trial.windows == 1 else (1 - weight) * trial.cost + weight * cost
+        trial.kept = kept
+        trial.ever_kept |= kept
+
+    def trial(self, level: int, configuration: int) -> Trial | None:
+        """Return what is known of a configuration under a load level."""
+        return self._trials.get(level, {}).get(configuration)
+
+    def achievable(self, level: int) -> bool:
+        """Whether any configuration has kept the SLO under this load."""
+        return any(trial.ever_kept for trial in self._trials.get(level, {}).values())
+
+    def visits(self) -> dict[int, dict[int, int]]:
+        """Windows per load level and configuration."""
+        return {level: {c: t.windows for c, t in trials.items()} for level, trials in self._trials.items()}
+
+    def good(self, level: int) -> list[int]:
+        """Configurations whose newest window under this load kept the SLO, least cost first."""
+        trials = self._trials.get(level, {})
+        return sorted((c for c, t in trials.items() if t.kept), key=lambda c: (trials[c].cost, c))

@@ -1,0 +1,139 @@
+"""Measures a list of configurations one after the other: the yardstick for everything that learns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tuner.adapters.backend import Backend
+from tuner.control.driver import Measurer
+from tuner.errors import AdapterError, Refused, StorageError
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
+from tuner.storage import write_atomically
+
+__all__ = ["SweepResult", "SweepRow", "measure_configurations"]
+
+Restore = Callable[[], object]
+
+
+def measure_configurations(
+    backend: Backend,
+    profiler: Measurer,
+    configurations: Sequence[Configuration],
+    *,
+    seconds: float,
+    repeats: int = 1,
+    retries: int = 2,
+    restore: Restore,
+) -> Iterator[tuple[Configuration, Measurement | Refused]]:
+    """Apply and measure each configuration, and put back what ran before, whatever happens.
+
+    Args:
+        backend: The server.
+        profiler: Measures windows.
+        configurations: In this order, all of them once per repeat.
+        seconds: Length of a window.
+        repeats: How often the whole list is measured.
+        retries: How often a disturbed window is measured again.
+        restore: Puts back what the server ran before.
+
+    Yields:
+        Each configuration with its measurement, or with the server's refusal.
+    """
+    try:
+        for _ in range(repeats):
+            for configuration in configurations:
+                try:
+                    report = backend.apply(configuration)
+                except Refused as refusal:
+                    yield configuration, refusal
+                    continue
+                settle = report.settle if report.changed else 0.0
+                measurement = profiler.measure(seconds, settle=settle)
+                for _ in range(retries):
+                    if not measurement.disturbed:
+                        break
+                    measurement = profiler.measure(seconds)
+                yield configuration, measurement
+    finally:
+        restore()
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class SweepRow(_Part):
+    """One configuration and its windows."""
+
+    configuration: dict[str, float]
+    windows: list[dict[str, Any]] = []
+    refused: str = ""
+
+    def median(self, name: str) -> float:
+        """Return the median of a figure over the undisturbed windows; NaN without one."""
+        quiet = [w for w in self.windows if not w["disturbed"]] or self.windows
+        values = sorted(w[name] for w in quiet if w[name] is not None)
+        if not values:
+            return math.nan
+        middle = len(values) // 2
+        return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+class SweepResult(_Part):
+    """An exhaustive measurement of a grid under one load."""
+
+    version: int = 1
+    command: str
+    started: str
+    target: str
+    server: str
+    model: str
+    rate: float
+    seconds: float
+    repeats: int
+    knobs: list[dict[str, Any]]
+    rows: list[SweepRow] = []
+
+    def add(self, configuration: Configuration, outcome: Measurement | Refused) -> None:
+        """Add a window or a refusal."""
+        values = dict(configuration)
+        row = next((r for r in self.rows if r.configuration == values), None)
+        if row is None:
+            row = SweepRow(configuration=values)
+            self.rows.append(row)
+        if isinstance(outcome, AdapterError):
+            row.refused = str(outcome)
+        else:
+            row.windows.append(outcome.to_json())
+
+    def ranked(self, name: str = "latency_p95") -> list[SweepRow]:
+        """Return the rows that were measured, the least first."""
+        return sorted((r for r in self.rows if math.isfinite(r.median(name))), key=lambda r: r.median(name))
+
+    def save(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            StorageError: The folder cannot be written.
+        """
+        write_atomically(path, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> SweepResult:
+        """Read a stored sweep.
+
+        Raises:
+            StorageError: It cannot be read or is no sweep.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise StorageError(f"sweep {path}: {error.strerror or error}") from error
+        except ValidationError as error:
+            raise StorageError(f"sweep {path}: not a sweep of this version") from error

@@ -1,0 +1,195 @@
+"""Collects the windows of a run into a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tuner.adapters.backend import Description
+from tuner.agents.load_levels import LoadLevels
+from tuner.control.driver import WindowRecord
+from tuner.knobs import KnobSpace
+from tuner.measurement import Measurement
+from tuner.objective import Objective
+from tuner.report.document import (
+    LearnedCost,
+    LevelReport,
+    Report,
+    Served,
+    Server,
+    WindowReport,
+    milliseconds,
+    number,
+    served,
+)
+
+__all__ = ["Recorder", "write"]
+
+
+class Knows(Protocol):
+    """An agent, as far as a report looks at it."""
+
+    def costs(self, level: int) -> np.ndarray:
+        """Learned cost of each configuration; NaN where nothing is known."""
+        ...
+
+
+class Recorder:
+    """Collects windows as they come; `report` may be asked for at any time.
+
+    Args:
+        title: The report's heading.
+        command: What was typed.
+        description: The backend.
+        space: Its knobs.
+        objective: What is minimised.
+    """
+
+    def __init__(
+        self, *, title: str, command: str, description: Description, space: KnobSpace, objective: Objective
+    ) -> None:
+        self.space = space
+        self.objective = objective
+        self.windows: list[WindowReport] = []
+        self.levels: list[LevelReport] = []
+        self._measurements: list[Measurement] = []
+        self._origin: float | None = None
+        self._report = Report(
+            title=title,
+            command=command,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            server=Server(name=description.server, version=description.version),
+            model=description.model,
+            objective=str(objective),
+            slo_ms=objective.slo.latency * 1e3,
+            statistic=objective.slo.statistic,
+            knobs=space.to_json(),
+        )
+
+    def add(self, record: WindowRecord, phase: str = "tune") -> WindowReport | None:
+        """Add one turn of the control loop; a window without a measurement leaves a note."""
+        measurement = record.measurement
+        if measurement is None:
+            self.note(f"window {record.number}: {record.error}; {record.decision.reason}")
+            return None
+        if self._origin is None:
+            self._origin = measurement.start
+        window = self._window(record, measurement, phase)
+        self.windows.append(window)
+        self._measurements.append(measurement)
+        return window
+
+    def _window(self, record: WindowRecord, m: Measurement, phase: str) -> WindowReport:
+        assert self._origin is not None
+        reason = record.decision.reason + (f"; not done: {record.error}" if record.error else "")
+        return WindowReport(
+            number=record.number,
+            phase=phase,
+            start=round(m.start - self._origin, 3),
+            seconds=round(m.seconds, 3),
+            load=number(m.arrival_rate),
+            burstiness=number(m.burstiness),
+            configuration=dict(m.configuration),
+            p50_ms=milliseconds(m.latency_p50),
+            p95_ms=milliseconds(m.latency_p95),
+            p99_ms=milliseconds(m.latency_p99),
+            mean_ms=milliseconds(m.latency_mean),
+            queue_ms=milliseconds(m.queue_mean),
+            compute_ms=milliseconds(m.compute_mean),
+            batch_mean=number(m.batch_mean),
+            cpu=number(m.cpu),
+            foreign_cpu=number(m.foreign_cpu),
+            gpu=number(m.gpu),
+            failures=m.failures,
+            slo_kept=self.objective.kept(m),
+            cost=number(record.cost),
+            level=record.level,
+            decision=type(record.decision).__name__.lower(),
+            reason=reason,
+            next_configuration=dict(record.report.configuration) if record.report is not None else None,
+            disturbed=list(m.disturbed),
+        )
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence to the report's foot."""
+        self._report.notes.append(sentence)
+
+    def level(self, rate: float, before: list[Measurement], after: list[Measurement]) -> None:
+        """Add a row pair to the before/after table; the last level added is the report's headline."""
+        pair = LevelReport(rate=rate, before=self._served(before), after=self._served(after))
+        self.levels.append(pair)
+        self._report.before, self._report.after = pair.before, pair.after
+
+    def _served(self, measurements: list[Measurement]) -> Served:
+        undisturbed = [m for m in measurements if not m.disturbed] or measurements
+        latency = float(np.median([self.objective.latency(m) for m in undisturbed]))
+        kept = latency <= self.objective.slo.latency and not any(m.failures for m in undisturbed)
+        return served(undisturbed, undisturbed[-1].configuration, kept=kept)
+
+    def learned(self, agent: Knows, levels: LoadLevels, seen: Mapping[int, Mapping[int, int]]) -> None:
+        """Add the learned costs of the load levels of this run.
+
+        Args:
+            agent: What learned.
+            levels: Its grid of load levels.
+            seen: Windows per load level and configuration number.
+        """
+        self._report.learned = []
+        for level in sorted(seen):
+            costs = agent.costs(level)
+            visits = [seen[level].get(index, 0) for index in range(self.space.size)]
+            self._report.learned.append(
+                LearnedCost(rate=levels.rate(level), costs=[number(float(c)) for c in costs], visits=visits)
+            )
+
+    def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:
+        """Return the report as of now.
+
+        Args:
+            failed: Requests that failed over the whole run.
+            sent: Requests sent.
+            reconfigurations: Changes of the server.
+        """
+        return self._report.model_copy(
+            update={
+                "windows": list(self.windows),
+                "levels": list(self.levels),
+                "failed_requests": failed,
+                "sent_requests": sent,
+                "reconfigurations": reconfigurations,
+                "profile": self._profile(),
+            }
+        )
+
+    def _profile(self) -> dict[str, float | None]:
+        """l(b) of the undisturbed window that saw the largest batches."""
+        quiet = [m for m in self._measurements if not m.disturbed and m.profile is not None]
+        if not quiet:
+            return {}
+        best = max(quiet, key=lambda m: (m.profile.largest, m.profile.executions) if m.profile else (0, 0))
+        assert best.profile is not None
+        p = best.profile
+        return {
+            "alpha_ms": milliseconds(p.alpha),
+            "beta_ms": milliseconds(p.beta),
+            "residual_ms": milliseconds(p.residual),
+            "largest": float(p.largest),
+        }
+
+
+def write(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write ``report.json`` and ``report.html`` into a folder and return their paths.
+
+    Raises:
+        StorageError: The folder cannot be written.
+    """
+    from tuner.report.html import save_html
+
+    data, page = folder / "report.json", folder / "report.html"
+    report.save(data)
+    save_html(report, page)
+    return data, page

@@ -1,0 +1,47 @@
+"""Files that are either whole or as they were before."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tuner.errors import StorageError
+
+__all__ = ["make_folder", "write_atomically"]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a crash leaves either the old or the new one.
+
+    Raises:
+        StorageError: The folder is missing, not writable, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; choose another folder"
+        ) from error
+
+
+def make_folder(path: Path, setting: str) -> Path:
+    """Create a folder for results and check that it can be written.
+
+    Raises:
+        StorageError: It cannot be created or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".write-test.{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise StorageError(f"{setting}: cannot write to {path}: {problem}; choose another folder") from error
+    return path
