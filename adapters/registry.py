@@ -39,7 +39,9 @@ def connect(target: str, grids: Grids | None = None) -> Backend:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == scheme]
     if not found:
         known = ", ".join(f"{name}://" for name in schemes())
-        raise InvalidInput("TARGET", f"'{target}' has no known scheme", f"write one of {known}host:port/model")
+        raise InvalidInput(
+            "TARGET", f"'{target}' has no known scheme", f"write one of {known}host:port/model"
+        )
     factory = cast(Factory, found[0].load())
     return factory(target, grids or {})
 
@@ -57,6 +59,8 @@ def parameters(url: SplitResult, known: Mapping[str, str]) -> dict[str, str]:
     options = dict(known)
     for name, values in parse_qs(url.query, keep_blank_values=True).items():
         if name not in known or len(values) != 1:
-            raise InvalidInput("TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known)}")
+            raise InvalidInput(
+                "TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known)}"
+            )
         options[name] = values[0]
     return options

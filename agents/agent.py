@@ -47,7 +47,7 @@ class Agent(Protocol):
         ...
 
     def costs(self, level: int) -> np.ndarray:
-        """Learned cost of each configuration at a load level; NaN where nothing is known.   # (size,)"""
+        """Learned cost of each configuration at a load level; NaN where nothing is known.   # (size,)."""
         ...
 
     def save(self, folder: Path) -> None:

@@ -1,1 +1,13 @@
-""" """
+"""Gymnasium environments over any adapter, and the simulator behind the simulated ones.
+
+Importing this registers them: ``gymnasium.make("tuner.envs:tuner/TritonCPU-v0")``.
+"""
+
+import gymnasium
+
+from tuner.envs.serving import WORST_REWARD, Plant, ServingEnv
+
+__all__ = ["WORST_REWARD", "Plant", "ServingEnv"]
+
+gymnasium.register("tuner/TritonCPU-v0", entry_point="tuner.envs.triton_cpu:triton_cpu")
+gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live")

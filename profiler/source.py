@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.measurement import NOT_KNOWN
 
-__all__ = ["Clients", "ClientSample", "Clock", "Host", "HostReading"]
+__all__ = ["ClientSample", "Clients", "Clock", "Host", "HostReading"]
 
 
 class Clock(Protocol):

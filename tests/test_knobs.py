@@ -51,6 +51,19 @@ def test_neighbours_differ_by_one_step_of_one_knob():
     ]
 
 
+def test_configurations_equal_in_effect_are_one():
+    """Where a knob has no effect, its default stands for all its values."""
+    space = KnobSpace(
+        [
+            Knob(name="batch", grid=(1, 4), default=1),
+            Knob(name="delay", grid=(0, 2, 5), default=0, idle_when=("batch", 1)),
+        ]
+    )
+
+    assert [space.decode(int(i))["delay"] for i in space.canonical] == [0, 0, 0, 0, 2, 5]
+    assert space.distinct.tolist() == [0, 3, 4, 5]
+
+
 def test_apply_cost_is_that_of_the_dearest_change():
     """Instances change in place, the rest reloads."""
     assert SPACE.apply_cost(configuration(), configuration()) == ApplyCost.FREE

@@ -34,12 +34,15 @@ def _digest() -> str:
     return digest.hexdigest()[:16]
 
 
-numba.config.CACHE_DIR = str(user_cache_path("servetune") / "numba" / _digest())
+numba.config.CACHE_DIR = str(  # type: ignore[attr-defined]  # set at run time by numba
+    user_cache_path("servetune") / "numba" / _digest()
+)
 
 
 def njit(function: F) -> F:
     """Compile a function to machine code, without Python objects, cached on disk."""
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    options: dict[str, Any] = {"cache": True, "nogil": True}
+    compiled: F = numba.njit(**options)(function)
     return compiled
 
 
@@ -49,5 +52,6 @@ def njit_flat(function: F) -> F:
     Without reference counting: counting every array of a state tuple at every call of a small function
     cost the dynamic batcher 730 ns per request instead of 190.
     """
-    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+    compiled: F = numba.njit(**options)(function)
     return compiled

@@ -94,6 +94,8 @@ class Knob:
     """What changing it costs."""
     unit: str = ""
     """``s`` for durations, empty for counts."""
+    idle_when: tuple[str, float] | None = None
+    """Another knob and its value with which this one has no effect; it then stands at its default."""
 
     def __post_init__(self) -> None:
         setting = f"knob {self.name}"
@@ -163,6 +165,23 @@ class KnobSpace:
         return coordinates
 
     @cached_property
+    def canonical(self) -> np.ndarray:
+        """For every configuration the number of the one that stands for all equal in effect.   # (size,)."""
+        steps = self.coordinates.copy()
+        for column, knob in enumerate(self.knobs):
+            if knob.idle_when is None or knob.idle_when[0] not in self.names:
+                continue
+            other = self.names.index(knob.idle_when[0])
+            grid = np.array(self.knobs[other].grid)
+            steps[grid[steps[:, other]] == knob.idle_when[1], column] = knob.grid.index(knob.default)
+        return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape))
+
+    @cached_property
+    def distinct(self) -> np.ndarray:
+        """Configurations that differ in effect, one number for each.   # (n,) int64."""
+        return np.unique(self.canonical)
+
+    @cached_property
     def default(self) -> Configuration:
         """The configuration in which every knob has its default."""
         return Configuration({knob.name: knob.default for knob in self.knobs})
@@ -209,12 +228,12 @@ class KnobSpace:
 
     def region(self, index: int, delta: float) -> np.ndarray:
         """All configurations within ``delta`` grid steps, itself included (``C(c_t)``).   # (n,) int64."""
-        return np.flatnonzero(self.distances(index) <= delta + 1e-9)
+        return np.asarray(np.flatnonzero(self.distances(index) <= delta + 1e-9))
 
     def neighbours(self, index: int) -> np.ndarray:
         """Configurations that differ by one step of one knob.   # (n,) int64."""
         region = self.region(index, 1.0)
-        return region[region != index]
+        return np.asarray(region[region != index])
 
     def sample(self, generator: np.random.Generator) -> Configuration:
         """Draw a configuration uniformly."""
@@ -223,7 +242,7 @@ class KnobSpace:
     def features(self) -> np.ndarray:
         """Coordinates scaled to 0..1 per knob, for function approximators.   # (size, knobs) float32."""
         steps = np.maximum(np.array(self.shape) - 1, 1)
-        return (self.coordinates / steps).astype(np.float32)
+        return np.asarray(self.coordinates / steps, dtype=np.float32)
 
     def apply_cost(self, old: Mapping[str, float], new: Mapping[str, float]) -> ApplyCost:
         """What going from one configuration to another costs: the dearest knob that differs."""

@@ -1,1 +1,34 @@
-""" """
+"""Triton Inference Server: the adapter to a running server, and a real one embedded for demo and tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tuner.adapters.registry import Grids
+
+if TYPE_CHECKING:
+    from tuner.adapters.triton.backend import TritonBackend
+    from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+
+__all__ = ["EmbeddedTriton", "ServerOptions", "TritonBackend", "connect"]
+
+
+def connect(target: str, grids: Grids) -> TritonBackend:
+    """Open a model on a Triton server; the factory that the scheme ``triton`` stands for.
+
+    Args:
+        target: ``triton://host:8001/model?metrics=8002``.
+        grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
+    """
+    from tuner.adapters.triton.backend import TritonBackend
+
+    return TritonBackend(target, grids)
+
+
+def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays
+    from importlib import import_module
+
+    homes = {"EmbeddedTriton": "embedded", "ServerOptions": "embedded", "TritonBackend": "backend"}
+    if name in homes:
+        return getattr(import_module(f"{__name__}.{homes[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,1 +1,24 @@
-""" """
+"""A simulated Triton: compiled dynamic batcher, server models and virtual clients."""
+
+from tuner.envs.simulator.backend import SimulatedTriton, canonical, connect, triton_space
+from tuner.envs.simulator.load import ArrivalStream, RateSchedule, parse_schedule
+from tuner.envs.simulator.oracle import exact_costs, kernel_speed, simulate
+from tuner.envs.simulator.server import MODELS, ServerModel, calibrate
+from tuner.envs.simulator.world import World
+
+__all__ = [
+    "MODELS",
+    "ArrivalStream",
+    "RateSchedule",
+    "ServerModel",
+    "SimulatedTriton",
+    "World",
+    "calibrate",
+    "canonical",
+    "connect",
+    "exact_costs",
+    "kernel_speed",
+    "parse_schedule",
+    "simulate",
+    "triton_space",
+]

@@ -10,6 +10,7 @@ import typer
 from tuner import __version__
 from tuner.cli.calibrate import calibrate
 from tuner.cli.demo import demo
+from tuner.cli.experiment import app as experiment
 from tuner.cli.observe import observe
 from tuner.cli.recommend import recommend
 from tuner.cli.report import report
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 for function in (demo, observe, recommend, run, sweep, calibrate, train, report, serve):
     app.command(epilog=function.__globals__["EXAMPLES"])(function)
+app.add_typer(experiment, name="experiment")
 
 
 def _print_version(wanted: bool) -> None:

@@ -26,14 +26,15 @@ __all__ = [
     "window_text",
 ]
 
-SHORT = {"max_batch_size": "batch", "max_queue_delay": "delay", "instances": "instances"}
+SHORT = {"max_batch_size": "batch", "max_queue_delay": "delay", "instances": "inst"}
 
 
 def make_console() -> Console:
     """Return the console for results; colours only on a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=140)
 
 
 def make_progress(console: Console) -> Progress:
@@ -51,7 +52,7 @@ def make_progress(console: Console) -> Progress:
 
 
 def configuration_text(space: KnobSpace, configuration: Configuration) -> str:
-    """Write a configuration in few characters: ``batch 8 · delay 2ms · instances 1``."""
+    """Write a configuration in few characters: ``batch 8 · delay 2ms · inst 1``."""
     parts = [
         f"{SHORT.get(knob.name, knob.name)} {knob.format(configuration[knob.name])}"
         for knob in space.knobs
@@ -88,38 +89,36 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
     mark = "[green]✓[/green]" if objective.kept(m) else "[red]✗[/red]"
     if m.disturbed:
         mark = "[yellow]~[/yellow]"
+    failed = f" [red]{m.failures} failed[/red]" if m.failures else ""
+    line = (
+        f"{record.number:4d}  {m.arrival_rate:5.0f} r/s  {statistic} {format_duration(latency):>7} {mark}  "
+        f"cpu {m.cpu:4.2f}{failed}  {configuration_text(space, m.configuration)}"
+    )
     verb = {"Apply": "[cyan]apply[/cyan]", "Rollback": "[red]roll back[/red]"}.get(
         type(record.decision).__name__, "hold"
     )
     arrow = f" → {configuration_text(space, running)}" if record.report is not None else ""
-    failed = f" [red]{m.failures} failed[/red]" if m.failures else ""
-    line = (
-        f"{record.number:4d}  {m.arrival_rate:6.0f} r/s  {statistic} {format_duration(latency):>7} {mark}  "
-        f"cpu {m.cpu:4.2f}{failed}  {configuration_text(space, m.configuration)}  "
-    )
-    why = f"[dim]{record.decision.reason}[/dim]"
     problem = f" [red]not done: {record.error}[/red]" if record.error else ""
-    return f"{line}{verb}{arrow}  {why}{problem}"
+    return f"{line}\n      {verb}{arrow}  [dim]{record.decision.reason}[/dim]{problem}"
 
 
 def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpace) -> object:
     """Return a table of configurations and how they served."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from tuner.knobs import Configuration
 
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("load, r/s", "", "configuration"):
-        table.add_column(name)
-    for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "SLO"):
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name in ("r/s", "", "configuration"):
+        table.add_column(name, no_wrap=True)
+    for name in ("p50 ms", "p95 ms", "p99 ms", "cores", "SLO"):
         table.add_column(name, justify="right")
     for load, name, row in rows:
-        numbers = [
-            _number(v, d) for v, d in ((row.p50_ms, 1), (row.p95_ms, 1), (row.p99_ms, 1), (row.batch_mean, 1))
-        ]
         verdict = "[green]kept[/green]" if row.slo_kept else "[red]broken[/red]"
+        latencies = [_number(value, 1) for value in (row.p50_ms, row.p95_ms, row.p99_ms)]
         text = configuration_text(space, Configuration(row.configuration))
-        table.add_row(load, name, text, *numbers, _number(row.cpu, 2), verdict)
+        table.add_row(load, name, text, *latencies, _number(row.cpu, 2), verdict)
     return table
 
 

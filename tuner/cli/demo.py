@@ -46,7 +46,7 @@ class Plan:
     """Tuning windows per load."""
     ends: int = 2
     """Windows with the final configuration per load."""
-    training: int = 300
+    training: int = 60
     """Simulated windows per load; 0 starts cold."""
 
 
@@ -172,9 +172,8 @@ def _drain(attachment: Attachment, plan: Plan) -> None:
 
 def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console) -> RRL:
     """Measure a model of the server, and learn in simulation what the loads will need."""
-    from tuner.cli.calibrate import measure_server_model
     from tuner.cli.console import make_progress
-    from tuner.cli.train import train_in_simulation
+    from tuner.control.calibration import measure_server_model, train_in_simulation
     from tuner.objective import Objective
 
     console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
@@ -190,10 +189,8 @@ def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int,
             objective,
             rates=plan.rates,
             windows=plan.training,
-            window=plan.window,
-            grids={},
+            grids=attachment.grids,
             seed=seed,
-            space=attachment.space,
             progress=lambda: progress.advance(task),
         )
 

@@ -18,17 +18,17 @@ def serve(
     """Start the embedded Triton server with one of the demo's models, until Ctrl-C."""
     import time
 
-    from tuner.adapters.triton.embedded import EmbeddedTriton
+    from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
     from tuner.cli.console import make_console
 
     console = make_console()
     with console.status("starting Triton (the first time it is downloaded, 55 MB)"):
-        server = EmbeddedTriton(model, quantiles=quantiles)
+        server = EmbeddedTriton(model, options=ServerOptions(summaries=quantiles))
         server.start()
     try:
         console.print(f"Triton serves {model}; Ctrl-C stops it. Attach with:")
         console.print(f"  tuner observe '{server.target}'")
-        while server.alive():
+        while server.processes():
             time.sleep(0.5)
         console.print("[red]the server has ended[/red]")
     except KeyboardInterrupt:

@@ -66,7 +66,7 @@ def _measure(
     fixed = {
         k: v for k, v in space.nearest(attachment.backend.current()).items() if wanted and k not in wanted
     }
-    every = [space.decode(index) for index in range(space.size)]
+    every = [space.decode(int(index)) for index in space.distinct]
     chosen = [c for c in every if all(c[name] == value for name, value in fixed.items())]
     result = SweepResult(
         command=" ".join(["tuner", *sys.argv[1:]]),

@@ -10,14 +10,9 @@ import typer
 from tuner.cli.options import Goal, Knobs, Seed, SloText, Window, grids, window_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tuner.agents.rrl import RRL
-    from tuner.envs.simulator.server import ServerModel
-    from tuner.knobs import KnobSpace
-    from tuner.objective import Objective
 
-__all__ = ["EXAMPLES", "train", "train_in_simulation"]
+__all__ = ["EXAMPLES", "train"]
 
 EXAMPLES = """Example: [bold]tuner train --env tuner/TritonCPU-v0 --server server.json --rate 150 --rate 300
 --slo p95=30ms --out policy[/bold], then [bold]tuner run TARGET --slo p95=30ms --policy policy[/bold]"""
@@ -45,6 +40,7 @@ def train(
 ) -> None:
     """Learn a policy in the simulated server; `tuner run --policy` starts from it."""
     from tuner.cli.console import make_console, make_progress
+    from tuner.control.calibration import train_in_simulation
     from tuner.envs.simulator.server import ServerModel
     from tuner.errors import InvalidInput
     from tuner.objective import Objective, parse_slo
@@ -76,57 +72,6 @@ def train(
         best = _best(agent, value)
         console.print(f"{value:g} requests/s: {best}")
     print(out)
-
-
-def train_in_simulation(
-    model: ServerModel,
-    objective: Objective,
-    *,
-    rates: Sequence[float],
-    windows: int,
-    window: float,
-    grids: dict[str, tuple[float, ...]],
-    seed: int = 0,
-    space: KnobSpace | None = None,
-    progress: Callable[[], None] | None = None,
-) -> RRL:
-    """Train RRL on a simulated server, one load after the other.
-
-    Args:
-        model: The simulated server.
-        objective: What is minimised.
-        rates: Loads, requests/s.
-        windows: Windows per load.
-        window: Length of a window, s.
-        grids: Grids that replace the defaults.
-        seed: Of arrivals, noise and exploration.
-        space: Take the knobs of this space (a live server's) instead of ``grids``.
-        progress: Called after each window.
-    """
-    import gymnasium
-
-    import tuner.envs  # noqa: F401  (registers the environments)
-    from tuner.agents.rrl import RRL
-    from tuner.agents.training import learn
-
-    agent: RRL | None = None
-    for number, rate in enumerate(rates):
-        environment = gymnasium.make(
-            "tuner/TritonCPU-v0",
-            server=model,
-            rate=rate,
-            slo=objective.slo,
-            objective=objective.goal,
-            grids=grids if space is None else {knob.name: knob.grid for knob in space.knobs},
-            window=window,
-            episode_windows=windows,
-        )
-        if agent is None:
-            agent = RRL(environment.unwrapped.space, seed=seed, synchronous=True)
-        learn(environment, agent, windows, seed=seed + number, progress=progress)
-        environment.close()
-    assert agent is not None, "at least one rate is trained"
-    return agent
 
 
 def _best(agent: RRL, rate: float) -> str:

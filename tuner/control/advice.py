@@ -152,8 +152,8 @@ def _from_simulation(
         )
     model = calibrate(quiet, cores=cores)
     rows = []
-    for index in range(space.size):
-        configuration = space.decode(index)
+    for index in space.distinct:
+        configuration = space.decode(int(index))
         if any(configuration[k] != now.configuration[k] for k in space.names if k not in SIMULATED):
             continue
         m = simulate(model, {k: configuration[k] for k in SIMULATED}, rate)

@@ -22,7 +22,7 @@ from enum import Enum
 
 from tuner.errors import InvalidInput
 
-__all__ = ["ErrorBudget", "Guard", "GuardLimits", "GuardState"]
+__all__ = ["ErrorBudget", "Guard", "GuardLimits", "GuardState", "Search"]
 
 
 class GuardState(Enum):
@@ -49,6 +49,10 @@ class GuardLimits:
     """How many windows the error budget looks back."""
     gain: float = 0.05
     """Least relative gain for which the server is switched between configurations already tried."""
+    patience: int = 10
+    """Windows without such a gain under one load after which the search is over and the best stays."""
+    review: int = 20
+    """When the search is over, every so many windows one step is explored, in case the server has changed."""
     retry_after: int = 20
     """Windows for which a configuration that was rolled back is not tried again under that load."""
     stale_after: float = 30.0
@@ -63,7 +67,8 @@ class GuardLimits:
             raise InvalidInput(
                 "guard budget", f"{self.budget} of {self.horizon} windows", "use a share in (0, 1]"
             )
-        if min(self.cooldown, self.rollback_cooldown, self.retry_after) < 0 or not 0 <= self.gain < 1:
+        counts = (self.cooldown, self.rollback_cooldown, self.retry_after, self.patience, self.review - 1)
+        if min(counts) < 0 or not 0 <= self.gain < 1:
             raise InvalidInput("guard", f"negative or too large limit in {self}")
 
 
@@ -87,12 +92,34 @@ class ErrorBudget:
         return f"{sum(self._charged)} of {self._allowed:g} windows of the SLO error budget used"
 
 
+class Search:
+    """Tells when the search under a load level is over: nothing better was found for a while."""
+
+    def __init__(self, limits: GuardLimits) -> None:
+        self._limits = limits
+        self._best: dict[int, float] = {}
+        self._since: dict[int, int] = {}
+
+    def record(self, level: int, best: float) -> None:
+        """Add a window: ``best`` is the least cost known of a tried configuration (NaN if there is none)."""
+        self._since[level] = self._since.get(level, -1) + 1
+        if level not in self._best or best < self._best[level] * (1 - self._limits.gain):
+            self._best[level] = best
+            self._since[level] = 0
+
+    def over(self, level: int) -> bool:
+        """Whether exploring is not worth disturbing the server in this window."""
+        beyond = self._since.get(level, 0) - self._limits.patience
+        return beyond > 0 and beyond % self._limits.review != 0
+
+
 class Guard:
     """Keeps the state of the table above; the loop asks it and tells it what happened."""
 
     def __init__(self, limits: GuardLimits) -> None:
         self.limits = limits
         self.budget = ErrorBudget(limits)
+        self.search = Search(limits)
         self.state = GuardState.STEADY
         self._holds = 0
         self._window = 0

@@ -47,6 +47,10 @@ class Ledger:
         """Whether any configuration has kept the SLO under this load."""
         return any(trial.ever_kept for trial in self._trials.get(level, {}).values())
 
+    def least(self, level: int) -> float:
+        """Return the least mean cost under a load; NaN if nothing was tried."""
+        return min((trial.cost for trial in self._trials.get(level, {}).values()), default=math.nan)
+
     def visits(self) -> dict[int, dict[int, int]]:
         """Windows per load level and configuration."""
         return {level: {c: t.windows for c, t in trials.items()} for level, trials in self._trials.items()}

@@ -72,12 +72,13 @@ class ControlLoop:
         if reason := self._unusable(now, measurement):
             return Hold(reason=reason)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
-        index = self.space.encode(self.space.nearest(measurement.configuration))
+        index = int(self.space.canonical[self.space.encode(self.space.nearest(measurement.configuration))])
         state = State(level=level, configuration=index)
         cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
         something_to_lose = self.ledger.achievable(level)
         self.guard.window(charged=something_to_lose and not kept)
         self.ledger.record(level, index, cost, kept)
+        self.guard.search.record(level, self.ledger.least(level))
         if self._learn:
             self.agent.update(state, index, cost, state)
         if kept:
@@ -151,7 +152,7 @@ class ControlLoop:
         allowed = np.array(self.ledger.good(state.level), dtype=np.int64)
         if explore or not allowed.size:
             allowed = np.union1d(allowed, self.space.region(state.configuration, self.limits.step))
-        allowed = np.setdiff1d(allowed, self.guard.banned(state.level))
+        allowed = np.setdiff1d(self.space.canonical[allowed], self.guard.banned(state.level))
         return np.union1d(allowed, [state.configuration]).astype(np.int64)
 
     def _choose(self, measurement: Measurement, state: State, kept: bool) -> Decision:
@@ -159,14 +160,16 @@ class ControlLoop:
         standing = self._standing(measurement)
         spent = self.guard.budget.spent
         # A broken SLO is repaired with what is known before anything new is tried.
-        explore = not spent and (kept or not self.ledger.good(state.level))
+        repair = not kept and bool(self.ledger.good(state.level))
+        over = kept and self.guard.search.over(state.level)
+        explore = not (spent or repair or over)
         allowed = self._allowed(state, explore=explore)
         best = self.agent.best(state, allowed)
         choice = self.agent.select(state, allowed) if explore else best
         exploring = choice != best
         if choice == state.configuration:
-            why = f"{self.guard.budget}, not exploring" if spent else "nothing better is expected"
-            return Hold(reason=f"{standing}; {why}")
+            why = "the search is over, this is the best known" if over else "nothing better is expected"
+            return Hold(reason=f"{standing}; {f'{self.guard.budget}, not exploring' if spent else why}")
         expected = float(self.agent.costs(state.level)[choice])
         tried = self.ledger.trial(state.level, choice)
         if kept and tried is not None and not self._worth(state, expected):

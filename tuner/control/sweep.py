@@ -78,7 +78,7 @@ class SweepRow(_Part):
     def median(self, name: str) -> float:
         """Return the median of a figure over the undisturbed windows; NaN without one."""
         quiet = [w for w in self.windows if not w["disturbed"]] or self.windows
-        values = sorted(w[name] for w in quiet if w[name] is not None)
+        values = sorted(float(w[name]) for w in quiet if w[name] is not None)
         if not values:
             return math.nan
         middle = len(values) // 2

@@ -184,7 +184,7 @@ def _label_axes(axis: Axes, report: Report) -> None:
         return [f"{value * scale:g}" for value in knob["grid"]]
 
     def name(knob: dict[str, Any]) -> str:
-        return knob["name"] + (", ms" if knob["unit"] == "s" else "")
+        return f"{knob['name']}{', ms' if knob['unit'] == 's' else ''}"
 
     vertical = report.knobs[0]
     axis.set_yticks(range(len(vertical["grid"])), labels(vertical))

@@ -1,0 +1,165 @@
+"""Translates between a Triton model configuration and our knobs; pure functions on plain values.
+
+Triton takes a new configuration as a whole: a partial one loads and then refuses every request. So the
+present one is read, the fields of the knobs are changed, and all of it is sent.
+
+=====================  ==========================================================================
+knob                   fields
+=====================  ==========================================================================
+``max_batch_size`` 1   no ``dynamic_batching``; the model's own ``max_batch_size``, so that clients
+                       may go on sending requests of several rows
+``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``
+``max_queue_delay``    ``dynamic_batching.max_queue_delay_microseconds``
+``instances``          ``instance_group[0].count``
+``parameters.KEY``     ``parameters[KEY].string_value``
+=====================  ==========================================================================
+
+Without batching a delay has no meaning: ``max_batch_size`` 1 with any delay is the same configuration, and
+it reads back with delay 0.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration
+
+__all__ = [
+    "DELAY",
+    "INSTANCES",
+    "MAX_BATCH_SIZE",
+    "PARAMETER",
+    "ModelConfig",
+    "canonical",
+    "is_batching",
+    "normal_form",
+    "read_configuration",
+    "rewrite",
+]
+
+ModelConfig = dict[str, Any]
+"""A ``ModelConfig`` message as JSON: field names of the proto, 64-bit integers as strings."""
+
+MAX_BATCH_SIZE = "max_batch_size"
+DELAY = "max_queue_delay"
+INSTANCES = "instances"
+PARAMETER = "parameters."
+
+_DELAY_FIELD = "max_queue_delay_microseconds"
+_PREFERRED_FIELD = "preferred_batch_size"
+
+
+def is_batching(config: Mapping[str, Any]) -> bool:
+    """Whether the server puts several requests into one execution."""
+    return "dynamic_batching" in config and int(config.get("max_batch_size", 0)) > 1
+
+
+def read_configuration(config: Mapping[str, Any], names: Iterable[str]) -> Configuration:
+    """Return the values of the named knobs.
+
+    Raises:
+        InvalidInput: A parameter is missing or not a whole number.
+    """
+    return Configuration({name: _read(config, name) for name in names})
+
+
+def _read(config: Mapping[str, Any], name: str) -> float:
+    if name == MAX_BATCH_SIZE:
+        return int(config["max_batch_size"]) if is_batching(config) else 1
+    if name == DELAY:
+        return int(config["dynamic_batching"].get(_DELAY_FIELD, 0)) / 1e6 if is_batching(config) else 0.0
+    if name == INSTANCES:
+        groups = config.get("instance_group") or [{}]
+        return int(groups[0].get("count", 1))
+    return _read_parameter(config, name)
+
+
+def _read_parameter(config: Mapping[str, Any], name: str) -> int:
+    key = name.removeprefix(PARAMETER)
+    parameters = config.get("parameters", {})
+    if key not in parameters:
+        known = ", ".join(sorted(parameters)) or "none"
+        raise InvalidInput(f"knob {name}", "the model has no such parameter", f"its parameters: {known}")
+    text = str(parameters[key].get("string_value", ""))
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(
+            f"knob {name}", f"its value '{text}' is not a whole number", "leave it out"
+        ) from None
+
+
+def canonical(configuration: Mapping[str, float]) -> Configuration:
+    """Return a configuration as it would read back: without batching there is no delay."""
+    values = dict(configuration)
+    if values.get(MAX_BATCH_SIZE) == 1 and DELAY in values:
+        values[DELAY] = 0.0
+    return Configuration(values)
+
+
+def rewrite(
+    present: Mapping[str, Any], configuration: Mapping[str, float], original: Mapping[str, Any]
+) -> ModelConfig:
+    """Return the whole configuration with the knobs set to new values.
+
+    Args:
+        present: What the server has now; not modified.
+        configuration: The knobs' new values.
+        original: What the server had when we came: gives the model's own limit and batching options back
+            when batching is switched off and on.
+    """
+    config = copy.deepcopy(dict(present))
+    if MAX_BATCH_SIZE in configuration:
+        _set_batching(config, configuration, original)
+    for name, value in configuration.items():
+        if name == INSTANCES:
+            groups = config.setdefault("instance_group", [{}])
+            groups[0]["count"] = int(value)
+        elif name.startswith(PARAMETER):
+            config["parameters"][name.removeprefix(PARAMETER)] = {"string_value": str(int(value))}
+    return config
+
+
+def _set_batching(
+    config: ModelConfig, configuration: Mapping[str, float], original: Mapping[str, Any]
+) -> None:
+    size = int(configuration[MAX_BATCH_SIZE])
+    if size == 1:
+        config.pop("dynamic_batching", None)
+        config["max_batch_size"] = original["max_batch_size"]
+        return
+    batching = copy.deepcopy(config.get("dynamic_batching", original.get("dynamic_batching", {})))
+    batching.pop(_PREFERRED_FIELD, None)
+    batching.pop(_DELAY_FIELD, None)
+    if preferred := _preferred(original, size):
+        batching[_PREFERRED_FIELD] = preferred
+    if delay := round(configuration.get(DELAY, 0.0) * 1e6):
+        batching[_DELAY_FIELD] = str(delay)
+    config["max_batch_size"] = size
+    config["dynamic_batching"] = batching
+
+
+def _preferred(original: Mapping[str, Any], size: int) -> list[int]:
+    """Return the preferred sizes the operator chose and that still fit; Triton fills in [maximum] itself."""
+    preferred = [int(value) for value in original.get("dynamic_batching", {}).get(_PREFERRED_FIELD, [])]
+    if preferred == [int(original.get("max_batch_size", 0))]:
+        return []
+    return [value for value in preferred if value <= size]
+
+
+def normal_form(config: Mapping[str, Any]) -> ModelConfig:
+    """Return a configuration as it would read back, for comparing what was sent with what runs.
+
+    The server fills in preferred sizes of [maximum] where none are given, and omits a delay of 0.
+    """
+    normal = copy.deepcopy(dict(config))
+    if batching := normal.get("dynamic_batching"):
+        preferred = [int(size) for size in batching.get(_PREFERRED_FIELD, [])]
+        if preferred == [int(normal.get("max_batch_size", 0))]:
+            del batching[_PREFERRED_FIELD]
+        if int(batching.get(_DELAY_FIELD, 1)) == 0:
+            del batching[_DELAY_FIELD]
+    return normal

@@ -1,0 +1,92 @@
+"""Builds the networks that the embedded server serves: real computations with fixed random weights.
+
+``mlp`` reads 82 MB of weights per execution and is bound by memory at batch 1, so that batching pays
+much. ``cnn`` is bound by arithmetic, so that batching pays little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["NETWORKS", "build_cnn", "build_mlp"]
+
+OPSET = 17
+IR_VERSION = 9  # the newest that all supported onnxruntime versions read
+
+
+def build_mlp(widths: Sequence[int] = (256, 3072, 3072, 3072, 256)) -> ModelProto:
+    """Return a fully connected network, ``(b, widths[0]) -> (b, widths[-1])``."""
+    generator = np.random.default_rng(0)
+    graph = _Graph()
+    last = len(widths) - 2
+    for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+        weights = _weights(generator, (inputs, outputs), inputs)
+        graph.add("Gemm", [weights, np.zeros(outputs, np.float32)])
+        if layer < last:
+            graph.add("Relu")
+    return graph.model("mlp", [widths[0]], [widths[-1]])
+
+
+def build_cnn(channels: Sequence[int] = (64, 64, 128, 128, 256), classes: int = 10) -> ModelProto:
+    """Return a small image classifier, ``(b, 3, 32, 32) -> (b, classes)``."""
+    generator = np.random.default_rng(0)
+    graph = _Graph()
+    inputs = 3
+    for layer, outputs in enumerate(channels):
+        weights = _weights(generator, (outputs, inputs, 3, 3), 9 * inputs)
+        graph.add("Conv", [weights, np.zeros(outputs, np.float32)], pads=[1, 1, 1, 1])
+        graph.add("Relu")
+        if layer % 2 == 1:
+            graph.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+        inputs = outputs
+    graph.add("GlobalAveragePool")
+    graph.add("Flatten")
+    graph.add("Gemm", [_weights(generator, (inputs, classes), inputs), np.zeros(classes, np.float32)])
+    return graph.model("cnn", [3, 32, 32], [classes])
+
+
+NETWORKS: dict[str, Callable[[], ModelProto]] = {"cnn": build_cnn, "mlp": build_mlp}
+"""Builder of each model that can be embedded, by name."""
+
+
+def _weights(generator: np.random.Generator, shape: Sequence[int], fan_in: int) -> np.ndarray:
+    return generator.standard_normal(shape, np.float32) * np.float32(np.sqrt(2 / fan_in))
+
+
+class _Graph:
+    """A chain of operators that grows at its end."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, constants: Sequence[np.ndarray] = (), **attributes: Any) -> None:
+        from onnx import helper, numpy_helper
+
+        number = len(self.nodes)
+        names = [f"{operator}_{number}_{place}" for place in range(len(constants))]
+        pairs = zip(constants, names, strict=True)
+        self.constants += [numpy_helper.from_array(array, name) for array, name in pairs]
+        source = self.nodes[-1].output[0] if self.nodes else "input"
+        self.nodes.append(helper.make_node(operator, [source, *names], [f"value_{number}"], **attributes))
+
+    def model(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> ModelProto:
+        from onnx import TensorProto, helper
+
+        self.nodes[-1].output[0] = "output"
+        graph = helper.make_graph(
+            self.nodes,
+            name,
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["rows", *inputs])],
+            [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", *outputs])],
+            self.constants,
+        )
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)

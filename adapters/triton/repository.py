@@ -1,0 +1,74 @@
+"""Assembles what the embedded server reads: its backend folder and its model repository."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from tuner.adapters.triton.download import Progress, cached_folder, silent
+from tuner.adapters.triton.networks import NETWORKS
+from tuner.errors import InvalidInput
+
+__all__ = ["assemble_backends", "make_repository"]
+
+
+def assemble_backends(server: Path) -> Path:
+    """Return a backend folder with the Python backend for the running Python.
+
+    The wheel's own backend folder lacks the stub, the program that runs a model's Python code.
+
+    Args:
+        server: The unpacked wheel.
+    """
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    source = server / "pytriton" / "tritonserver"
+
+    def fill(folder: Path) -> None:
+        backend = folder / "python"
+        shutil.copytree(source / "backends" / "python", backend)
+        stub = "triton_python_backend_stub"
+        shutil.copy2(source / "python_backend_stubs" / python / stub, backend / stub)
+
+    return cached_folder(f"{server.name}-backends-{python}", fill)
+
+
+def make_repository(folder: Path, models: Iterable[str], progress: Progress = silent) -> None:
+    """Fill a folder with the named models; the networks are built once and linked from the cache.
+
+    Raises:
+        InvalidInput: A model is unknown, or the libraries that build and run it are missing.
+        StorageError: The cache folder cannot be written.
+    """
+    files = resources.files("tuner.adapters.triton") / "models"
+    for model in models:
+        if model not in NETWORKS:
+            known = ", ".join(sorted(NETWORKS))
+            raise InvalidInput("embedded model", f"'{model}' is unknown", f"use one of {known}")
+        version = folder / model / "1"
+        version.mkdir(parents=True)
+        (folder / model / "config.pbtxt").write_text((files / f"{model}.pbtxt").read_text())
+        (version / "model.py").write_text((files / "model.py").read_text())
+        (version / "model.onnx").symlink_to(_network(model, progress))
+
+
+def _network(model: str, progress: Progress) -> Path:
+    """Return the file of a network; it is built anew when the code that builds it changes."""
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        fix = "install it with: pip install 'servetune[demo]'"
+        raise InvalidInput("embedded server", f"{' and '.join(missing)} is not installed", fix)
+    builder = (resources.files("tuner.adapters.triton") / "networks.py").read_bytes()
+    digest = hashlib.sha256(builder).hexdigest()[:12]
+
+    def fill(folder: Path) -> None:
+        import onnx
+
+        progress(f"building the model {model} (once)")
+        onnx.save(NETWORKS[model](), folder / "model.onnx")
+
+    return cached_folder(f"model-{model}-{digest}", fill) / "model.onnx"

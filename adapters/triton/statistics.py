@@ -1,0 +1,129 @@
+"""Totals of a model that never fall, although Triton's begin at 0 again on each reload and restart.
+
+Triton keeps statistics per version of a model. A version whose statistics have fallen, or that is gone,
+began anew: what it had counted before is carried over. What it counted between our last reading and the
+reset is lost, so the adapter takes a reading just before each change of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Key", "Reading", "Statistics", "batch_arrays", "largest_request", "read_statistics"]
+
+Key = tuple[str, int]
+"""What is counted, and for which batch size (0 where it makes no difference)."""
+Reading = Mapping[Key, int]
+"""Totals of one version of the model as the server reports them; durations in nanoseconds."""
+
+REQUESTS: Key = ("requests", 0)
+FAILURES: Key = ("failures", 0)
+LATENCY: Key = ("latency", 0)
+QUEUE: Key = ("queue", 0)
+COMPUTE: Key = ("compute", 0)
+INFERENCES: Key = ("inferences", 0)
+LARGEST_COUNT = 2**62
+"""Larger numbers from a server are clipped: they would not fit the arrays."""
+
+
+def read_statistics(response: Any) -> dict[str, Reading]:
+    """Translate a ``ModelStatisticsResponse`` to one reading per version.
+
+    A batch's time is that of input, inference and output together: so long its instance is taken.
+    """
+    return {stats.version: _reading(stats) for stats in response.model_stats}
+
+
+def _reading(stats: Any) -> Reading:
+    of_requests = stats.inference_stats
+    parts = (of_requests.compute_input, of_requests.compute_infer, of_requests.compute_output)
+    reading = {
+        REQUESTS: of_requests.success.count,
+        FAILURES: of_requests.fail.count,
+        LATENCY: of_requests.success.ns,
+        QUEUE: of_requests.queue.ns,
+        COMPUTE: sum(part.ns for part in parts),
+        INFERENCES: stats.inference_count,
+    }
+    for batch in stats.batch_stats:
+        parts = (batch.compute_input, batch.compute_infer, batch.compute_output)
+        reading["batch_count", batch.batch_size] = batch.compute_infer.count
+        reading["batch_ns", batch.batch_size] = sum(part.ns for part in parts)
+    return {key: min(int(value), LARGEST_COUNT) for key, value in reading.items()}
+
+
+class Statistics:
+    """Adds readings up over resets; totals begin at 0 with the first reading.
+
+    Args:
+        first: The readings when the adapter was opened, by version.
+    """
+
+    def __init__(self, first: Mapping[str, Reading]) -> None:
+        self.restarts = 0
+        """How often the server had begun at 0 again."""
+        self._last = dict(first)
+        self._carried: Counter[Key] = Counter()
+        for reading in first.values():
+            self._carried.subtract(reading)
+
+    def add(self, readings: Mapping[str, Reading]) -> None:
+        """Take in the readings of now, by version."""
+        anew = [version for version, last in self._last.items() if _fell(last, readings.get(version, {}))]
+        for version in anew:
+            self._carried.update(self._last[version])
+        self.restarts += bool(anew)
+        self._last = dict(readings)
+
+    def totals(self) -> Counter[Key]:
+        """Return what was counted since the first reading."""
+        totals = self._carried.copy()
+        for reading in self._last.values():
+            totals.update(reading)
+        return totals
+
+
+def _fell(last: Reading, now: Reading) -> bool:
+    return any(now.get(key, 0) < value for key, value in last.items())
+
+
+def batch_arrays(totals: Mapping[Key, int], largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return executions and seconds per batch size, sizes above ``largest`` left out.
+
+    Returns:
+        Counts.   # (largest+1,) int64
+        Time in them.   # (largest+1,) s
+    """
+    counts = np.zeros(largest + 1, np.int64)
+    seconds = np.zeros(largest + 1)
+    for (name, size), value in totals.items():
+        if name == "batch_count" and 0 < size <= largest:
+            counts[size] = value
+        elif name == "batch_ns" and 0 < size <= largest:
+            seconds[size] = value / 1e9
+    return counts, seconds
+
+
+def largest_request(readings: Mapping[str, Reading], *, batching: bool) -> int:
+    """Return how many rows requests surely have: a limit below that would have the server refuse them.
+
+    Args:
+        readings: Statistics since the model was loaded, by version.
+        batching: Whether the server may have put several requests into one execution. If not, the largest
+            execution was a request; else only the mean rows per request are known.
+    """
+    if not batching:
+        sizes = [
+            size
+            for reading in readings.values()
+            for (name, size), count in reading.items()
+            if name == "batch_count" and count
+        ]
+        return max(sizes, default=1)
+    requests = sum(reading[REQUESTS] for reading in readings.values())
+    inferences = sum(reading[INFERENCES] for reading in readings.values())
+    return max(1, -(-inferences // requests)) if requests else 1

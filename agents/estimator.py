@@ -1,0 +1,265 @@
+"""Estimates what configurations near a measured one cost: RRL's ``f(c, r_t(s_t, c_t))``.
+
+Qin et al., SC'19, section 5.1: a network of 256 and 64 ReLU units with a linear output, trained with
+FTRL on all windows seen so far. It predicts the logarithm of the cost, ``g(s, c)``, and is anchored at
+the measurement (eq. 1 asks for ``f(c_t, r_t) = r_t``)::
+
+    r_hat(c) = r_t * exp(g(s, c) - g(s, c_t))
+
+Where we differ: the paper does not say how the anchoring is done; the ratio is limited to
+``1/ratio_limit .. ratio_limit``, because a network extrapolates without shame. Until there are
+``minimum_samples`` windows, ``g = 0``: neighbours are taken to cost what was measured, which is the
+paper's observation of Fig. 6.
+
+Training never delays a window: :meth:`Estimator.observe` notes the sample and returns; a background
+thread trains a copy and swaps the finished weights in. With ``background=False`` training happens inside
+``observe``, and the same seed gives the same estimates: for simulation, tests and offline training.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuner.agents.network import Weights, forward, frozen, initial_weights
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Estimator", "EstimatorParameters"]
+
+SMALLEST_COST = 1e-3
+"""Costs below count as this much, so that they have a logarithm."""
+LEVELS_PER_UNIT = 10.0
+"""Load levels that make one unit of the load feature: nearly a decade of rate at a ratio of 1.25."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimatorParameters:
+    """How the estimation function is built and trained."""
+
+    hidden: tuple[int, ...] = (256, 64)
+    """Units of the hidden layers (section 5.1)."""
+    learning_rate: float = 0.1
+    """alpha of FTRL."""
+    l1: float = 0.0
+    """L1 weight of FTRL."""
+    l2: float = 0.0
+    """L2 weight of FTRL."""
+    steps: int = 30
+    """Most gradient steps per new window."""
+    loss_threshold: float = 0.002
+    """Mean squared error of the log cost at which training stops early; 0.002 is noise of 4.5 %."""
+    batch: int = 256
+    """Samples per gradient step; fewer samples than this are all used."""
+    minimum_samples: int = 4
+    """Windows before the estimates are used at all."""
+    ratio_limit: float = 30.0
+    """Estimates lie within this factor of the measurement; the way into overload is about that steep."""
+    memory: int = 8192
+    """Windows remembered; older ones are forgotten, so that months of running do not slow training."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"`hidden` needs layers of at least one unit, but got {self.hidden}")
+        if min(self.steps, self.batch, self.minimum_samples, self.memory) < 1 or not self.ratio_limit > 1:
+            raise ValueError(f"counts must be positive and `ratio_limit > 1`, but got {self}")
+
+
+class Estimator:
+    """The estimation function of one agent: observes windows, trains itself, estimates.
+
+    Args:
+        features: Coordinates of every configuration, scaled to 0..1.   # (size, knobs) float32
+        parameters: Network and training.
+        seed: Of the initial weights and the sampling of batches.
+        background: Train in a thread of its own; otherwise inside :meth:`observe`.
+
+    Attributes:
+        background: May be changed between windows.
+        weights: The finished network that estimates rest on.
+        first_level: The load level at which the load feature is 0: the first one observed.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray,
+        parameters: EstimatorParameters | None = None,
+        *,
+        seed: int = 0,
+        background: bool = False,
+    ) -> None:
+        self.parameters = parameters or EstimatorParameters()
+        self._features = np.asarray(features, dtype=np.float32)
+        self._generator = np.random.default_rng(seed)
+        weights = initial_weights(self.inputs, self.parameters.hidden, self._generator)
+        # The load column starts at 0: while only one level was seen, another is not guessed at random.
+        first = weights[0].copy()
+        first[-1] = 0.0
+        self.weights: Weights = frozen([first, *weights[1:]])
+        self.first_level: int | None = None
+        self._samples: deque[tuple[int, int, float]] = deque(maxlen=self.parameters.memory)
+        self._trained = False
+        self.background = background
+        self._wake = threading.Condition()
+        self._pending = 0
+        self._training = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def inputs(self) -> int:
+        """Features of one point: one per knob and one for the load."""
+        return int(self._features.shape[1]) + 1
+
+    @property
+    def trained(self) -> bool:
+        """Whether estimates rest on a trained network."""
+        return self._trained
+
+    def samples(self) -> np.ndarray:
+        """Return the windows remembered: level, configuration, cost.   # (n, 3)."""
+        with self._wake:
+            return np.array(self._samples, dtype=np.float64).reshape(-1, 3)
+
+    def observe(self, level: int, configuration: int, cost: float) -> None:
+        """Note one window, and train or have the background thread train."""
+        with self._wake:
+            if self.first_level is None:
+                self.first_level = level
+            self._samples.append((level, configuration, cost))
+            enough = len(self._samples) >= self.parameters.minimum_samples
+            if not enough or self._closed:
+                return
+            self._pending += 1
+            if self.background:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="rrl-estimator", daemon=True)
+                    self._thread.start()
+                self._wake.notify_all()
+        if not self.background:
+            self._train()
+
+    def log_costs(self, level: int, configurations: np.ndarray) -> np.ndarray:
+        """Return g(s, c), the estimated logarithm of the cost; 0 before training.   # (n,)."""
+        if not self._trained:
+            return np.zeros(len(configurations))
+        return forward(self.weights, self._inputs(np.full(len(configurations), level), configurations))
+
+    def ratios(self, level: int, configurations: np.ndarray, anchor: int) -> np.ndarray:
+        """Return estimated cost over that of ``anchor``, exactly 1 at the anchor itself.   # (n,)."""
+        if not self._trained:
+            return np.ones(len(configurations))
+        logs = self.log_costs(level, np.append(configurations, anchor))
+        limit = math.log(self.parameters.ratio_limit)
+        ratios = np.exp(np.clip(logs[:-1] - logs[-1], -limit, limit))
+        # Matrix products may round a row differently in another place: f(c_t, r_t) = r_t is exact.
+        ratios[np.asarray(configurations) == anchor] = 1.0
+        return np.asarray(ratios)
+
+    def restore(self, weights: Weights, samples: np.ndarray, first_level: int | None) -> None:
+        """Take over weights and windows that were saved.
+
+        Args:
+            weights: Of the shapes that :func:`~tuner.agents.network.layer_shapes` gives.
+            samples: As :meth:`samples` returns them.
+            first_level: The load level at which the load feature is 0.
+        """
+        with self._wake:
+            self.weights = frozen(weights)
+            self._samples.clear()
+            self._samples.extend((int(level), int(c), float(cost)) for level, c, cost in samples)
+            self.first_level = first_level
+            self._trained = len(self._samples) >= self.parameters.minimum_samples
+
+    def thin(self, most: int) -> None:
+        """Forget all but so many of the windows, evenly chosen."""
+        with self._wake:
+            kept = list(self._samples)
+            if len(kept) > most:
+                chosen = np.linspace(0, len(kept) - 1, most).round().astype(int)
+                self._samples.clear()
+                self._samples.extend(kept[i] for i in chosen)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the background thread has trained on everything observed; False if it has not."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not self._pending and not self._training, seconds)
+
+    def close(self) -> None:
+        """Stop the background thread. May be called twice."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _inputs(self, levels: np.ndarray, configurations: np.ndarray) -> np.ndarray:
+        load = (np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
+        return np.column_stack([self._features[configurations], load.astype(np.float32)])
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._pending or self._closed)
+                if self._closed:
+                    return
+                self._training = True
+            self._train()
+            with self._wake:
+                self._training = False
+                self._wake.notify_all()
+
+    def _train(self) -> None:
+        with self._wake:
+            # Windows that came in while the last training ran are trained on together.
+            steps = self.parameters.steps * min(self._pending, 4)
+            self._pending = 0
+            samples = np.array(self._samples, dtype=np.float64)
+        levels, configurations = samples[:, 0].astype(np.int64), samples[:, 1].astype(np.int64)
+        targets = np.log(np.maximum(samples[:, 2], SMALLEST_COST)).astype(np.float32)
+        weights = self._fit(self._inputs(levels, configurations), targets, steps)
+        if weights is not None and all(np.isfinite(array).all() for array in weights):
+            self.weights = weights  # one assignment: a reader sees the old or the new ones, never a mixture
+            self._trained = True
+
+    def _fit(self, inputs: np.ndarray, targets: np.ndarray, steps: int) -> Weights | None:
+        """Continue from the present weights; None if closed meanwhile."""
+        import torch
+
+        from tuner.agents.ftrl import Ftrl
+
+        # More threads only wait for each other on such small matrices; the cores are the server's.
+        torch.set_num_threads(1)
+        p = self.parameters
+        x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+        arrays = [torch.tensor(array, requires_grad=True) for array in self.weights]
+        optimizer = Ftrl(arrays, p.learning_rate, l1=p.l1, l2=p.l2, proximal_start=True)
+        everything = len(targets) <= p.batch
+        for _ in range(steps):
+            if self._closed:
+                return None
+            inputs_now, targets_now = x, y
+            if not everything:
+                rows = torch.from_numpy(self._generator.choice(len(targets), p.batch, replace=False))
+                inputs_now, targets_now = x[rows], y[rows]
+            loss = torch.nn.functional.mse_loss(_forward(arrays, inputs_now), targets_now)
+            if everything and loss.item() <= p.loss_threshold:
+                break
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's is unannotated
+            optimizer.step()
+        return frozen([array.detach().numpy() for array in arrays])
+
+
+def _forward(arrays: list[torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """The same as :func:`~tuner.agents.network.forward`, with gradients."""
+    for i in range(0, len(arrays) - 2, 2):
+        values = (values @ arrays[i] + arrays[i + 1]).relu()
+    return (values @ arrays[-2] + arrays[-1])[:, 0]

@@ -1,0 +1,212 @@
+"""Saved policies: a folder with a manifest and an archive of arrays, never half written.
+
+``policy.json`` names the format, the knobs, the parameters and the archive with its digest; the archive is
+a numpy ``.npz`` read with ``allow_pickle=False``. The archive is written first, under a name made of its
+digest, and the manifest is renamed into place last: a crash at any point leaves the policy that was there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tuner.errors import InvalidInput, StorageError
+from tuner.knobs import KnobSpace
+
+__all__ = ["Manifest", "StoredArrays", "check_knobs", "read_policy", "write_policy"]
+
+MANIFEST = "policy.json"
+LARGEST_ARCHIVE = 2**31
+"""Bytes; what is larger was not written by us."""
+
+
+class StoredKnob(BaseModel):
+    """A knob as the policy was learned for it; further keys are ignored."""
+
+    name: str
+    grid: list[float]
+    unit: str = ""
+
+
+class Manifest(BaseModel):
+    """What ``policy.json`` holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["servetune-rrl"] = "servetune-rrl"
+    version: Literal[1] = 1
+    knobs: list[StoredKnob] = Field(min_length=1)
+    parameters: dict[str, Any]
+    first_level: int | None
+    arrays: str = Field(pattern=r"^arrays-[0-9a-f]{16}\.npz$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class StoredArrays:
+    """The arrays of a policy, each taken out with a check of its shape and values.
+
+    Args:
+        folder: Where they come from, for messages.
+        arrays: By name.
+    """
+
+    def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+        self._folder = folder
+        self._arrays = arrays
+
+    def take(self, name: str, shape: tuple[int | None, ...], kind: str = "f") -> np.ndarray:
+        """Return one array.
+
+        Args:
+            name: Its name.
+            shape: What it must have; None stands for any length.
+            kind: ``f`` for floats without infinities (NaN is for the caller to judge), ``i`` for integers.
+
+        Raises:
+            StorageError: It is missing, or has another shape or kind, or an infinite value.
+        """
+        array = self._arrays.get(name)
+        if array is None:
+            raise damaged(self._folder, f"array '{name}' is missing")
+        fits = array.ndim == len(shape) and all(
+            wanted in (None, length) for wanted, length in zip(shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype.kind != kind or np.isinf(array).any():
+            raise damaged(self._folder, f"array '{name}' has a wrong shape, type or value")
+        return array
+
+
+def damaged(folder: Path, problem: str) -> StorageError:
+    """Return the error of a policy that cannot be used."""
+    return StorageError(f"policy {folder}: {problem}; train it anew or give another folder")
+
+
+def write_policy(
+    folder: Path,
+    *,
+    space: KnobSpace,
+    parameters: dict[str, Any],
+    first_level: int | None,
+    arrays: dict[str, np.ndarray],
+) -> None:
+    """Write a policy, replacing one that is there.
+
+    Raises:
+        StorageError: The folder cannot be written.
+    """
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    data = buffer.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    manifest = Manifest(
+        knobs=[StoredKnob(name=knob.name, grid=list(knob.grid), unit=knob.unit) for knob in space.knobs],
+        parameters=parameters,
+        first_level=first_level,
+        arrays=f"arrays-{digest[:16]}.npz",
+        sha256=digest,
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / manifest.arrays, data)
+        _replace(folder / MANIFEST, manifest.model_dump_json(indent=2).encode())
+        for old in folder.glob("arrays-*.npz"):
+            if old.name != manifest.arrays:
+                old.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(f"policy {folder}: cannot be written: {reason}; give another folder") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put data at a path such that there is the old or the new file, whenever the machine stops."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself
+    finally:
+        os.close(folder)
+
+
+def read_policy(folder: Path) -> tuple[Manifest, StoredArrays]:
+    """Read a policy.
+
+    Raises:
+        StorageError: It is missing, damaged, or not a policy at all.
+    """
+    try:
+        text = (folder / MANIFEST).read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"policy {folder}: {MANIFEST} cannot be read: {reason}; give a folder that `tuner train` wrote"
+        ) from error
+    try:
+        manifest = Manifest.model_validate(json.loads(text))
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise damaged(folder, f"{MANIFEST} is not a policy of this version") from error
+    return manifest, StoredArrays(folder, _read_arrays(folder, manifest))
+
+
+def _read_arrays(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+    path = folder / manifest.arrays
+    try:
+        if path.stat().st_size > LARGEST_ARCHIVE:
+            raise damaged(folder, f"{manifest.arrays} is too large")
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise damaged(folder, f"{manifest.arrays} cannot be read: {reason}") from error
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise damaged(folder, f"{manifest.arrays} is damaged")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(folder, f"{manifest.arrays} is not an archive of arrays") from error
+
+
+def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
+    """Check that a policy is about these knobs and grids.
+
+    Raises:
+        InvalidInput: A knob is missing, unknown, in another place, or has another grid.
+    """
+    stored = {knob.name: knob for knob in manifest.knobs}
+    for knob in space.knobs:
+        if knob.name not in stored:
+            fix = f"leave the knob out, or train with it; the policy has {', '.join(stored)}"
+            raise InvalidInput(f"knob {knob.name}", f"unknown to the policy in {folder}", fix)
+        grid = tuple(stored[knob.name].grid)
+        if grid != knob.grid:
+            ours = ",".join(map(knob.format, knob.grid))
+            theirs = ",".join(map(knob.format, grid))
+            problem = f"the grid is {ours} but the policy in {folder} was learned on {theirs}"
+            raise InvalidInput(
+                f"knob {knob.name}", problem, f"use --grid {knob.name}={theirs}, or train anew"
+            )
+    if missing := [name for name in stored if name not in space.names]:
+        raise InvalidInput(
+            f"knob {missing[0]}", f"the policy in {folder} was learned with it", "declare it, or train anew"
+        )
+    if list(stored) != list(space.names):
+        order = ", ".join(stored)
+        raise InvalidInput("knobs", f"their order differs from the policy in {folder}", f"order them {order}")

@@ -1,0 +1,224 @@
+"""The environment over any backend: knobs out, measurement in, an objective in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+
+from tuner.adapters import Backend
+from tuner.errors import AdapterError
+from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import Measurement
+from tuner.objective import Objective
+
+__all__ = ["WORST_REWARD", "Levels", "Plant", "ServingEnv"]
+
+WORST_REWARD = -50.0
+"""The lowest reward there is; also that of a window without one answered request, and of a failed backend."""
+UNKNOWN = -1.0
+"""Stands in an observation for what was not measured."""
+FEATURES = (  # name, lowest, highest; what lies beyond is clipped
+    ("rate", 0.0, 20.0),
+    ("latency", 0.0, 20.0),
+    ("mean", 0.0, 20.0),
+    ("queue", 0.0, 1.0),
+    ("batch", 0.0, 10.0),
+    ("cpu", 0.0, 1.0),
+    ("foreign", 0.0, 1.0),
+    ("burstiness", 0.0, 10.0),
+)
+
+
+class Levels(Protocol):
+    """Names the load level of a rate, like :class:`tuner.agents.load_levels.LoadLevels`."""
+
+    def level(self, rate: float, previous: int | None = None) -> int:
+        """Return the level of a rate in requests/s; ``previous`` is kept near its border."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plant:
+    """What an environment acts on: a backend, and how a window of it is measured."""
+
+    backend: Backend
+    measure: Callable[[float, float], Measurement]
+    """Measure a window: seconds, and seconds to settle before it."""
+    close: Callable[[], None]
+    """Let go of everything that was opened."""
+
+
+class ServingEnv(gym.Env[np.ndarray, np.int64]):
+    """A model server whose knobs are turned between windows.
+
+    ## Action
+    ``Discrete(space.size)``: the number of the configuration for the next window.
+
+    ## Observation
+    ``Box(float32)`` of the last window; values are clipped to the bounds, -1 stands for not measured.
+
+    | # | name | meaning | low | high |
+    |---|---|---|---|---|
+    | 0 | rate | log2(1 + arrival rate in requests/s) | 0 | 20 |
+    | 1 | latency | the statistic that the SLO bounds, over the SLO | 0 | 20 |
+    | 2 | mean | mean latency over the SLO | 0 | 20 |
+    | 3 | queue | queueing share of the time in the server | 0 | 1 |
+    | 4 | batch | log2 of requests per execution | 0 | 10 |
+    | 5 | cpu | cores used by the server over the machine's | 0 | 1 |
+    | 6 | foreign | cores used by strangers over the machine's | 0 | 1 |
+    | 7 | burstiness | index of dispersion of arrivals | 0 | 10 |
+    | 8.. | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
+
+    ## Reward
+    ``objective.reward`` of the window, at least -50. A window that answered nothing, or whose reward is
+    unknown, earns -50; one in which nothing was asked earns 0.
+
+    ## Step
+    Apply the configuration, let it settle, measure a window of ``window`` seconds. ``info`` holds
+    ``measurement``, ``configuration`` (what the server runs), ``cost`` (the negated reward), ``disturbed``
+    (reasons not to learn from it) and, if ``levels`` was given, ``level``.
+
+    ## Start
+    The default configuration, or the one whose number is ``options["configuration"]``; one window is
+    measured for the first observation.
+
+    ## End
+    Never terminated. Truncated after ``episode_windows`` steps, and when the backend fails: then the reward
+    is -50, the observation the last one, and ``info["error"]`` says why (``measurement`` is the last one).
+
+    ## Version history
+    v0: first.
+
+    Args:
+        open_plant: Opens what is acted on, given the environment's generator. Called at each reset if
+            ``fresh``, else once.
+        space: The knobs; those of the plant's backend.
+        objective: What to minimise.
+        window: Length of a window, s.
+        episode_windows: Steps per episode.
+        fresh: Whether each reset opens a new plant (simulation) or keeps the one there is (live).
+        levels: Names load levels for ``info["level"]``.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium's own declaration
+
+    def __init__(
+        self,
+        open_plant: Callable[[np.random.Generator], Plant],
+        space: KnobSpace,
+        objective: Objective,
+        *,
+        window: float = 5.0,
+        episode_windows: int = 50,
+        fresh: bool = True,
+        levels: Levels | None = None,
+    ) -> None:
+        self._open_plant = open_plant
+        self.space = space
+        self.objective = objective
+        self._window = window
+        self._episode_windows = episode_windows
+        self._fresh = fresh
+        self._levels = levels
+        self._plant: Plant | None = None
+        self._windows = 0
+        self._level: int | None = None
+        self._last: Measurement | None = None
+        self._observation = np.empty(0, np.float32)
+        count = len(space.names)
+        low = np.full(len(FEATURES) + count, UNKNOWN, np.float32)
+        high = np.array([highest for _, _, highest in FEATURES] + [1.0] * count, np.float32)
+        self.action_space = gym.spaces.Discrete(space.size)
+        self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
+
+    @property
+    def backend(self) -> Backend | None:
+        """What is acted on; None before the first reset and after closing."""
+        return self._plant.backend if self._plant else None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode.
+
+        Raises:
+            AdapterError: The backend cannot be reached or refuses the first configuration.
+        """
+        super().reset(seed=seed)
+        if self._fresh:
+            self.close()
+        if self._plant is None:
+            self._plant = self._open_plant(self.np_random)
+        self._windows, self._level = 0, None
+        number = (options or {}).get("configuration")
+        start = self.space.default if number is None else self.space.decode(int(number))
+        measurement = self._turn(self._plant, start)
+        return self._observation, self._info(measurement, self._reward(measurement))
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Run one window; see the class for what comes back."""
+        assert self._plant is not None, "call reset first"
+        assert self._last is not None
+        self._windows += 1
+        try:
+            measurement = self._turn(self._plant, self.space.decode(int(action)))
+        except AdapterError as error:
+            info = self._info(self._last, WORST_REWARD) | {"error": str(error) or type(error).__name__}
+            return self._observation, WORST_REWARD, False, True, info
+        reward = self._reward(measurement)
+        truncated = self._windows >= self._episode_windows
+        return self._observation, reward, False, truncated, self._info(measurement, reward)
+
+    def close(self) -> None:
+        """Let go of the backend. May be called twice."""
+        plant, self._plant = self._plant, None
+        if plant is not None:
+            plant.close()
+
+    def _turn(self, plant: Plant, configuration: Configuration) -> Measurement:
+        """Apply, settle, measure; remembers the measurement and the observation."""
+        report = plant.backend.apply(configuration)
+        self._last = plant.measure(self._window, report.settle)
+        self._observation = self._observe(self._last)
+        if self._levels is not None:
+            self._level = self._levels.level(self._last.arrival_rate, self._level)
+        return self._last
+
+    def _reward(self, measurement: Measurement) -> float:
+        if measurement.arrival_rate == 0:
+            return 0.0
+        reward = self.objective.reward(measurement)
+        return WORST_REWARD if math.isnan(reward) else max(reward, WORST_REWARD)
+
+    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
+        info = {
+            "measurement": measurement,
+            "configuration": measurement.configuration,
+            "cost": -reward,
+            "disturbed": measurement.disturbed,
+        }
+        return info if self._level is None else info | {"level": self._level}
+
+    def _observe(self, m: Measurement) -> np.ndarray:
+        slo, cores = self.objective.slo.latency, self.objective.cores
+        in_server = m.queue_mean + m.compute_mean
+        values = (
+            math.log2(1.0 + m.arrival_rate),
+            self.objective.latency(m) / slo,
+            m.latency_mean / slo,
+            m.queue_mean / in_server if in_server > 0 else math.nan,
+            math.log2(m.batch_mean) if m.batch_mean > 0 else math.nan,
+            m.cpu / cores,
+            m.foreign_cpu / cores,
+            m.burstiness,
+        )
+        low = np.array([lowest for _, lowest, _ in FEATURES])
+        high = np.array([highest for _, _, highest in FEATURES])
+        known = np.where(np.isnan(values), UNKNOWN, np.clip(values, low, high))
+        number = self.space.encode(self.space.nearest(m.configuration))
+        return np.concatenate((known, self.space.features()[number])).astype(np.float32)

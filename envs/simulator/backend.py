@@ -1,0 +1,331 @@
+"""The simulated Triton as a backend: one object that is server, clients, clock and machine at once.
+
+An ordinary profiler measures it like a live server: it is a
+:class:`~tuner.adapters.backend.Backend` and also the ``Clock``, ``Clients`` and ``Host`` of
+:mod:`tuner.profiler.source`, so that all of them live in one virtual time.
+
+Configurations equal in effect read back alike: with ``max_batch_size`` 1 the delay reads 0, as in Triton,
+where batching is then off. :func:`canonical` tells what a configuration reads back as.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.adapters.registry import parameters
+from tuner.envs.simulator import batcher
+from tuner.envs.simulator.batcher import Batching
+from tuner.envs.simulator.load import RateSchedule, parse_schedule
+from tuner.envs.simulator.server import MODELS, ServerModel
+from tuner.envs.simulator.world import World
+from tuner.errors import InvalidInput, UnknownModel
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.profile import BatchingProfile, fit_profile
+from tuner.profiler.source import ClientSample, HostReading
+
+__all__ = ["SimulatedTriton", "canonical", "connect", "triton_space"]
+
+MAX_BATCH, DELAY, INSTANCES = "max_batch_size", "max_queue_delay", "instances"
+LARGEST_BATCH = 1024
+MOST_INSTANCES = 64
+OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1"}
+
+
+class SimulatedTriton:
+    """Begins with the default configuration at virtual time 0.
+
+    Time passes in ``sleep`` and ``apply``, and in ``sample`` while answers are outstanding.
+
+    Args:
+        server: What the server is like.
+        schedule: The offered rate.
+        seed: Of arrivals and noise.
+        grids: Grids that replace the default ones, by knob name.
+        shape: Of the gamma distributed gaps between requests; 1 is Poisson.
+        target: What :meth:`describe` calls it.
+
+    Raises:
+        InvalidInput: A grid is unusable.
+    """
+
+    def __init__(
+        self,
+        server: ServerModel,
+        schedule: RateSchedule,
+        *,
+        seed: int = 0,
+        grids: Mapping[str, tuple[float, ...]] | None = None,
+        shape: float = 1.0,
+        target: str = "sim://mlp",
+    ) -> None:
+        self._space = triton_space(server, grids)
+        batches, _, instances = (knob.grid for knob in self._space.knobs)
+        self._largest = (int(max(*batches, 32)), int(max(*instances, 16)))
+        self._world = World(
+            server, schedule, seed=seed, largest=self._largest[0], instances=self._largest[1], shape=shape
+        )
+        self._target = target
+        self._grids, self._schedule, self._shape = grids, schedule, shape
+        self._world.configure(_batching(canonical(self._space.default)), fresh=False)
+
+    @property
+    def space(self) -> KnobSpace:
+        """The knobs of Triton's dynamic batcher."""
+        return self._space
+
+    @property
+    def server(self) -> ServerModel:
+        """What is simulated."""
+        return self._world.server
+
+    @property
+    def foreign(self) -> float:
+        """Cores in use by foreign processes; assign to disturb the server."""
+        return self._world.foreign
+
+    @foreign.setter
+    def foreign(self, cores: float) -> None:
+        self._world.foreign = cores
+
+    def reseeded(self, seed: int) -> SimulatedTriton:
+        """Return the same server under the same load at time 0, with other random numbers."""
+        return SimulatedTriton(
+            self.server, self._schedule, seed=seed, grids=self._grids, shape=self._shape, target=self._target
+        )
+
+    @property
+    def rate(self) -> float:
+        """The load offered now, requests/s."""
+        return self._world.rate
+
+    def set_rate(self, rate: float) -> None:
+        """Offer another load from now on, requests/s.
+
+        Raises:
+            InvalidInput: It is not positive.
+        """
+        self.offer(RateSchedule.constant(rate))
+
+    def offer(self, schedule: RateSchedule) -> None:
+        """Offer another load from now on; the schedule's time 0 is now."""
+        self._schedule = schedule
+        self._world.offer(schedule)
+
+    # Backend
+
+    def describe(self) -> Description:
+        """Return who this is."""
+        return Description(
+            target=self._target,
+            server="simulated-triton",
+            version="1",
+            model=self.server.name,
+            writable=True,
+            quantiles=False,
+            notes=("simulated: time is virtual and the clients are part of the simulation",),
+        )
+
+    def current(self) -> Configuration:
+        """Return what the simulated server runs."""
+        batching = self._world.batching
+        return Configuration(
+            max_batch_size=float(batching.max_batch),
+            max_queue_delay=batching.delay,
+            instances=float(batching.instances),
+        )
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        """Change the configuration, which takes virtual time and cores; no request is lost.
+
+        Raises:
+            InvalidInput: A knob is unknown, missing, or has an unusable value; values off the grid are fine.
+        """
+        self._check(configuration)
+        wanted, old = canonical(configuration), self.current()
+        cost = self._space.apply_cost(old, wanted)
+        if cost is ApplyCost.FREE:
+            return ApplyReport(configuration=old, changed=False, cost=cost, seconds=0.0, settle=0.0)
+        fresh = cost >= ApplyCost.RELOAD
+        seconds = self.server.reload_seconds if fresh else self.server.instance_seconds
+        self._world.disturb(self.server.reload_cores, seconds)
+        self._world.advance(seconds)  # the old instances serve until the new ones are ready
+        self._world.configure(_batching(wanted), fresh=fresh)
+        return ApplyReport(
+            configuration=self.current(),
+            changed=True,
+            cost=cost,
+            seconds=seconds,
+            settle=self.server.settle_seconds,
+        )
+
+    def counters(self) -> Counters:
+        """Return the totals since time 0."""
+        totals = self._world.totals
+        queue, compute = float(totals.seconds[batcher.QUEUED]), float(totals.seconds[batcher.COMPUTED])
+        return Counters(
+            time=self._world.now,
+            requests=int(totals.tally[batcher.ANSWERED]),
+            failures=int(totals.tally[batcher.DROPPED]),
+            latency=queue + compute,
+            queue=queue,
+            compute=compute,
+            inferences=int(totals.tally[batcher.ANSWERED]),
+            batch_counts=totals.batch_counts.copy(),
+            batch_seconds=totals.batch_seconds.copy(),
+            pending=float(self._world.pending),
+        )
+
+    def profile(self) -> BatchingProfile | None:
+        """Return l(b) over everything since time 0."""
+        totals = self._world.totals
+        return fit_profile(totals.batch_counts, totals.batch_seconds)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    # Clock
+
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._world.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._world.advance(seconds)
+
+    # Clients
+
+    def sample(self, start: float, end: float) -> ClientSample:
+        """Return the requests sent in ``[start, end)``; waits at most 1 s for outstanding answers."""
+        return self._world.sample(start, end)
+
+    # Host
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of the simulated machine."""
+        return self.server.cores
+
+    def read(self) -> HostReading:
+        """Read processor times; the load generator counts as our own process."""
+        return self._world.read()
+
+    def _check(self, configuration: Mapping[str, float]) -> None:
+        for name in (*configuration, *self._space.names):
+            if name not in self._space.names:
+                raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(self._space.names)}")
+            if name not in configuration:
+                raise InvalidInput(f"knob {name}", "has no value", "a configuration gives every knob one")
+        for name, largest in zip((MAX_BATCH, INSTANCES), self._largest, strict=True):
+            _check_count(name, configuration[name], largest)
+        delay = configuration[DELAY]
+        if not 0 <= delay < math.inf:
+            raise InvalidInput(f"knob {DELAY}", f"{delay} is not a duration in seconds")
+
+
+def canonical(configuration: Mapping[str, float]) -> Configuration:
+    """Return what a configuration reads back as: at ``max_batch_size`` 1 there is no delay."""
+    plain = Configuration({name: float(value) for name, value in configuration.items()})
+    return plain.replace(**{DELAY: 0.0}) if plain[MAX_BATCH] == 1 else plain
+
+
+def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
+    """Return the knobs of Triton's dynamic batcher: the same names, grids and costs as on a live server.
+
+    Args:
+        server: The number of its cores is the largest number of instances.
+        grids: Grids that replace the default ones.
+
+    Raises:
+        InvalidInput: A knob is unknown or a grid unusable.
+    """
+    known: dict[str, tuple[float, ...]] = {
+        MAX_BATCH: (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+        DELAY: (0.0, 0.001, 0.002, 0.005, 0.01, 0.02),
+        INSTANCES: tuple(float(n) for n in range(1, max(int(server.cores), 1) + 1)),
+    }
+    for name in grids or {}:
+        if name not in known:
+            raise InvalidInput(f"knob {name}", "unknown", f"the simulated knobs are {', '.join(known)}")
+    chosen = {**known, **(grids or {})}
+    for name, largest in ((MAX_BATCH, LARGEST_BATCH), (INSTANCES, MOST_INSTANCES)):
+        for value in chosen[name]:
+            _check_count(name, value, largest)
+    if any(value < 0 for value in chosen[DELAY]):
+        raise InvalidInput(f"knob {DELAY}", f"the grid {chosen[DELAY]} has a negative delay")
+    return KnobSpace(
+        [
+            _knob(MAX_BATCH, chosen[MAX_BATCH], 1.0, ApplyCost.RELOAD),
+            _knob(DELAY, chosen[DELAY], 0.0, ApplyCost.RELOAD, unit="s", idle_when=(MAX_BATCH, 1.0)),
+            _knob(INSTANCES, chosen[INSTANCES], 1.0, ApplyCost.IN_PLACE),
+        ]
+    )
+
+
+def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTriton:
+    """Open ``sim://MODEL?rate=200&seed=1&server=FILE.json&cores=2&shape=1``.
+
+    ``rate`` may have steps (``0:150,60:300``: from second 60 on 300 requests/s), ``server`` is a file of
+    :meth:`ServerModel.save <tuner.envs.simulator.server.ServerModel.save>`, ``cores`` overrides its cores
+    and ``shape`` is that of gamma distributed gaps between requests (1 Poisson, below 1 bursts).
+
+    Raises:
+        InvalidInput: An option or grid is unusable, or the model is unknown and no file is given.
+    """
+    url = urlsplit(target)
+    options = parameters(url, OPTIONS)
+    if options["server"]:
+        server = ServerModel.load(Path(options["server"]))
+    elif (url.hostname or "") in MODELS:
+        server = MODELS[url.hostname or ""]
+    else:
+        raise UnknownModel(url.hostname or "", tuple(MODELS))
+    if options["cores"]:
+        server = server.replace(cores=_number("cores", options["cores"]))
+    return SimulatedTriton(
+        server,
+        parse_schedule(options["rate"]),
+        seed=int(_number("seed", options["seed"])),
+        grids=grids,
+        shape=_number("shape", options["shape"]),
+        target=target,
+    )
+
+
+def _batching(configuration: Mapping[str, float]) -> Batching:
+    return Batching(int(configuration[MAX_BATCH]), float(configuration[DELAY]), int(configuration[INSTANCES]))
+
+
+def _knob(
+    name: str,
+    grid: tuple[float, ...],
+    default: float,
+    cost: ApplyCost,
+    *,
+    unit: str = "",
+    idle_when: tuple[str, float] | None = None,
+) -> Knob:
+    values = tuple(float(value) for value in grid)
+    start = default if default in values or not values else values[0]
+    return Knob(name=name, grid=values, default=start, apply_cost=cost, unit=unit, idle_when=idle_when)
+
+
+def _check_count(name: str, value: float, largest: int) -> None:
+    if not (np.isfinite(value) and value == int(value) and 1 <= value <= largest):
+        raise InvalidInput(f"knob {name}", f"{value} is not a whole number of 1..{largest}")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise InvalidInput(f"TARGET option {name}", f"'{text}' is not a number >= 0")
+    return number

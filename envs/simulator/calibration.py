@@ -1,0 +1,222 @@
+"""Fits a simulated server to measurements of a real one, which is what carries a policy to reality.
+
+Each parameter is estimated from the quantity it shows in most directly:
+
+=====================  ==========================================================================
+table                  execution time per request against the batch sizes executed (least squares)
+cpu per request/batch  CPU beyond the executions against requests and batches (least squares, >= 0)
+overhead               client's mean latency minus mean queue and execution time (median)
+contention             mean execution time in windows with several instances (search by simulation)
+gap                    mean queueing time of single instances (search by simulation)
+noise                  p95 of the latency (search by simulation)
+=====================  ==========================================================================
+
+Searching by simulation means: the window is simulated at its own rate and configuration, and the parameter
+chosen that makes simulated and measured values agree best (mean absolute logarithm of their ratio).
+Overloaded windows tell only how long they were and are left out, except for the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
+
+__all__ = ["fit_server", "p95_errors"]
+
+NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Batch sizes of the table."""
+FEW = 20
+"""A node of the table needs so many executions near it; others follow the line."""
+MOST_WINDOWS = 24
+"""Windows used in a search; more are thinned out evenly."""
+SECONDS = 15.0
+"""Simulated seconds per window in a search."""
+SOFTEN = 0.0005
+"""Seconds added to both sides of a ratio, so that microseconds of queueing do not count."""
+ROUNDS = 2
+"""How often the three searches are repeated, each with the others' results."""
+
+Statistic = Callable[[Measurement], float]
+
+
+def fit_server(measurements: Sequence[Measurement], base: ServerModel | None = None) -> ServerModel:
+    """Describe a server as a simulation that behaves as the measurements show.
+
+    Args:
+        measurements: Windows of one server, best a sweep over the grid at one or two rates, with clients
+            that time their requests. Disturbed ones are ignored.
+        base: What is not measured comes from here: cores, threads, apply costs, the client's CPU;
+            and any parameter that no window shows (contention without a window of two instances).
+
+    Raises:
+        InvalidInput: No undisturbed window executed anything.
+    """
+    usable = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
+    if not usable:
+        raise InvalidInput("calibration", "no undisturbed window with executions", "sweep the server first")
+    steady = [m for m in usable if _steady(m)]
+    server = base or ServerModel()
+    server = server.replace(overhead=_overhead(steady, server.overhead))
+    server = _with_table(server, usable)
+    for _ in range(ROUNDS):
+        crowded = [m for m in steady if _instances(m) > 1]
+        alone = [m for m in steady if _instances(m) == 1]
+        server = _search(server, "contention", 1.0, crowded, lambda m: m.compute_mean)
+        server = _with_table(server, usable)
+        server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
+        server = _search(server, "noise", 1.0, steady, lambda m: m.latency_p95)
+    return _with_cpu(server, usable)
+
+
+def p95_errors(server: ServerModel, measurements: Sequence[Measurement], *, seed: int = 1) -> np.ndarray:
+    """Return simulated p95 over measured p95, minus 1, for each window that has one.   # (n,).
+
+    Each window is simulated at its own rate and for its own length.
+    """
+    measured = [m for m in measurements if m.latency_p95 > 0 and not m.disturbed]
+    simulated = [
+        simulate(server, m.configuration, m.arrival_rate, seconds=m.seconds, seed=seed) for m in measured
+    ]
+    return np.array([s.latency_p95 / m.latency_p95 - 1.0 for s, m in zip(simulated, measured, strict=True)])
+
+
+def _instances(measurement: Measurement) -> int:
+    return int(measurement.configuration.get("instances", 1.0))
+
+
+def _steady(measurement: Measurement) -> bool:
+    """Whether the server kept up: requests waited at most for some executions and the delay."""
+    allowed = 10.0 * measurement.compute_mean + measurement.configuration.get("max_queue_delay", 0.0)
+    return measurement.queue_mean < allowed and measurement.latency_mean < 2.0 * allowed
+
+
+def _front(server: ServerModel, rate: float) -> float:
+    """Cores that requests keep busy outside executions."""
+    return rate * (server.cpu_per_request + server.client_cpu_per_request)
+
+
+def _with_table(server: ServerModel, windows: Sequence[Measurement]) -> ServerModel:
+    """Fit l(b) to windows with one instance (to all if there are none), without their front end's share."""
+    alone = [m for m in windows if _instances(m) == 1] or list(windows)
+    largest = max(max(m.batches) for m in alone)
+    shares = np.zeros((len(alone), largest + 1))  # share of requests that were executed in a batch of b
+    for row, window in zip(shares, alone, strict=True):
+        for size, count in window.batches.items():
+            row[size] = size * count
+    shares /= shares.sum(axis=1, keepdims=True)
+    slowed = np.array([1.0 + server.contention * _front(server, m.arrival_rate) for m in alone])
+    compute = np.array([m.compute_mean for m in alone]) / slowed  # (w,) s
+    weights = np.sqrt([m.requests for m in alone])
+    alpha, beta = _line(shares, compute, weights)
+    executions = np.sum([[m.batches.get(b, 0) for b in range(largest + 1)] for m in alone], axis=0)
+    nodes = [b for b in NODES if b == 1 or executions[b // 2 + 1 : b + 1].sum() >= FEW]
+    if largest not in nodes and executions[nodes[-1] + 1 :].sum() >= FEW:
+        nodes.append(largest)
+    seconds = _nodes(np.array(nodes), shares, compute, weights, (alpha, beta))
+    table = {int(b): float(s) for b, s in zip(nodes, seconds, strict=True)}
+    table[2 * nodes[-1]] = float(seconds[-1]) + alpha * nodes[-1]  # beyond what was seen, the line's slope
+    return server.replace(table=table, alpha=alpha, beta=beta)
+
+
+def _line(shares: np.ndarray, compute: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """Fit alpha >= 0 and beta >= 0: a window's mean execution time is alpha * mean batch + beta."""
+    mean_batch = shares @ np.arange(shares.shape[1])
+    if np.ptp(mean_batch) < 0.05:
+        return 0.0, float(np.average(compute, weights=weights**2))
+    design = np.stack([mean_batch, np.ones_like(mean_batch)], axis=1)
+    alpha, beta = np.linalg.lstsq(design * weights[:, None], compute * weights, rcond=None)[0]
+    if alpha < 0:
+        return 0.0, float(np.average(compute, weights=weights**2))
+    if beta < 0:
+        return float(np.average(compute / mean_batch, weights=weights**2)), 0.0
+    return float(alpha), float(beta)
+
+
+def _nodes(
+    nodes: np.ndarray, shares: np.ndarray, compute: np.ndarray, weights: np.ndarray, line: tuple[float, float]
+) -> np.ndarray:
+    """Fit l(b) at the nodes, linear in between, drawn weakly to the line for rare sizes.   # s."""
+    sizes = np.arange(shares.shape[1])
+    hats = np.stack([np.interp(sizes, nodes, unit) for unit in np.eye(nodes.size)])  # (nodes, B+1)
+    prior = line[0] * nodes + line[1]
+    strength = 0.1 * np.sqrt((weights**2).sum() / nodes.size)
+    design = np.concatenate(((shares @ hats.T) * weights[:, None], strength * np.eye(nodes.size)))
+    target = np.concatenate((compute * weights, strength * prior))
+    fitted = np.linalg.lstsq(design, target, rcond=None)[0]
+    return np.maximum.accumulate(np.maximum(fitted, 0.1 * prior.min()))
+
+
+def _overhead(windows: Sequence[Measurement], otherwise: float) -> float:
+    """Median over windows of what the client waited beyond queue and execution, s."""
+    beyond = [m.latency_mean - m.queue_mean - m.compute_mean for m in windows if m.quantiles_from == "client"]
+    known = [value for value in beyond if math.isfinite(value)]
+    return max(float(np.median(known)), 0.0) if known else otherwise
+
+
+def _with_cpu(server: ServerModel, windows: Sequence[Measurement]) -> ServerModel:
+    """Share the CPU beyond executions between requests and batches; a negative share is pinned to 0."""
+    known = [m for m in windows if math.isfinite(m.cpu)]
+    known = [m for m in known if _instances(m) == 1] or known  # one alone waits for no core while it executes
+    if not known:
+        return server
+    design, target = np.zeros((len(known), 2)), np.zeros(len(known))
+    for i, window in enumerate(known):
+        executions = sum(window.batches.values())
+        # The window's own sum of n_b * l(b): the table's, scaled to the window's mean execution time.
+        profile = server.profile_table(max(window.batches))
+        busy = sum(count * profile[size] for size, count in window.batches.items())
+        rows = sum(count * size * profile[size] for size, count in window.batches.items())
+        scale = window.compute_mean * sum(size * count for size, count in window.batches.items()) / rows
+        design[i] = window.requests, executions
+        target[i] = window.cpu * window.seconds - server.threads * busy * scale
+    per_request, per_batch = np.linalg.lstsq(design, target, rcond=None)[0]
+    if per_request < 0 or per_batch < 0:
+        column = 1 if per_request < 0 else 0
+        only = max(float(design[:, column] @ target / (design[:, column] @ design[:, column])), 0.0)
+        per_request, per_batch = (0.0, only) if column else (only, 0.0)
+    return server.replace(cpu_per_request=float(per_request), cpu_per_batch=float(per_batch))
+
+
+def _search(
+    server: ServerModel, name: str, highest: float, windows: Sequence[Measurement], statistic: Statistic
+) -> ServerModel:
+    """Choose one parameter in 0..highest by golden section; unchanged if no window shows it."""
+    shown = [m for m in windows if statistic(m) >= 0]
+    if not shown:
+        return server
+    shown = [shown[i] for i in np.unique(np.linspace(0, len(shown) - 1, MOST_WINDOWS).round().astype(int))]
+
+    def misfit(value: float) -> float:
+        changed = server.replace(**{name: value})
+        simulated = [simulate(changed, m.configuration, m.arrival_rate, seconds=SECONDS) for m in shown]
+        ratios = [
+            (statistic(s) + SOFTEN) / (statistic(m) + SOFTEN) for s, m in zip(simulated, shown, strict=True)
+        ]
+        return float(np.mean(np.abs(np.log(ratios))))
+
+    return server.replace(**{name: _golden_section(misfit, highest)})
+
+
+def _golden_section(function: Callable[[float], float], highest: float, steps: int = 9) -> float:
+    """Minimise over ``highest * x**2``, x in 0..1: finer near 0, where these parameters lie."""
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    low, high = 0.0, 1.0
+    left, right = 1.0 - golden, golden
+    at_left, at_right = function(highest * left**2), function(highest * right**2)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(highest * left**2)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(highest * right**2)
+    return highest * ((low + high) / 2.0) ** 2

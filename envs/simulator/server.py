@@ -1,0 +1,203 @@
+"""Describes a simulated model server: how long a batch takes, what shares the cores, what requests cost.
+
+The defaults describe the demo's model (a wide MLP, one thread per instance) in Triton 2.51 on two cores
+which the load generator shares: l(b) as measured in onnxruntime plus 0.8 ms that the Python backend adds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tuner.errors import InvalidInput, StorageError
+from tuner.measurement import Measurement
+from tuner.profile import BatchingProfile
+
+__all__ = ["MODELS", "ServerModel", "calibrate"]
+
+MLP_TABLE = {1: 0.0050, 2: 0.0055, 4: 0.0061, 8: 0.0070, 16: 0.0125, 32: 0.0193}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerModel:
+    """What a simulated server is like. Seconds, cores, and shares of 1.
+
+    Raises:
+        InvalidInput: A value is out of its range.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    name: str = "mlp"
+    """The model's name."""
+    table: Mapping[int, float] = field(default_factory=lambda: dict(MLP_TABLE))
+    """Batch size -> execution time of one undisturbed instance, s; in between and beyond it is interpolated
+    linearly. Empty: ``alpha * b + beta``."""
+    alpha: float = 0.0
+    """Seconds more per request in the batch; used without a table."""
+    beta: float = 0.0
+    """Seconds per execution; used without a table."""
+    noise: float = 0.3
+    """Sigma of the lognormal factor (of mean 1) on each execution."""
+    gap: float = 0.00015
+    """Seconds an instance is taken per batch beside the execution it reports."""
+    contention: float = 0.15
+    """Share by which executions slow down per further busy core, below the number of cores already."""
+    cores: float = 2.0
+    """Cores of the machine; beyond them time is shared."""
+    threads: float = 1.0
+    """Cores that one executing instance keeps busy (intra-op threads)."""
+    overhead: float = 0.001
+    """Mean seconds per request outside queue and execution: network, gRPC, the client."""
+    overhead_noise: float = 0.4
+    """Sigma of the lognormal factor (of mean 1) on it."""
+    cpu_per_request: float = 0.00035
+    """Core-seconds of the server per request, outside the execution."""
+    cpu_per_batch: float = 0.0002
+    """Core-seconds of the server per batch, outside the execution."""
+    client_cpu_per_request: float = 0.0006
+    """Core-seconds of the load generator per request, if it runs on the same cores, else 0."""
+    reload_seconds: float = 0.3
+    """How long a reload takes."""
+    instance_seconds: float = 0.15
+    """How long a change of the number of instances takes."""
+    settle_seconds: float = 1.5
+    """How long the old instances live on."""
+    reload_cores: float = 1.0
+    """Cores in use by loading while a change takes place."""
+
+    def __post_init__(self) -> None:
+        positive = {"cores": self.cores, "threads": self.threads}
+        others = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        for name, value in others.items():
+            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"server {name}", f"{value} is not a finite number >= 0")
+        for name, value in positive.items():
+            if value == 0:
+                raise InvalidInput(f"server {name}", "0 is not positive")
+        if not self.table and self.alpha + self.beta == 0:
+            raise InvalidInput(
+                "server table", "there is neither a table nor alpha and beta", "give one of them"
+            )
+        if any(size < 1 or not 0 < value < math.inf for size, value in self.table.items()):
+            raise InvalidInput("server table", f"{dict(self.table)} must map sizes >= 1 to positive seconds")
+
+    def execution(self, batch: int) -> float:
+        """Return how long one batch takes on an undisturbed server, s."""
+        return float(self.profile_table(batch)[batch])
+
+    def profile_table(self, largest: int) -> np.ndarray:
+        """Return l(b) for every batch size up to ``largest``; never falling.   # (largest+1,) s; [0] is 0."""
+        batches = np.arange(largest + 1, dtype=float)
+        if not self.table:
+            latency = self.alpha * batches + self.beta
+        else:
+            sizes = np.array(sorted(self.table), dtype=float)
+            latency = np.interp(batches, sizes, [self.table[int(size)] for size in sizes])
+            last, slope = sizes[-1], self._last_slope(sizes)
+            latency += np.maximum(batches - last, 0.0) * slope
+        latency[0] = 0.0
+        return np.maximum.accumulate(latency)
+
+    def _last_slope(self, sizes: np.ndarray) -> float:
+        if sizes.size < 2:
+            return self.alpha
+        low, high = int(sizes[-2]), int(sizes[-1])
+        return max((self.table[high] - self.table[low]) / (high - low), 0.0)
+
+    def replace(self, **changes: Any) -> ServerModel:
+        """Return a copy with some values changed."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_profile(cls, profile: BatchingProfile, **others: Any) -> ServerModel:
+        """Describe a server whose executions follow a fitted line.
+
+        Args:
+            profile: l(b); its residual stays unused, since it is not the noise of single executions.
+            others: Any other fields.
+        """
+        return cls(table={}, alpha=profile.alpha, beta=profile.beta, **others)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values, for a file that :meth:`from_json` reads."""
+        values = dataclasses.asdict(self)
+        values["table"] = {str(size): seconds for size, seconds in sorted(self.table.items())}
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, object], source: str = "server") -> ServerModel:
+        """Read the form that :meth:`to_json` writes; fields left out keep their defaults.
+
+        Raises:
+            InvalidInput: A field is unknown or its value unusable; names ``source`` and the field.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(cls).validate_python(dict(values))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"] if part != cls.__name__)
+            fix = f"the fields are {', '.join(item.name for item in dataclasses.fields(cls))}"
+            raise InvalidInput(f"{source} {place}".strip(), first["msg"], fix) from None
+
+    def save(self, path: Path) -> None:
+        """Write the JSON file that ``sim://...?server=FILE`` reads.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        try:
+            path.write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"server file {path}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> ServerModel:
+        """Read a file that :meth:`save` wrote.
+
+        Raises:
+            InvalidInput: There is no such file, it is not JSON, or a field is unusable.
+        """
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput("server", f"cannot read {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise InvalidInput("server", f"{path} is not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise InvalidInput("server", f"{path} does not hold an object", 'write {"name": "mlp", ...}')
+        return cls.from_json(values, str(path))
+
+
+MODELS: Mapping[str, ServerModel] = {"mlp": ServerModel()}
+"""Servers known by name, for ``sim://NAME``."""
+
+
+def calibrate(
+    measurements: Sequence[Measurement], *, cores: float | None = None, base: ServerModel | None = None
+) -> ServerModel:
+    """Describe a server as a simulation that behaves as measurements of it show.
+
+    How each parameter is estimated is told in :mod:`tuner.envs.simulator.calibration`.
+
+    Args:
+        measurements: Undisturbed windows, best with several batch sizes and numbers of instances.
+        cores: Cores of the server's machine.
+        base: Where everything comes from that the windows do not show.
+
+    Raises:
+        InvalidInput: No undisturbed window executed anything.
+    """
+    from tuner.envs.simulator.calibration import fit_server  # which simulates, with this module
+
+    start = base or ServerModel()
+    return fit_server(measurements, start if cores is None else start.replace(cores=cores))

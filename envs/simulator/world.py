@@ -1,0 +1,214 @@
+"""The virtual world around the compiled batcher: time, random arrivals, noise, processors, disturbances."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+import numpy as np
+
+from tuner.envs.simulator import batcher
+from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals
+from tuner.envs.simulator.load import ArrivalStream, RateSchedule
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import InvalidInput
+from tuner.profiler.source import ClientSample, HostReading
+
+__all__ = ["World"]
+
+QUEUE = 1 << 16
+"""Requests that may wait; further ones are dropped, and counted."""
+LOG = 1 << 17
+"""Requests whose latency is remembered."""
+GRACE = 1.0
+"""How long clients wait for outstanding answers after a window, s."""
+
+
+class World:
+    """One simulated server under one load, from time 0 on. Time passes only when it is told to.
+
+    Args:
+        server: What the server is like.
+        schedule: The offered rate.
+        seed: Of arrivals and noise; the same seed sees the same arrivals under every configuration.
+        largest: The largest batch that will be configured.
+        instances: The most instances that will be configured.
+        shape: Of the gamma distributed gaps between requests; 1 is Poisson.
+    """
+
+    def __init__(
+        self,
+        server: ServerModel,
+        schedule: RateSchedule,
+        *,
+        seed: int,
+        largest: int,
+        instances: int,
+        shape: float = 1.0,
+    ) -> None:
+        arrivals, noise = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+        self.server = server
+        self.batching = Batching(1, 0.0, 1)
+        self.foreign = 0.0
+        """Cores in use by processes that are neither the server nor the clients."""
+        self._noise = noise
+        self._state = _empty_state(largest, 2 * instances)  # old and new instances overlap in a reload
+        self._totals = _empty_totals(largest)
+        self._profile = server.profile_table(largest)
+        self._arrival = np.zeros(LOG)  # (LOG,) s by request number modulo LOG
+        self._disturbance = (0.0, 0.0)  # cores, until s
+        self._others = [0.0, 0.0]  # core-seconds of foreign processes, and of loading
+        self._clients = 0
+        self._generator, self._shape = arrivals, shape
+        self.offer(schedule)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return float(self._state.clock[0])
+
+    @property
+    def rate(self) -> float:
+        """The load offered now, requests/s."""
+        return self._schedule.rate(self.now - self._since)
+
+    @property
+    def totals(self) -> Totals:
+        """What happened so far (live arrays; copy what is kept)."""
+        return self._totals
+
+    @property
+    def pending(self) -> int:
+        """Requests waiting in the queue."""
+        return int(self._state.position[batcher.TAIL] - self._state.position[batcher.HEAD])
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + max(seconds, 0.0)
+        while self.now < end:
+            cores, until = self._disturbance
+            change = self._since + self._schedule.next_change(self.now - self._since)
+            stop = min(
+                end, change if change > self.now else math.inf, until if until > self.now else math.inf
+            )
+            self._advance_evenly(stop, cores if until > self.now else 0.0)
+
+    def offer(self, schedule: RateSchedule) -> None:
+        """Offer another load from now on; the schedule's time 0 is now."""
+        self._schedule, self._since = schedule, self.now
+        self._stream = ArrivalStream(schedule, self._generator, self._shape, self.now)
+
+    def configure(self, batching: Batching, *, fresh: bool) -> None:
+        """Change the configuration at this instant; no request is lost.
+
+        Args:
+            batching: The new one.
+            fresh: Whether new instances take over (a reload), while the old ones finish their batches.
+        """
+        self.batching = batching
+        if fresh:
+            self._state.position[batcher.EPOCH] += 1
+
+    def disturb(self, cores: float, seconds: float) -> None:
+        """Keep further cores busy for a while, as loading a model does."""
+        self._disturbance = (cores, self.now + seconds)
+
+    def sample(self, start: float, end: float) -> ClientSample:
+        """Return the requests sent in ``[start, end)``; waits up to ``GRACE`` for outstanding answers.
+
+        Raises:
+            InvalidInput: More requests than are remembered.
+        """
+        numbers = self._numbers(start, end)
+        for _ in range(20):
+            if not np.isnan(self._state.latency[numbers % LOG]).any():
+                break
+            self.advance(GRACE / 20)
+        latency = self._state.latency[numbers % LOG]
+        dropped = np.isinf(latency)
+        return ClientSample(
+            intended=self._arrival[numbers % LOG],
+            latency=np.where(dropped, np.nan, latency),
+            failed=int(dropped.sum()),
+            lateness=np.zeros(numbers.size),
+        )
+
+    def read(self) -> HostReading:
+        """Read processor times."""
+        tally, server = self._totals.tally, self.server
+        used = (
+            float(self._totals.seconds[batcher.BUSY])
+            + server.cpu_per_request * int(tally[batcher.ANSWERED])
+            + server.cpu_per_batch * int(tally[batcher.EXECUTIONS])
+            + self._others[1]
+        )
+        own = server.client_cpu_per_request * self._clients
+        return HostReading(time=self.now, server=used, own=own, total=used + own + self._others[0])
+
+    def _advance_evenly(self, until: float, loading: float) -> None:
+        """Let time pass up to a point before which neither the rate nor a disturbance changes."""
+        passed = until - self.now
+        front = self.rate * (self.server.cpu_per_request + self.server.client_cpu_per_request)
+        machine = Machine(
+            self._profile,
+            self.server.gap,
+            self.server.contention,
+            self.server.cores,
+            self.server.threads,
+            front + loading + self.foreign,
+        )
+        times = self._stream.take(until)
+        self._remember(times)
+        arrivals = Arrivals(times, *self._draw(times.size))
+        batcher.advance(self._state, self._totals, self.batching, machine, arrivals, until)
+        self._others[0] += self.foreign * passed
+        self._others[1] += loading * passed
+
+    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the factor on the execution and the overhead of each request.   # (n,), (n,) s."""
+        normal = self._noise.standard_normal((count, 2))
+        sigma = np.array([self.server.noise, self.server.overhead_noise])
+        factors = np.exp(sigma * normal - sigma**2 / 2)
+        return np.ascontiguousarray(factors[:, 0]), self.server.overhead * factors[:, 1]
+
+    def _remember(self, times: np.ndarray) -> None:
+        numbers = self._clients + np.arange(times.size)
+        self._arrival[numbers % LOG] = times
+        self._clients += times.size
+
+    def _numbers(self, start: float, end: float) -> np.ndarray:
+        """Numbers of the requests sent in ``[start, end)``."""
+        oldest = max(self._clients - LOG, 0)
+        known = range(oldest, self._clients)
+        first, last = (
+            bisect_left(known, time, key=lambda number: self._arrival[number % LOG]) for time in (start, end)
+        )
+        if first == 0 and oldest and self._arrival[oldest % LOG] > start:
+            raise InvalidInput("window", f"more than {LOG} requests came in it", "use a shorter one")
+        return np.arange(oldest + first, oldest + last)
+
+
+def _empty_state(largest: int, slots: int) -> State:
+    return State(
+        clock=np.zeros(1),
+        position=np.zeros(4, np.int64),
+        queue=np.zeros((QUEUE, 3)),
+        queue_number=np.zeros(QUEUE, np.int64),
+        running=np.zeros((slots, largest, 2)),
+        running_number=np.zeros((slots, largest), np.int64),
+        size=np.zeros(slots, np.int64),
+        epoch=np.zeros(slots, np.int64),
+        started=np.zeros(slots),
+        remaining=np.zeros(slots),
+        gap_share=np.zeros(slots),
+        latency=np.full(LOG, np.nan),
+    )
+
+
+def _empty_totals(largest: int) -> Totals:
+    return Totals(
+        tally=np.zeros(4, np.int64),
+        seconds=np.zeros(3),
+        batch_counts=np.zeros(largest + 1, np.int64),
+        batch_seconds=np.zeros(largest + 1),
+    )

@@ -1,0 +1,55 @@
+"""The bench of the Triton experiments: the embedded server under a load of our own, and its knob grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.knobs import Configuration
+from tuner.objective import Objective, Slo
+from tuner.profiler.attachment import Attachment, attach
+
+__all__ = ["GRIDS", "QUICK_GRIDS", "RATES", "distinct", "objective", "triton"]
+
+RATES = (140.0, 350.0)
+"""The two load levels, requests/s: below and above what the default configuration can serve."""
+GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 2, 4, 8, 16, 32),
+    "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
+    "instances": (1, 2),
+}
+QUICK_GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 4, 16),
+    "max_queue_delay": (0.0, 0.005),
+    "instances": (1, 2),
+}
+
+
+@contextmanager
+def triton(
+    rate: float,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    model: str = "mlp",
+    grids: dict[str, tuple[float, ...]] | None = None,
+) -> Iterator[Attachment]:
+    """Start a fresh embedded server under Poisson load and attach to it."""
+    chosen = grids or (QUICK_GRIDS if quick else GRIDS)
+    with (
+        EmbeddedTriton(model) as server,
+        attach(server.target, grids=chosen, rate=rate, seed=seed) as attachment,
+    ):
+        attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
+        yield attachment
+
+
+def distinct(attachment: Attachment) -> list[Configuration]:
+    """Return the configurations that differ in effect."""
+    return [attachment.space.decode(int(index)) for index in attachment.space.distinct]
+
+
+def objective(attachment: Attachment, *, slo: float = 0.030, goal: str = "latency") -> Objective:
+    """Return the objective of the experiments: p95 within ``slo`` seconds."""
+    return Objective(slo=Slo(statistic="p95", latency=slo), goal=goal, cores=attachment.host.cores)

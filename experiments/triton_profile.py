@@ -1,0 +1,83 @@
+"""l(b) from Triton's statistics under open-loop load, against closed-loop measurements of each batch size."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from tuner.experiments.bench import triton
+from tuner.experiments.catalogue import Options
+from tuner.experiments.result import Result, Row, row
+from tuner.knobs import Configuration
+from tuner.profiler.attachment import Attachment
+
+__all__ = ["run"]
+
+SIZES = (1, 2, 4, 8)
+RATE = 300.0
+
+
+def run(options: Options) -> Result:
+    """Compare the fitted line with requests of b rows sent one at a time."""
+    errors: dict[int, list[float]] = {b: [] for b in SIZES}
+    fitted: dict[int, list[float]] = {b: [] for b in SIZES}
+    closed: dict[int, list[float]] = {b: [] for b in SIZES}
+    residuals = []
+    for seed in range(options.seeds):
+        with triton(RATE, seed=seed) as attachment:
+            attachment.backend.apply(Configuration(max_batch_size=32, max_queue_delay=0.01, instances=1))
+            measurement = attachment.profiler.measure(3.0 if options.quick else 20.0, settle=2.0)
+            assert measurement.profile is not None, "batches were executed"
+            residuals.append(measurement.profile.residual * 1e3)
+            attachment.set_rate(0.1)
+            attachment.clock.sleep(1.0)
+            for size in SIZES:
+                latency = _closed_loop(attachment, size, 20 if options.quick else 150)
+                closed[size].append(latency * 1e3)
+                fitted[size].append(measurement.profile.latency(size) * 1e3)
+                errors[size].append(abs(measurement.profile.latency(size) / latency - 1) * 100)
+            options.report(
+                f"seed {seed}: " + ", ".join(f"l({b}) off by {errors[b][-1]:.1f} %" for b in SIZES)
+            )
+    rows: list[Row] = []
+    for size in SIZES:
+        rows += [
+            row(f"l({size}) error", errors[size], unit="%", published=10.0, note="target: at most"),
+            row(f"l({size}) from statistics", fitted[size], unit="ms"),
+            row(f"l({size}) closed loop", closed[size], unit="ms"),
+        ]
+    return Result(
+        experiment="triton-profile",
+        seeds=options.seeds,
+        seconds=0,
+        command="",
+        configuration={"rate": RATE, "max_batch_size": 32, "max_queue_delay": 0.01},
+        rows=[*rows, row("residual", residuals, unit="ms")],
+    )
+
+
+def _closed_loop(attachment: Attachment, size: int, count: int) -> float:
+    """Send requests of ``size`` rows one after the other; return the mean execution time of such a batch, s.
+
+    Each waits a little first, so that the caches are as cold as between requests that arrive at random.
+    """
+    from tritonclient.grpc import InferenceServerClient, InferInput
+
+    model = attachment.description.model
+    rows = np.random.default_rng(0).standard_normal((size, 256), dtype=np.float32)
+    tensor = InferInput("input", list(rows.shape), "FP32")
+    tensor.set_data_from_numpy(rows)
+    before = attachment.backend.counters()
+    with InferenceServerClient(urlsplit(attachment.description.target).netloc) as client:
+        for _ in range(count):
+            client.infer(model, [tensor])
+            time.sleep(0.002)
+    after = attachment.backend.counters()
+    executed = _at(after.batch_counts, size) - _at(before.batch_counts, size)
+    return float((_at(after.batch_seconds, size) - _at(before.batch_seconds, size)) / executed)
+
+
+def _at(values: np.ndarray, index: int) -> float:
+    return float(values[index]) if index < values.size else 0.0

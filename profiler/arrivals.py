@@ -1,0 +1,280 @@
+"""Arrival processes: when requests are meant to be sent, whatever the server does.
+
+Each prints as the text that :func:`parse_arrival` reads back:
+
+=====================  =================================================================
+``poisson:200``        exponential gaps; index of dispersion 1
+``gamma:0.5:200``      gamma distributed gaps of that shape; dispersion tends to 1/shape
+``constant:100``       equal gaps; dispersion 0
+``step:30s@100,1m@300``  Poisson, the rate changes in steps; the last rate goes on
+``ramp:60s@100-300``   Poisson, the rate grows (or falls) linearly; the last rate goes on
+``trace:FILE``         send times from a file, in seconds, counted from the first
+=====================  =================================================================
+
+Schedules are inverted: unit-rate exponential gaps are mapped through the integral of the rate, so that a
+change of the rate takes effect in the middle of a gap, as it does in an inhomogeneous Poisson process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tuner.duration import parse_duration
+from tuner.errors import InvalidInput
+
+__all__ = ["Arrival", "Constant", "Gamma", "Poisson", "Ramp", "Steps", "parse_arrival"]
+
+CHUNK = 256
+"""Random numbers drawn at once: one by one they would cost more than the request."""
+FASTEST = 100_000.0
+"""Requests/s above which a rate is taken for a mistake."""
+SETTING = "--arrival"
+
+
+class Arrival(Protocol):
+    """An arrival process."""
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:
+        """Yield send times, s after the beginning, never decreasing; ends when nothing more is to be sent."""
+        ...
+
+    def at_rate(self, rate: float) -> Arrival:
+        """Return a process of the same kind with another mean rate.
+
+        Raises:
+            InvalidInput: The rate is unusable, or the process has a schedule of its own.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """Gamma distributed gaps: shape 1 is Poisson, below 1 bursts, above 1 more even."""
+
+    shape: float
+    rate: float
+    """Requests/s."""
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        if not 0.01 <= self.shape <= 1000:
+            raise InvalidInput(SETTING, f"a gamma shape of {self.shape:g} is not between 0.01 and 1000")
+
+    def __str__(self) -> str:
+        return f"gamma:{self.shape:g}:{self.rate:.12g}"
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:
+        """Yield sums of gamma distributed gaps."""
+        now = 0.0
+        while True:
+            for gap in generator.gamma(self.shape, 1 / (self.shape * self.rate), CHUNK).tolist():
+                now += gap
+                yield now
+
+    def at_rate(self, rate: float) -> Gamma:
+        """Return the same with another rate."""
+        return Gamma(self.shape, rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Exponential gaps: many independent clients."""
+
+    rate: float
+    """Requests/s."""
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+
+    def __str__(self) -> str:
+        return f"poisson:{self.rate:.12g}"
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:
+        """Yield sums of exponential gaps."""
+        return Gamma(1.0, self.rate).times(generator)
+
+    def at_rate(self, rate: float) -> Poisson:
+        """Return the same with another rate."""
+        return Poisson(rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Equal gaps."""
+
+    rate: float
+    """Requests/s."""
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+
+    def __str__(self) -> str:
+        return f"constant:{self.rate:.12g}"
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:  # noqa: ARG002
+        """Yield multiples of the gap."""
+        number = 0
+        while True:
+            number += 1
+            yield number / self.rate
+
+    def at_rate(self, rate: float) -> Constant:
+        """Return the same with another rate."""
+        return Constant(rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Poisson with a rate that changes in steps; the last rate goes on without end."""
+
+    steps: tuple[tuple[float, float], ...]
+    """(seconds, requests/s) in order."""
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise InvalidInput(SETTING, "a schedule without steps", "write step:30s@100,30s@300")
+        for seconds, rate in self.steps:
+            _check_seconds(seconds)
+            _check_rate(rate)
+
+    def __str__(self) -> str:
+        return "step:" + ",".join(f"{seconds:.12g}s@{rate:.12g}" for seconds, rate in self.steps)
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:
+        """Yield a Poisson process of the rate in force."""
+        return _inhomogeneous(tuple((seconds, rate, rate) for seconds, rate in self.steps), generator)
+
+    def at_rate(self, rate: float) -> Arrival:
+        """Refuse: a schedule has its own rates."""
+        raise scheduled(rate, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Poisson with a rate that changes linearly; the last rate goes on without end."""
+
+    seconds: float
+    first: float
+    """Requests/s at the beginning."""
+    last: float
+    """Requests/s at the end."""
+
+    def __post_init__(self) -> None:
+        _check_seconds(self.seconds)
+        _check_rate(self.first)
+        _check_rate(self.last)
+
+    def __str__(self) -> str:
+        return f"ramp:{self.seconds:.12g}s@{self.first:.12g}-{self.last:.12g}"
+
+    def times(self, generator: np.random.Generator) -> Iterator[float]:
+        """Yield a Poisson process of the rate in force."""
+        return _inhomogeneous(((self.seconds, self.first, self.last),), generator)
+
+    def at_rate(self, rate: float) -> Arrival:
+        """Refuse: a schedule has its own rates."""
+        raise scheduled(rate, self)
+
+
+def parse_arrival(text: str, setting: str = SETTING) -> Arrival:
+    """Read an arrival process as the table above writes it.
+
+    Args:
+        text: Such as ``poisson:200``.
+        setting: The setting it belongs to, for the error.
+
+    Raises:
+        InvalidInput: Unknown kind, unusable number, or unreadable trace.
+    """
+    kind, _, rest = text.strip().partition(":")
+    if kind == "poisson":
+        return Poisson(_number(rest, text, setting))
+    if kind == "constant":
+        return Constant(_number(rest, text, setting))
+    if kind == "gamma":
+        shape, _, rate = rest.partition(":")
+        return Gamma(_number(shape, text, setting), _number(rate, text, setting))
+    if kind == "step":
+        return Steps(tuple(_step(part, text, setting) for part in rest.split(",")))
+    if kind == "ramp":
+        seconds, _, rates = rest.partition("@")
+        first, _, last = rates.partition("-")
+        return Ramp(
+            parse_duration(seconds, setting), _number(first, text, setting), _number(last, text, setting)
+        )
+    if kind == "trace" and rest:
+        from tuner.profiler.trace import Trace
+
+        return Trace(Path(rest))
+    raise InvalidInput(
+        setting,
+        f"'{text}' is not an arrival process",
+        "write poisson:200, gamma:0.5:200, constant:100, step:30s@100,1m@300, ramp:60s@100-300 or trace:FILE",
+    )
+
+
+def _inhomogeneous(
+    segments: tuple[tuple[float, float, float], ...], generator: np.random.Generator
+) -> Iterator[float]:
+    """Yield a Poisson process whose rate is linear in each (seconds, first rate, last rate)."""
+    endless = segments[-1][2]
+    begin, passed = 0.0, 0.0  # s, and expected requests, at the beginning of the segment
+    reached = 0.0
+    position = 0
+    while True:
+        for gap in generator.exponential(1.0, CHUNK).tolist():
+            reached += gap
+            while position < len(segments):
+                seconds, first, last = segments[position]
+                if reached < passed + seconds * (first + last) / 2:
+                    break
+                begin, passed, position = begin + seconds, passed + seconds * (first + last) / 2, position + 1
+            if position < len(segments):
+                yield begin + _time_of(reached - passed, *segments[position])
+            else:
+                yield begin + (reached - passed) / endless
+
+
+def _time_of(expected: float, seconds: float, first: float, last: float) -> float:
+    """Return when a linear rate has brought that many requests: solves first*t + slope*t*t/2 = expected."""
+    slope = (last - first) / seconds
+    return 2 * expected / (first + math.sqrt(max(first * first + 2 * slope * expected, 0.0)))
+
+
+def _step(part: str, text: str, setting: str) -> tuple[float, float]:
+    seconds, _, rate = part.partition("@")
+    return parse_duration(seconds, setting), _number(rate, text, setting)
+
+
+def _number(part: str, text: str, setting: str) -> float:
+    try:
+        return float(part)
+    except ValueError:
+        raise InvalidInput(
+            setting, f"'{part}' in '{text}' is not a number", "write it like poisson:200"
+        ) from None
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate <= FASTEST:
+        raise InvalidInput(SETTING, f"a rate of {rate:g} requests/s is not between 0 and {FASTEST:g}")
+
+
+def _check_seconds(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise InvalidInput(SETTING, f"a step of {seconds:g} s is not a positive duration")
+
+
+def scheduled(rate: float, arrival: object) -> InvalidInput:
+    """Return the error of setting a rate on a process that has its own."""
+    return InvalidInput(
+        "rate",
+        f"{rate:g} cannot be set on '{arrival}', which has its own rates",
+        "set another arrival process",
+    )

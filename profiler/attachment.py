@@ -1,0 +1,222 @@
+"""Attaches to a target: backend, profiler, clock, machine, and a load of our own if one is wanted.
+
+The one place that knows that a simulated target brings its own time, machine and clients, while a live
+one is watched by the wall clock and this machine's process table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+from tuner.adapters import Backend, Description, connect
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import Measurement
+from tuner.profiler.clock import WallClock
+from tuner.profiler.profiler import Profiler
+from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading
+
+if TYPE_CHECKING:
+    from tuner.profiler.load_generator import LoadGenerator
+
+__all__ = ["Attachment", "Simulated", "attach"]
+
+
+@runtime_checkable
+class Simulated(Protocol):
+    """A backend that is its own clock, machine and clients."""
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of the simulated machine."""
+        ...
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        ...
+
+    def sample(self, start: float, end: float) -> ClientSample:
+        """Return the requests sent in ``[start, end)``."""
+        ...
+
+    def read(self) -> HostReading:
+        """Read processor times."""
+        ...
+
+    def set_rate(self, rate: float) -> None:
+        """Offer another load from now on, requests/s."""
+        ...
+
+    @property
+    def rate(self) -> float:
+        """The load offered now, requests/s."""
+        ...
+
+
+@runtime_checkable
+class _Restorable(Protocol):
+    def restore(self) -> object:
+        """Put back the whole configuration that was found at opening."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Attachment:
+    """Everything that is needed to watch a target, and to load it if wanted."""
+
+    backend: Backend
+    description: Description
+    profiler: Profiler
+    clock: Clock
+    host: Host
+    clients: Clients | None
+    """Who times requests; None if only the server's own figures are to be had."""
+    load: LoadGenerator | Simulated | None
+    """The load of our own; None if the server's own traffic is watched."""
+    original: Configuration
+    """What the server ran when we came."""
+
+    @property
+    def space(self) -> KnobSpace:
+        """The knobs."""
+        return self.backend.space
+
+    @property
+    def grids(self) -> dict[str, tuple[float, ...]]:
+        """The knobs' grids by name."""
+        return {knob.name: knob.grid for knob in self.space.knobs}
+
+    @property
+    def rate(self) -> float:
+        """The rate of our own load, requests/s; NaN if there is none, or it has no single rate."""
+        if isinstance(self.load, Simulated):
+            return self.load.rate
+        return float(getattr(self.load.arrival, "rate", math.nan)) if self.load is not None else math.nan
+
+    def set_rate(self, rate: float) -> None:
+        """Change our own load, requests/s.
+
+        Raises:
+            InvalidInput: There is no load of our own, or its arrival process has a schedule.
+        """
+        if self.load is None:
+            raise InvalidInput("--rate", "missing", "only a load of our own can be changed")
+        self.load.set_rate(rate)
+
+    def watch(self, interval: float) -> Iterator[Measurement]:
+        """Measure one interval after the other without end."""
+        return self.profiler.watch(interval)
+
+    def restore(self) -> None:
+        """Put back what the server ran when we came.
+
+        Raises:
+            AdapterError: The server cannot be reached or refuses.
+        """
+        if isinstance(self.backend, _Restorable):
+            self.backend.restore()
+        else:
+            self.backend.apply(self.original)
+
+    def request_totals(self, measurements: Iterable[Measurement | None]) -> tuple[int, int]:
+        """Return failed and sent requests: of our own load if there is one, else of the windows given."""
+        if self.load is not None and not isinstance(self.load, Simulated):
+            totals = self.load.totals()
+            return totals.failed, totals.sent
+        seen = [m for m in measurements if m is not None]
+        failed = sum(m.failures for m in seen)
+        return failed, failed + sum(m.requests for m in seen)
+
+
+@contextmanager
+def attach(
+    target: str,
+    *,
+    grids: Mapping[str, tuple[float, ...]] | None = None,
+    rate: float | None = None,
+    arrival: str | None = None,
+    seed: int = 0,
+) -> Iterator[Attachment]:
+    """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
+
+    Args:
+        target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002`` or ``sim://mlp``.
+        grids: Grids that replace the adapter's own, by knob name.
+        rate: Send Poisson load of our own, requests/s.
+        arrival: Send another arrival process, as text.
+        seed: Of our own load.
+
+    Raises:
+        InvalidInput: A setting is unusable.
+        AdapterError: The server cannot be reached.
+    """
+    if rate is not None and arrival is not None:
+        raise InvalidInput("--arrival", "given together with --rate", "give one of them")
+    with ExitStack() as opened:
+        backend = opened.enter_context(closing(connect(target, grids)))
+        if isinstance(backend, Simulated):
+            yield _simulated(backend, rate, arrival)
+            return
+        description = backend.describe()
+        load = _load(target, description, rate, arrival, seed)
+        if load is not None:
+            opened.callback(load.stop)
+        yield _live(backend, description, load)
+
+
+def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
+    assert isinstance(backend, Simulated)
+    if arrival is not None:
+        raise InvalidInput(
+            "--arrival", "a simulated target has its own", "write sim://mlp?rate=200&shape=0.5"
+        )
+    if rate is not None:
+        backend.set_rate(rate)
+    return Attachment(
+        backend=backend,
+        description=backend.describe(),
+        profiler=Profiler(backend, clock=backend, host=backend, clients=backend),
+        clock=backend,
+        host=backend,
+        clients=backend,
+        load=backend,
+        original=backend.current(),
+    )
+
+
+def _load(
+    target: str, description: Description, rate: float | None, arrival: str | None, seed: int
+) -> LoadGenerator | None:
+    if rate is None and arrival is None:
+        return None
+    from tuner.profiler.load_generator import LoadGenerator
+
+    url = urlsplit(target)
+    text = arrival if arrival is not None else f"poisson:{rate}"
+    return LoadGenerator(url.netloc, description.model, text, seed=seed)
+
+
+def _live(backend: Backend, description: Description, load: LoadGenerator | None) -> Attachment:
+    from tuner.profiler.host import LocalHost, RemoteHost
+
+    clock = WallClock()
+    host: Host = LocalHost(description.processes) if description.processes else RemoteHost()
+    return Attachment(
+        backend=backend,
+        description=description,
+        profiler=Profiler(backend, clock=clock, host=host, clients=load),
+        clock=clock,
+        host=host,
+        clients=load,
+        load=load,
+        original=backend.current(),
+    )

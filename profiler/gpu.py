@@ -1,0 +1,56 @@
+"""Use of the machine's NVIDIA GPUs, by NVML. No GPU, or no driver, is normal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.measurement import NOT_KNOWN
+
+__all__ = ["Gpus"]
+
+
+class Gpus:
+    """Reads all GPUs that the driver shows; without any, every reading is NaN."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._devices: list[Any] = []
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+        except (
+            Exception
+        ):  # ImportError, no driver library, no permission: all mean that there is nothing to read
+            return
+        self._nvml = pynvml
+        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def read(self) -> tuple[float, float]:
+        """Return the mean share of time in use, 0..1, and the bytes in use on all GPUs together."""
+        if not self._devices:
+            return NOT_KNOWN, NOT_KNOWN
+        return self._share(), self._memory()
+
+    def close(self) -> None:
+        """Let go of the driver; readings are NaN from then on."""
+        if self._nvml is not None:
+            self._nvml.nvmlShutdown()
+        self._nvml, self._devices = None, []
+
+    def _share(self) -> float:
+        """The driver itself averages over its last 0.2 to 1 s."""
+        try:
+            rates = [self._nvml.nvmlDeviceGetUtilizationRates(device).gpu for device in self._devices]
+        except self._nvml.NVMLError:  # a device in MIG mode has no utilisation
+            return NOT_KNOWN
+        return float(sum(rates)) / len(rates) / 100
+
+    def _memory(self) -> float:
+        try:
+            return float(sum(self._nvml.nvmlDeviceGetMemoryInfo(device).used for device in self._devices))
+        except self._nvml.NVMLError:
+            return NOT_KNOWN

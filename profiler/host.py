@@ -1,0 +1,96 @@
+"""The server's machine: who uses its processors, and its GPUs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+import psutil
+
+from tuner.measurement import NOT_KNOWN
+from tuner.profiler.gpu import Gpus
+from tuner.profiler.process_tree import ProcessTree
+from tuner.profiler.source import HostReading
+
+__all__ = ["LocalHost", "RemoteHost"]
+
+IDLE = ("idle", "iowait", "guest", "guest_nice")
+"""Fields of the machine's processor times that are no use; guests are counted in ``user`` already."""
+
+
+class LocalHost:
+    """This machine, with the server on it.
+
+    What is neither the server's nor ours is foreign: other processes, the kernel's own work, and time that a
+    hypervisor withheld (steal), because all of them disturb the server alike.
+
+    Args:
+        processes: Process ids of the server; their descendants belong to it. Empty: the server's use is NaN.
+        own: Our process ids, by default this process; their descendants (a load generator) belong to us, but
+            not a server that is among them.
+    """
+
+    def __init__(self, processes: Iterable[int], own: Iterable[int] | None = None) -> None:
+        self._servers: list[ProcessTree] = []
+        self._own = [ProcessTree(pid) for pid in own or [os.getpid()]]
+        self._gpus = Gpus()
+        self.follow(processes)
+
+    @property
+    def cores(self) -> float:
+        """CPU cores that this machine has."""
+        return float(psutil.cpu_count() or 1)
+
+    def follow(self, processes: Iterable[int]) -> None:
+        """Count these as the server's too: a restarted server has new process ids."""
+        known = {tree.pid for tree in self._servers}
+        new = set(processes) - known
+        self._servers += [ProcessTree(pid) for pid in sorted(new)]
+        for tree in self._own:
+            tree.without |= new
+
+    def read(self) -> HostReading:
+        """Read processor times and GPU state. Costs about a millisecond."""
+        share, memory = self._gpus.read()
+        server = sum(tree.read() for tree in self._servers) if self._servers else NOT_KNOWN
+        return HostReading(
+            time=time.monotonic(),
+            server=server,
+            own=sum(tree.read() for tree in self._own),
+            total=_machine(),
+            gpu=share,
+            gpu_memory=memory,
+        )
+
+    def close(self) -> None:
+        """Let go of the GPU driver."""
+        self._gpus.close()
+
+
+class RemoteHost:
+    """A machine we cannot look into: all readings are NaN.
+
+    Args:
+        cores: CPU cores it is said to have.
+    """
+
+    def __init__(self, cores: float = 1.0) -> None:
+        self._cores = cores
+
+    @property
+    def cores(self) -> float:
+        """CPU cores it is said to have."""
+        return self._cores
+
+    def read(self) -> HostReading:
+        """Return a reading in which only the time is known."""
+        return HostReading(time=time.monotonic())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _machine() -> float:
+    """Core-seconds used by everybody since the machine started."""
+    return float(sum(value for name, value in psutil.cpu_times()._asdict().items() if name not in IDLE))

@@ -1,0 +1,226 @@
+"""Sends load to a model from a process of its own and knows what became of every request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO
+
+import numpy as np
+
+from tuner.errors import InvalidInput, TunerError, Unreachable
+from tuner.profiler.arrivals import Arrival, parse_arrival
+from tuner.profiler.load_log import LoadLog, LoadTotals
+from tuner.profiler.load_wire import RECORD, Setup
+from tuner.profiler.source import ClientSample
+
+__all__ = ["LoadGenerator"]
+
+REPORTS = 2.0
+"""How long a worker may be silent before its window is taken as it is, s."""
+
+
+class LoadGenerator:
+    """An open-loop load generator for Triton's gRPC endpoint; implements ``Clients``.
+
+    Sends from construction until `stop`. It lives in its own process, so that learning and plotting never
+    delay a request, and it ends with its parent, however that ends.
+
+    Args:
+        address: ``host:port`` of the gRPC endpoint.
+        model: The model's name.
+        arrival: When to send, also as text (``poisson:200``).
+        shapes: Shapes of inputs with open dimensions, without the batch dimension.
+        seed: Of arrivals and data.
+        timeout: An answer that has not come so long after the intended send time is lost, s. The request is
+            not cancelled, and a later answer no longer counts.
+        grace: How long `sample` waits for outstanding answers, s.
+        channels: HTTP/2 connections to spread the requests over.
+        patience: How long to wait for the server at the start, s.
+
+    Raises:
+        InvalidInput: A setting is unusable, the model unknown, or its inputs cannot be made up.
+        Unreachable: The server does not answer.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        model: str,
+        arrival: Arrival | str,
+        *,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        seed: int = 0,
+        timeout: float = 10.0,
+        grace: float = 1.0,
+        channels: int = 1,
+        patience: float = 10.0,
+    ) -> None:
+        if not timeout > 0 or channels < 1:
+            raise InvalidInput("load generator", f"{timeout=} and {channels=} must be positive")
+        self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
+        self.grace = grace
+        self._timeout = timeout
+        setup = Setup(
+            address=address,
+            model=model,
+            arrival=str(self._arrival),
+            shapes=shapes or {},
+            seed=seed,
+            timeout=timeout,
+            channels=channels,
+            patience=patience,
+        )
+        self._log = LoadLog()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+        self._process = self._launch()
+        try:
+            self._greet(setup)
+        except BaseException:
+            self.stop(drain=0.0)
+            raise
+        self._reader = threading.Thread(target=self._read, name="load-generator", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> LoadGenerator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(drain=self.grace if error is not None else None)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker."""
+        return self._process.pid
+
+    @property
+    def arrival(self) -> Arrival:
+        """The arrival process in force."""
+        return self._arrival
+
+    def set_rate(self, rate: float) -> None:
+        """Send at another mean rate from now on, requests/s.
+
+        Raises:
+            InvalidInput: The rate is unusable, or the arrival process has a schedule of its own.
+        """
+        self.set_arrival(self._arrival.at_rate(rate))
+
+    def set_arrival(self, arrival: Arrival | str) -> None:
+        """Follow another arrival process from now on.
+
+        Raises:
+            InvalidInput: The text is not an arrival process.
+        """
+        self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
+        self._tell({"arrival": str(self._arrival)})
+
+    def sample(self, start: float, end: float) -> ClientSample:
+        """Return the requests intended in ``[start, end)``; waits up to `grace` for outstanding answers.
+
+        Raises:
+            InvalidInput: So long ago that it is no longer remembered.
+            TunerError: The worker has ended.
+        """
+        patience = max(end - time.monotonic(), 0.0) + REPORTS
+        if not self._log.wait_reported(end, patience) and self._log.closed:
+            raise self._death()
+        self._log.wait_answered(start, end, self.grace)
+        return self._log.sample(start, end)
+
+    def totals(self) -> LoadTotals:
+        """Return what became of all requests so far."""
+        return self._log.totals()
+
+    def stop(self, drain: float | None = None) -> None:
+        """Send no more, wait so long for outstanding answers (default: the timeout), end the process.
+
+        What is open after that is cancelled, which not every server survives. May be called twice.
+        """
+        drain = self._timeout if drain is None else drain
+        if self._process.poll() is None:
+            try:
+                self._tell({"stop": drain})
+                self._process.wait(drain + REPORTS)
+            except (TunerError, subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait()
+        if hasattr(self, "_reader"):
+            self._reader.join(REPORTS)
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None and not pipe.closed:
+                _close(pipe)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tuner.profiler.load_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            process_group=0,  # Ctrl-C is for the parent, which then stops the worker in order
+            env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+        )
+
+    def _greet(self, setup: Setup) -> None:
+        """Send the setup and wait until the worker is ready."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(setup.to_line())
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise self._death()
+        answer = json.loads(line)
+        message = answer.get("message", "")
+        if answer.get("error") == "unreachable":
+            raise Unreachable(
+                f"{setup.address}: {message}; is the server running, and is this its gRPC port?"
+            )
+        if answer.get("error") == "unknown_model":
+            raise InvalidInput(
+                "model", f"the server at {setup.address} does not serve '{setup.model}'", message
+            )
+        if answer.get("error"):
+            raise InvalidInput("load generator", message)
+
+    def _tell(self, command: Mapping[str, object]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        except (OSError, ValueError):
+            raise self._death() from None
+
+    def _read(self) -> None:
+        """Take in records until the worker closes its end."""
+        assert self._process.stdout is not None
+        rest = b""
+        while chunk := self._process.stdout.read(1 << 16):
+            rest += chunk
+            whole = len(rest) - len(rest) % RECORD.itemsize
+            self._log.add(np.frombuffer(rest[:whole], RECORD))
+            rest = rest[whole:]
+        self._log.close()
+
+    def _death(self) -> TunerError:
+        """Return the error that says why the worker ended."""
+        said = ""
+        if not self._errors.closed:
+            self._errors.seek(0)
+            said = self._errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return TunerError(f"the load generator has ended ({said or 'it was stopped'})")
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # the other end may be gone already
+        pipe.close()

@@ -1,0 +1,83 @@
+"""What the load generator and its worker process say to each other.
+
+To the worker, over its stdin, go JSON lines: first the :class:`Setup`, then commands, which are
+``{"arrival": "poisson:300"}`` and ``{"stop": 2.0}``; the end of stdin is the end of the worker. From it, over
+its stdout, comes one JSON line (``{}`` when it is ready, else ``{"error": kind, "message": text}``) and then
+binary records of 32 bytes. All times are on the monotonic clock, which is the same for both processes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+__all__ = ["CANCELLED", "DONE", "LOST", "NOT_SENT", "OK", "PACK", "RECORD", "SENT", "STATUS", "TICK", "Setup"]
+
+SENT = 0
+"""A request was sent: number, intended time, time of sending."""
+DONE = 1
+"""A request ended: number, status, time of the answer."""
+TICK = 2
+"""Everything intended before the first time has been reported."""
+
+PACK = struct.Struct("<iiqdd")
+RECORD = np.dtype(
+    [("kind", "<i4"), ("status", "<i4"), ("number", "<i8"), ("first", "<f8"), ("second", "<f8")]
+)
+assert PACK.size == RECORD.itemsize
+
+STATUS = (
+    "ok",
+    "cancelled",
+    "unknown",
+    "invalid_argument",
+    "deadline_exceeded",
+    "not_found",
+    "already_exists",
+    "permission_denied",
+    "resource_exhausted",
+    "failed_precondition",
+    "aborted",
+    "out_of_range",
+    "unimplemented",
+    "internal",
+    "unavailable",
+    "data_loss",
+    "unauthenticated",
+    "not_sent",
+)
+"""Names of the gRPC status codes, by number, and one of our own: too many were open to send another."""
+OK, CANCELLED, LOST, NOT_SENT = 0, 1, 4, 17
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """What a worker is told first."""
+
+    address: str
+    """``host:port`` of the gRPC endpoint."""
+    model: str
+    arrival: str
+    """As :func:`~tuner.profiler.arrivals.parse_arrival` reads it."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Input name -> shape without the batch dimension, where the model leaves it open."""
+    seed: int
+    timeout: float
+    """When an answer is given up, s after the intended send time."""
+    channels: int
+    """HTTP/2 connections to spread the requests over."""
+    patience: float
+    """How long to wait for the server at the start, s."""
+
+    def to_line(self) -> bytes:
+        """Return the JSON line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Setup:
+        """Read the JSON line."""
+        return cls(**json.loads(line))

@@ -1,0 +1,223 @@
+"""The process that sends load: ``python -m tuner.profiler.load_worker``, driven over stdin (see load_wire).
+
+It is open loop: a request leaves at its intended time whether or not earlier ones were answered, and its
+latency counts from that time. Callbacks, no coroutine per gap: one timer stands for the next request.
+
+It cancels no request and sends no gRPC deadline: Triton 24.08 to 24.11, which the embedded server is one of,
+can crash when a cancellation races with the answer (triton-inference-server/server: issue 7368, fixed by 7840
+in 24.12; issue 8034 is a further race). An overdue request is given up here only, and its call stays open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import json
+import os
+import selectors
+import sys
+import time
+from typing import Any
+
+import grpc
+import numpy as np
+
+from tuner.errors import InvalidInput
+from tuner.profiler.arrivals import parse_arrival
+from tuner.profiler.load_wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
+from tuner.profiler.request import Input, model_request
+from tuner.profiler.timetable import Timetable
+
+__all__ = ["LoadWorker", "main"]
+
+SERVICE = "/inference.GRPCInferenceService/"
+FLUSH = 0.05
+"""How often results are reported, s."""
+BURST = 16
+"""Requests sent in one turn of the event loop when behind, before answers get their turn."""
+MOST_OPEN = 20_000
+"""Calls that may be open; a server that hangs must not fill our memory."""
+OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),  # else equal channels share one connection
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),  # a restarted server is found again within a second
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+]
+UNKNOWN = grpc.StatusCode.UNKNOWN.value[0]
+
+
+class LoadWorker:
+    """Sends from `start` to `stop`, and reports through the pipe it is given.
+
+    Args:
+        stubs: Callables that send one serialised request, used in turn.
+        raw: The serialised request.
+        timetable: When to send.
+        timeout: When an answer is given up, s after the intended time.
+        pipe: Where records go.
+    """
+
+    def __init__(
+        self, stubs: list[Any], raw: bytes, timetable: Timetable, timeout: float, pipe: asyncio.WriteTransport
+    ) -> None:
+        self._stubs = itertools.cycle(stubs)
+        self._raw = raw
+        self._timetable = timetable
+        self._timeout = timeout
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._records = bytearray()
+        self._sent = 0
+        self._open: set[asyncio.Task[None]] = set()
+        self._waiting: dict[int, float] = {}  # number -> intended time, in order, of what is not given up
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Send from now on."""
+        self._send_due()
+        self._flush()
+
+    def command(self, line: bytes) -> None:
+        """Obey one line."""
+        self._timetable.replace(parse_arrival(json.loads(line)["arrival"]), time.monotonic())
+        self._send_due()
+
+    async def stop(self, drain: float) -> None:
+        """Send no more, wait so long for outstanding answers, report all; what is open then is cancelled."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._open and drain > 0:
+            await asyncio.wait(self._open, timeout=drain)
+        self._report()
+        for number in list(self._waiting):
+            self._end(number, CANCELLED)
+        self._report()
+
+    def _send_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for _ in range(BURST):
+            if self._timetable.next > time.monotonic():
+                break
+            self._send(self._timetable.next)
+            self._timetable.advance()
+        if self._timetable.next < float("inf"):
+            self._timer = self._loop.call_at(self._timetable.next, self._send_due)
+
+    def _send(self, intended: float) -> None:
+        number, now = self._sent, time.monotonic()
+        self._sent += 1
+        self._records += PACK.pack(SENT, 0, number, intended, now)
+        self._waiting[number] = intended
+        if len(self._open) >= MOST_OPEN:
+            self._end(number, NOT_SENT)
+            return
+        task = self._loop.create_task(self._await(number, next(self._stubs)(self._raw)))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _await(self, number: int, call: Any) -> None:
+        try:
+            await call
+            status = OK
+        except grpc.aio.AioRpcError as error:
+            status = error.code().value[0]
+        except Exception:  # one request's failure, whatever it is, must not go unreported
+            status = UNKNOWN
+        self._end(number, status)
+
+    def _end(self, number: int, status: int) -> None:
+        """Report the end of a request, unless it was given up before."""
+        if self._waiting.pop(number, None) is not None:
+            self._records += PACK.pack(DONE, status, number, 0.0, time.monotonic())
+
+    def _give_up(self) -> None:
+        """Report what is overdue as lost."""
+        overdue = time.monotonic() - self._timeout
+        late = itertools.takewhile(lambda item: item[1] < overdue, self._waiting.items())
+        for number, _ in list(late):
+            self._end(number, LOST)
+
+    def _flush(self) -> None:
+        self._report()
+        self._loop.call_later(FLUSH, self._flush)
+
+    def _report(self) -> None:
+        self._give_up()
+        reported = min(self._timetable.next, time.monotonic())
+        self._records += PACK.pack(TICK, 0, 0, reported, 0.0)
+        self._pipe.write(bytes(self._records))
+        self._records.clear()
+
+
+async def _request(channel: Any, setup: Setup) -> bytes:
+    """Ask the server what the model wants and make a request of it."""
+    from tritonclient.grpc import service_pb2
+
+    ask = channel.unary_unary(
+        SERVICE + "ModelMetadata",
+        request_serializer=service_pb2.ModelMetadataRequest.SerializeToString,
+        response_deserializer=service_pb2.ModelMetadataResponse.FromString,
+    )
+    await asyncio.wait_for(channel.channel_ready(), setup.patience)
+    metadata = await ask(service_pb2.ModelMetadataRequest(name=setup.model), timeout=setup.patience)
+    inputs = [Input(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in metadata.inputs]
+    return model_request(setup.model, inputs, setup.shapes, np.random.default_rng(setup.seed))
+
+
+async def _prepare(setup: Setup, channels: list[Any]) -> tuple[bytes, dict[str, str]]:
+    """Return the request, and the error for the parent if there is none."""
+    try:
+        return await _request(channels[0], setup), {}
+    except InvalidInput as error:
+        return b"", {"error": "invalid", "message": str(error)}
+    except TimeoutError:
+        return b"", {"error": "unreachable", "message": f"no answer within {setup.patience:g} s"}
+    except grpc.aio.AioRpcError as error:
+        missing = error.code() is grpc.StatusCode.NOT_FOUND or "unknown model" in (error.details() or "")
+        return b"", {"error": "unknown_model" if missing else "unreachable", "message": error.details() or ""}
+
+
+async def _serve(output: int) -> None:
+    loop = asyncio.get_running_loop()
+    commands = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
+    setup = Setup.from_line(await commands.readline())
+    channels = [grpc.aio.insecure_channel(setup.address, options=OPTIONS) for _ in range(setup.channels)]
+    raw, problem = await _prepare(setup, channels)
+    pipe.write(json.dumps(problem).encode() + b"\n")
+    if not problem:
+        stubs = [channel.unary_unary(SERVICE + "ModelInfer") for channel in channels]
+        generator = np.random.default_rng([setup.seed, 1])
+        timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
+        await _obey(LoadWorker(stubs, raw, timetable, setup.timeout, pipe), commands, setup.timeout)
+    pipe.close()
+
+
+async def _obey(worker: LoadWorker, commands: asyncio.StreamReader, timeout: float) -> None:
+    worker.start()
+    while line := await commands.readline():
+        if b"stop" in line:
+            await worker.stop(float(json.loads(line)["stop"]))
+            return
+        worker.command(line)
+    await worker.stop(timeout)  # the parent is gone: send nothing more, but cancel nothing either
+
+
+def main() -> None:
+    """Run until told to stop, or until stdin ends because the parent is gone."""
+    output = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody else's print may land among the records
+    gc.freeze()
+    gc.set_threshold(50_000)
+    # epoll and poll round timers up to milliseconds; select sends within 0.2 ms
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+        runner.run(_serve(output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Processor time of a process and all its descendants, none of it lost when children come and go."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+
+import psutil
+
+__all__ = ["ProcessTree"]
+
+SHARE = 100.0
+"""Looking for children reads every process of the machine; it may take this fraction of the time (1 %)."""
+
+
+class ProcessTree:
+    """Adds up the core-seconds of a tree of processes; the total never falls.
+
+    The kernel adds a child's time to its parent's when the parent waits for it. What a vanished child had
+    is therefore remembered only if its parent did not get it: if the parent is gone too, or never waited.
+
+    Args:
+        root: Process id of the root. If it ends, the total stays; a process that later gets the same id is
+            not mistaken for it.
+        without: Process ids of subtrees that are somebody else's (an embedded server is our child). What the
+            kernel added for ended children is then left out, for it may be theirs.
+    """
+
+    def __init__(self, root: int, without: Iterable[int] = ()) -> None:
+        self.pid = root
+        self.without = set(without)
+        try:
+            self._root: psutil.Process | None = psutil.Process(root)
+        except psutil.Error:
+            self._root = None
+        self._known: dict[psutil.Process, tuple[float, float]] = {}  # own and waited-for core-seconds
+        self._parents: dict[psutil.Process, psutil.Process] = {}
+        self._carried = 0.0
+        self._total = 0.0
+        self._look_at = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the root still runs."""
+        return self._root is not None and self._root.is_running()
+
+    def read(self) -> float:
+        """Return the core-seconds used by the tree since its processes began."""
+        if time.monotonic() >= self._look_at:
+            self._look()
+        times: dict[psutil.Process, tuple[float, float]] = {}
+        gone = []
+        for process, last in self._known.items():
+            now = self._times(process)
+            if now is None:
+                gone.append((process, last))
+            else:
+                times[process] = now
+        self._remember(gone, times)
+        self._known = times
+        spent = sum(own + waited for own, waited in times.values())
+        self._total = max(self._total, self._carried + spent)
+        return self._total
+
+    def _look(self) -> None:
+        """Find new descendants; next time only after long enough to stay cheap on a crowded machine."""
+        begin = time.monotonic()
+        try:
+            found = [] if self._root is None else [self._root, *self._root.children(recursive=True)]
+        except psutil.Error:
+            found = []
+        by_pid = {process.pid: process for process in found}
+        foreign = set(self.without)
+        for process in found:  # parents come before their children
+            parent = _parent_pid(process)
+            if process.pid in foreign or parent in foreign:
+                foreign.add(process.pid)
+            elif process not in self._known:
+                self._known[process] = (0.0, 0.0)
+                self._parents[process] = by_pid.get(parent, process)
+        self._look_at = begin + SHARE * (time.monotonic() - begin)
+
+    def _times(self, process: psutil.Process) -> tuple[float, float] | None:
+        """Return own and waited-for core-seconds, or None if the process is gone."""
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            return None
+        waited = 0.0 if self.without else times.children_user + times.children_system
+        return times.user + times.system, waited
+
+    def _remember(
+        self,
+        gone: list[tuple[psutil.Process, tuple[float, float]]],
+        times: dict[psutil.Process, tuple[float, float]],
+    ) -> None:
+        """Keep what vanished processes had, as far as their parents did not get it."""
+        missing: dict[psutil.Process, float] = defaultdict(float)
+        for process, last in gone:
+            missing[self._parents.pop(process, process)] += sum(last)
+        for parent, seconds in missing.items():
+            got = times[parent][1] - self._known[parent][1] if parent in times else 0.0
+            self._carried += max(seconds - got, 0.0)
+
+
+def _parent_pid(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return 0

@@ -1,0 +1,174 @@
+"""Measures windows of a backend: reads counters and processors at both ends and asks the clients."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, runtime_checkable
+
+from tuner.adapters.backend import Backend, Counters
+from tuner.measurement import Measurement
+from tuner.profile import BatchingProfile
+from tuner.profiler.profile_tracker import ProfileTracker
+from tuner.profiler.source import Clients, Clock, Host
+from tuner.profiler.window import Limits, Reading, assemble, batch_difference
+
+__all__ = ["Profiler"]
+
+SLICE = 0.5
+"""Time between counter readings inside a window without clients, s: they show the burstiness."""
+MOST_SLICES = 20
+REMEMBERED = 30
+"""Intervals of `watch` over which burstiness is judged."""
+CHECK = 5.0
+"""How often `watch` reads the configuration when nothing hints at a change, s."""
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """A host that can be told that the server has new processes."""
+
+    def follow(self, processes: Iterable[int]) -> None:
+        """Count these as the server's too."""
+        ...
+
+
+class Profiler:
+    """Measures one window after the other; keeps track of configuration changes between them.
+
+    A change is noticed by itself: the configuration read at the beginning of a window differs from the one
+    before, or the server's counters began anew.
+
+    Args:
+        backend: The server; its :class:`~tuner.errors.AdapterError` pass through.
+        clock: Real or virtual time, the one of the backend's counters.
+        host: The machine the server runs on.
+        clients: Who times requests, if anybody.
+        foreign_limit: Cores used by foreign processes above which a window is disturbed.
+        lateness_limit: Lateness of our own load (99 % quantile) above which it is, s.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        clock: Clock,
+        host: Host,
+        clients: Clients | None = None,
+        foreign_limit: float = 0.25,
+        lateness_limit: float = 0.020,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._host = host
+        self._clients = clients
+        self._limits = Limits(foreign=foreign_limit, lateness=lateness_limit)
+        self._memory = backend.describe().quantile_memory
+        self._tracker = ProfileTracker()
+        self._last: Reading | None = None
+        self._changed_at = -math.inf
+
+    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+        """Measure a window.
+
+        Args:
+            seconds: Its length.
+            settle: How long to wait first, s: after a change the old instances live on for a while.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
+        self._clock.sleep(settle)
+        before = self._read()
+        slices = 1 if self._clients is not None else min(max(round(seconds / SLICE), 1), MOST_SLICES)
+        history = [before.counters]
+        for number in range(1, slices):
+            self._sleep_until(before.counters.time + seconds * number / slices)
+            history.append(self._backend.counters())
+        self._sleep_until(before.counters.time + seconds)
+        after = self._read(ending=True)
+        return self._assemble(before, after, [*history, after.counters])
+
+    def watch(self, interval: float) -> Iterator[Measurement]:
+        """Measure one interval after the other without end, as cheaply as possible.
+
+        An interval that cannot be kept is left out, not caught up.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
+        before = self._read()
+        history = deque([before.counters], REMEMBERED)
+        checked = due = self._clock.now()
+        while True:
+            due = max(due + interval, self._clock.now())
+            self._sleep_until(due)
+            if due - checked >= CHECK:
+                checked, after = due, self._read(ending=True)
+            else:
+                after = self._read_cheaply(before)
+            history.append(after.counters)
+            yield self._assemble(before, after, list(history))
+            before = after
+
+    def changed(self) -> None:
+        """Take note that the server was changed just now, where that cannot be seen from outside."""
+        self._changed_at = self._clock.now()
+
+    def profile(self, configuration: Mapping[str, float] | None = None) -> BatchingProfile | None:
+        """Return l(b) over all undisturbed windows with as many instances (default: as at the last)."""
+        if configuration is None:
+            configuration = self._last.configuration if self._last is not None else {}
+        return self._tracker.profile(configuration)
+
+    def _read(self, *, ending: bool = False) -> Reading:
+        """Read everything; the configuration first at the beginning of a window and last at its end."""
+        configuration = None if ending else self._backend.current()
+        host, counters = self._host.read(), self._backend.counters()
+        reading = Reading(
+            counters=counters,
+            host=host,
+            configuration=configuration if configuration is not None else self._backend.current(),
+        )
+        self._notice(reading)
+        return reading
+
+    def _read_cheaply(self, before: Reading) -> Reading:
+        """Read without the configuration, unless the counters hint at a change."""
+        host, counters = self._host.read(), self._backend.counters()
+        known = counters.restarts == before.counters.restarts
+        configuration = before.configuration if known else self._backend.current()
+        reading = Reading(counters=counters, host=host, configuration=configuration)
+        self._notice(reading)
+        return reading
+
+    def _notice(self, reading: Reading) -> None:
+        """Take note if the server changed since the reading before."""
+        last, self._last = self._last, reading
+        if last is None:
+            return
+        restarted = reading.counters.restarts != last.counters.restarts
+        if restarted or reading.configuration != last.configuration:
+            self._changed_at = reading.counters.time
+        if restarted and isinstance(self._host, Follower):
+            self._host.follow(self._backend.describe().processes)
+
+    def _assemble(self, before: Reading, after: Reading, history: list[Counters]) -> Measurement:
+        start, end = before.counters.time, after.counters.time
+        clients = self._clients.sample(start, end) if self._clients is not None else None
+        measurement = assemble(
+            before,
+            after,
+            clients=clients,
+            sampled_at=self._clock.now(),
+            history=history,
+            mixed=end - self._changed_at < self._memory,
+            limits=self._limits,
+        )
+        if not measurement.disturbed:
+            self._tracker.add(after.configuration, *batch_difference(before.counters, after.counters))
+        return measurement
+
+    def _sleep_until(self, time: float) -> None:
+        self._clock.sleep(max(time - self._clock.now(), 0.0))

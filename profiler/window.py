@@ -1,0 +1,207 @@
+"""Turns what was read at both ends of a window into a measurement. Pure: no clock, no server.
+
+Where clients and server both saw a quantity, the clients' latency counts (it contains the network and the
+wait before sending) and the server's queue, compute and batches. The load is what the clients meant to send,
+unless the server saw clearly more: then others send too, and its count is the load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tuner.adapters.backend import Counters
+from tuner.knobs import Configuration
+from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.profile import BatchingProfile, fit_profile
+from tuner.profiler.source import ClientSample, HostReading
+
+__all__ = ["Limits", "Reading", "assemble", "batch_difference", "dispersion"]
+
+OTHERS = 1.2
+"""The server's rate over the clients' above which others send too."""
+FEWEST_BINS = 8
+"""Sub-intervals below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
+MOST_BINS = 100
+PER_BIN = 10
+"""Requests per sub-interval, at least."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """All that is read at one end of a window."""
+
+    counters: Counters
+    host: HostReading
+    configuration: Configuration
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Beyond which a window counts as disturbed."""
+
+    foreign: float = 0.25
+    """Cores used by processes that are neither the server nor ours."""
+    lateness: float = 0.020
+    """How late our own generator may send (99 % quantile), s."""
+
+
+def assemble(
+    before: Reading,
+    after: Reading,
+    *,
+    clients: ClientSample | None = None,
+    sampled_at: float | None = None,
+    history: Sequence[Counters] = (),
+    mixed: bool = False,
+    limits: Limits | None = None,
+) -> Measurement:
+    """Return what a window showed.
+
+    Args:
+        before: Read at its beginning.
+        after: Read at its end.
+        clients: The requests that our clients meant to send in it.
+        sampled_at: When they were sampled, s. A request not answered by then counts with the longest
+            latency that the window can show, from its beginning to that moment.
+        history: Counters read in the window or before its end, in order, over which the burstiness is judged
+            where there are no clients.
+        mixed: Whether the server's quantiles still look back to another configuration.
+        limits: Beyond which the window is disturbed.
+    """
+    old, new = before.counters, after.counters
+    limits = limits or Limits()
+    if clients is not None and clients.intended.size == 0:
+        clients = None
+    requests = new.requests - old.requests
+    counts, seconds = batch_difference(old, new)
+    quantiles, source = _quantiles(clients, new, (sampled_at or new.time) - old.time)
+    cpu, foreign = _cpu(before.host, after.host)
+    lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
+    reasons = [*_disturbances(before, after, limits, foreign=foreign, lateness=lateness)]
+    if mixed and source == "server":
+        reasons.append("the server's quantiles still look back to the configuration before the last change")
+    return Measurement(
+        start=old.time,
+        end=new.time,
+        configuration=after.configuration,
+        requests=requests,
+        failures=max(new.failures - old.failures, clients.failed if clients is not None else 0),
+        arrival_rate=_arrival_rate(old, new, clients),
+        burstiness=_burstiness(old, new, clients, history),
+        latency_mean=quantiles[0] if clients is not None else _ratio(new.latency - old.latency, requests),
+        latency_p50=quantiles[1],
+        latency_p95=quantiles[2],
+        latency_p99=quantiles[3],
+        quantiles_from=source,
+        queue_mean=_ratio(new.queue - old.queue, requests),
+        compute_mean=_ratio(new.compute - old.compute, requests),
+        batch_mean=_ratio(new.inferences - old.inferences, int(counts[1:].sum())),
+        batches={int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
+        profile=_profile(counts, seconds),
+        cpu=cpu,
+        foreign_cpu=foreign,
+        gpu=after.host.gpu,
+        gpu_memory=after.host.gpu_memory,
+        lateness_p99=lateness,
+        disturbed=tuple(reasons),
+    )
+
+
+def batch_difference(old: Counters, new: Counters) -> tuple[np.ndarray, np.ndarray]:
+    """Return executions per batch size and the time in them between two readings.   # (B+1,), (B+1,) s."""
+    length = max(len(old.batch_counts), len(new.batch_counts), 1)
+    counts = _padded(new.batch_counts, length) - _padded(old.batch_counts, length)
+    return counts, _padded(new.batch_seconds, length) - _padded(old.batch_seconds, length)
+
+
+def dispersion(counts: np.ndarray, seconds: np.ndarray) -> float:
+    """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN of too few.
+
+    Args:
+        counts: Arrivals per sub-interval.   # (k,)
+        seconds: Lengths of the sub-intervals.   # (k,) s
+    """
+    if len(counts) < FEWEST_BINS or not counts.sum() > 0:
+        return NOT_KNOWN
+    expected = counts.sum() / seconds.sum() * seconds
+    return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
+
+
+def _quantiles(clients: ClientSample | None, new: Counters, longest: float) -> tuple[list[float], str]:
+    """Return mean, p50, p95 and p99 and who measured them."""
+    if clients is not None:
+        latency = np.where(np.isnan(clients.latency), longest, clients.latency)
+        return [float(latency.mean()), *np.quantile(latency, [0.50, 0.95, 0.99]).tolist()], "client"
+    known = [float(new.quantiles.get(quantile, NOT_KNOWN)) for quantile in (0.50, 0.95, 0.99)]
+    return [NOT_KNOWN, *known], "server" if new.quantiles else "none"
+
+
+def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:
+    seconds = new.time - old.time
+    served = _arrived(old, new)
+    if clients is None:
+        return max(served, 0.0) / seconds
+    intended = clients.intended.size
+    others = served > OTHERS * intended and served - intended > 3 * math.sqrt(intended)
+    return (served if others else intended) / seconds
+
+
+def _arrived(old: Counters, new: Counters) -> float:
+    """Requests that came between two readings: answered, failed, or still waiting."""
+    waiting = 0.0 if old.pending is None or new.pending is None else new.pending - old.pending
+    return new.requests - old.requests + new.failures - old.failures + waiting
+
+
+def _burstiness(
+    old: Counters, new: Counters, clients: ClientSample | None, history: Sequence[Counters]
+) -> float:
+    if clients is None:
+        arrived = np.array([max(_arrived(a, b), 0.0) for a, b in pairwise(history)])
+        return dispersion(arrived, np.array([b.time - a.time for a, b in pairwise(history)]))
+    bins = min(clients.intended.size // PER_BIN, MOST_BINS)
+    if bins < FEWEST_BINS:
+        return NOT_KNOWN
+    counts, edges = np.histogram(clients.intended, bins, range=(old.time, new.time))
+    return dispersion(counts.astype(float), np.diff(edges))
+
+
+def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:
+    """Return the cores used by the server and by foreign processes."""
+    seconds = new.time - old.time
+    if not seconds > 0:
+        return NOT_KNOWN, NOT_KNOWN
+    server = new.server - old.server
+    foreign = (new.total - old.total) - server - (new.own - old.own)
+    return server / seconds, float(np.maximum(foreign, 0.0)) / seconds  # np.maximum keeps NaN
+
+
+def _profile(counts: np.ndarray, seconds: np.ndarray) -> BatchingProfile | None:
+    return fit_profile(counts, seconds) if seconds.sum() > 0 else None
+
+
+def _disturbances(
+    before: Reading, after: Reading, limits: Limits, *, foreign: float, lateness: float
+) -> Iterator[str]:
+    if after.counters.requests == before.counters.requests:
+        yield "no request was answered"
+    if foreign > limits.foreign:
+        yield f"foreign processes used {foreign:.2f} cores (limit {limits.foreign:g})"
+    if after.counters.restarts != before.counters.restarts:
+        yield "the model was reloaded or the server restarted during the window"
+    if after.configuration != before.configuration:
+        yield "somebody else changed the configuration during the window"
+    if lateness > limits.lateness:
+        yield f"our own load was sent {lateness * 1e3:.0f} ms late (limit {limits.lateness * 1e3:.0f} ms)"
+
+
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
+    return np.pad(np.asarray(values), (0, length - len(values)))
+
+
+def _ratio(total: float, count: float) -> float:
+    return float(total) / count if count > 0 else NOT_KNOWN

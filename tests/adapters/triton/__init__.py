@@ -1,0 +1,1 @@
+"""Tests of the Triton adapter and the embedded server."""

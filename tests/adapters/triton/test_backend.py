@@ -1,0 +1,342 @@
+"""The adapter against a real Triton server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import closing
+
+import psutil
+import pytest
+import tenacity
+
+from tests.conftest import sender
+from tuner.adapters import connect
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.errors import InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
+from tuner.knobs import ApplyCost
+from tuner.testing.backend import BackendContract, assert_grown
+
+pytestmark = pytest.mark.triton
+
+THREADS = "parameters.intra_op_threads"
+
+
+@pytest.fixture
+def backend(embedded):
+    """A backend whose fourth knob can be set to what the model refuses."""
+    backend = TritonBackend(embedded.target, {THREADS: (1, 2, 999)}, settle=0.0)
+    yield backend
+    with closing(TritonBackend(embedded.target)) as another:  # a test may have closed the first
+        another.original = backend.original
+        another.restore()
+    backend.close()
+
+
+def counted(backend, requests):
+    """Wait until the server has counted so many requests: it counts after it answers."""
+    patiently = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(5),
+        wait=tenacity.wait_fixed(0.01),
+        retry=tenacity.retry_if_result(lambda counters: counters.requests < requests),
+    )
+    return patiently(backend.counters)
+
+
+@pytest.fixture
+def traffic(backend, embedded):
+    send = sender(embedded.target)
+
+    def send_and_wait(count):
+        before = backend.counters().requests
+        send(count)
+        counted(backend, before + count)
+
+    return send_and_wait
+
+
+class TestContract(BackendContract):
+    """The real server is held to all of it."""
+
+    @pytest.fixture
+    def backend(self, backend):
+        return backend
+
+    @pytest.fixture
+    def traffic(self, traffic):
+        return traffic
+
+    @pytest.fixture
+    def refused(self, backend):
+        return backend.current().replace(**{THREADS: 999})
+
+
+def test_description(backend, embedded):
+    """The real server's name, version and process; it can be written and exports quantiles."""
+    description = backend.describe()
+
+    assert (description.server, description.version, description.model) == ("triton", "2.51.0", "mlp")
+    assert description.writable
+    assert description.quantiles
+    assert description.processes == (embedded.pid,)
+    assert description.notes == ()
+
+
+def test_whole_configuration_is_kept(backend):
+    """Only the fields of the knobs change, and restoring brings back every byte."""
+    original = backend._client.config()
+
+    backend.apply(backend.space.default.replace(max_batch_size=8, max_queue_delay=0.002, instances=2))
+    changed = backend._client.config()
+    report = backend.restore()
+
+    assert report.changed
+    assert changed.pop("dynamic_batching") == {
+        "preferred_batch_size": [8],
+        "max_queue_delay_microseconds": "2000",
+    }
+    assert changed.pop("max_batch_size") == 8
+    assert changed["instance_group"][0].pop("count") == 2
+    expected = {key: value for key, value in original.items() if key != "max_batch_size"}
+    changed["instance_group"][0]["count"] = 1
+    assert changed == expected
+    assert backend._client.config() == original
+    assert not backend.restore().changed
+
+
+def test_delay_without_batching_changes_nothing(backend):
+    """Configurations that differ in a delay that has no effect are equal."""
+    report = backend.apply(backend.space.default.replace(max_queue_delay=0.005))
+
+    assert not report.changed
+    assert report.configuration["max_queue_delay"] == 0
+
+
+def test_instances_change_in_place(backend):
+    """The first change after a start reloads; later changes of the instances do not."""
+    default = backend.space.default
+    backend.apply(default.replace(**{THREADS: 2}))
+    restarts = backend.counters().restarts
+
+    report = backend.apply(default.replace(**{THREADS: 2}, instances=2))
+
+    assert report.cost is ApplyCost.IN_PLACE
+    assert backend.counters().restarts == restarts
+
+
+def test_quantiles_and_pending(backend, traffic):
+    """The server's own quantiles come in seconds."""
+    traffic(20)
+
+    counters = backend.counters()
+
+    assert 0 < counters.quantiles[0.5] <= counters.quantiles[0.99] < 10
+    assert counters.pending == 0
+
+
+def test_large_requests_set_a_lower_limit(backend, embedded, traffic):
+    """No batch limit below the rows that clients send in one request; no batching is still possible."""
+    sender(embedded.target)(3, 6)
+    counted(backend, 3)
+
+    with pytest.raises(InvalidInput, match="below 6, the rows of requests"):
+        backend.apply(backend.space.default.replace(max_batch_size=4))
+
+    backend.apply(backend.space.default.replace(max_batch_size=8))
+    sender(embedded.target)(1, 6)
+    backend.apply(backend.space.default)
+
+
+def test_refusal_carries_the_servers_words(backend, traffic):
+    """The operator reads why; the old configuration serves."""
+    with pytest.raises(Refused, match=r"intra_op_threads=999 .*still serves"):
+        backend.apply(backend.space.default.replace(**{THREADS: 999}))
+
+    traffic(1)
+
+
+def test_late_load_is_verified_by_reading_back(embedded):
+    """If the call times out but the change comes about, that is success."""
+    backend = TritonBackend(embedded.target, settle=0.0)
+    backend._client.load = lambda config, _, load=backend._client.load: load(config, 0.05)
+
+    report = backend.apply(backend.space.default.replace(max_batch_size=2))
+
+    assert report.configuration["max_batch_size"] == 2
+    del backend._client.load
+    backend.restore()
+    backend.close()
+
+
+def test_reading_costs_little(backend):
+    """A reading takes less than 10 ms of processor time of ours."""
+    process = psutil.Process()
+    backend.counters()
+    before = process.cpu_times()
+
+    for _ in range(50):
+        backend.counters()
+
+    after = process.cpu_times()
+    assert (after.user + after.system - before.user - before.system) / 50 < 0.01
+
+
+def test_server_in_default_mode(fixed_server):
+    """Observing works, changing is refused with the flag to set, and quantiles name theirs."""
+    backend = connect(fixed_server.target)
+    description = backend.describe()
+
+    with pytest.raises(ReadOnly, match="--model-control-mode=explicit"):
+        backend.apply(backend.space.default.replace(max_batch_size=4))
+
+    assert not description.writable
+    assert not description.quantiles
+    assert "--model-control-mode=explicit" in description.notes[0]
+    assert "summary_latencies=true" in description.notes[1]
+    assert backend.counters().requests == 0
+    backend.close()
+
+
+def test_metrics_off(embedded):
+    """Without metrics there are counts and means, no quantiles."""
+    backend = connect(embedded.target.split("?")[0] + "?metrics=off")
+    sender(embedded.target)(3)
+
+    counters = counted(backend, 3)
+
+    assert counters.quantiles == {}
+    assert counters.pending is None
+    assert any("metrics are off" in note for note in backend.describe().notes)
+    backend.close()
+
+
+def test_unknown_model(embedded):
+    """The models that are loaded are listed."""
+    with pytest.raises(UnknownModel, match="'bert'; models loaded: mlp"):
+        connect(embedded.target.replace("/mlp", "/bert"))
+
+
+def test_unknown_version(embedded):
+    """A version that is not served is like a model that is not."""
+    with pytest.raises(UnknownModel):
+        connect(embedded.target + "&version=7")
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_unreachable_server():
+    """Nobody listens."""
+    with pytest.raises(Unreachable, match="Triton running"):
+        connect(f"triton://127.0.0.1:{closed_port()}/mlp")
+
+
+def test_host_without_address():
+    """A name that means nothing."""
+    with pytest.raises(Unreachable):
+        connect("triton://no-such-host.invalid/mlp")
+
+
+def test_silent_server():
+    """Somebody listens and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = f"triton://127.0.0.1:{server.getsockname()[1]}/mlp"
+        with pytest.raises(Unreachable):
+            TritonBackend(target, timeout=0.2)
+
+
+def test_http_port_in_the_place_of_grpc(embedded):
+    """The usual mix-up of 8000 and 8001."""
+    with pytest.raises(Unreachable, match="gRPC port"):
+        connect(f"triton://127.0.0.1:{embedded.ports.http}/mlp")
+
+
+def test_metrics_port_closed(embedded):
+    """Port, option and flag are named."""
+    target = embedded.target.split("?")[0] + f"?metrics={closed_port()}"
+
+    with pytest.raises(Unreachable, match=r"metrics port.*--allow-metrics=true.*metrics="):
+        connect(target)
+
+
+def test_http_port_in_the_place_of_metrics(embedded):
+    """A port that answers, but with something else."""
+    target = embedded.target.split("?")[0] + f"?metrics={embedded.ports.http}"
+
+    with pytest.raises(InvalidInput, match="metrics"):
+        connect(target)
+
+
+def test_server_without_metrics():
+    """Its target says so, and it can be tuned by means."""
+    with EmbeddedTriton(options=ServerOptions(metrics=False)) as server:
+        backend = connect(server.target)
+
+        assert server.target.endswith("?metrics=off")
+        assert backend.describe().writable
+        backend.close()
+
+
+def test_server_dies_and_returns():
+    """While it is away every call says so; when it is back, totals go on and changes work."""
+    with EmbeddedTriton() as server:
+        backend = TritonBackend(server.target, settle=0.0, timeout=2.0)
+        send = sender(server.target)
+        send(5)
+        before = counted(backend, 5)
+        server.kill()
+
+        with pytest.raises((Unreachable, TimedOut)):
+            backend.counters()
+        with pytest.raises((Unreachable, TimedOut)):
+            backend.apply(backend.space.default.replace(max_batch_size=2))
+
+        server.restart()
+        reconnect = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(10),
+            wait=tenacity.wait_fixed(0.05),
+            retry=tenacity.retry_if_exception_type(Unreachable),
+        )
+        reconnect(backend.counters)
+        send(4)
+        after = counted(backend, 9)
+        assert_grown(before, after)
+        assert after.restarts == 1
+        assert backend.apply(backend.space.default.replace(max_batch_size=2)).changed
+        backend.close()
+
+
+@pytest.mark.slow
+def test_twenty_reloads_under_load(backend, embedded):
+    """Not one request fails while the configuration changes twenty times under about 100 requests/s."""
+    stop, failures, sent = threading.Event(), [], []
+
+    def keep_sending():
+        send = sender(embedded.target)
+        while not stop.wait(0.03):
+            try:
+                send(1)
+                sent.append(time.monotonic())
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=keep_sending) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    default = backend.space.default
+    try:
+        for step in range(20):
+            size, instances = (2, 4, 8, 16)[step % 4], 1 + step // 2 % 2
+            backend.apply(default.replace(max_batch_size=size, instances=instances, max_queue_delay=0.001))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert failures == []
+    assert len(sent) > 100
+    assert backend.counters().failures == 0

@@ -1,0 +1,114 @@
+"""All or nothing: what happens when the server refuses, lies or is late."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.triton import change as module
+from tuner.adapters.triton.change import change
+from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, Unreachable
+
+BEFORE = {"max_batch_size": 8, "name": "m"}
+AFTER = {"max_batch_size": 8, "name": "m", "dynamic_batching": {}}
+
+
+class FakeControl:
+    """A server whose answers to ``load`` are scripted: an error, or the configuration it really runs."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.running = BEFORE
+        self.later = None
+        self.is_ready = True
+        self.loads = []
+
+    def config(self):
+        running, self.running, self.later = self.running, self.later or self.running, None
+        return running
+
+    def ready(self):
+        return self.is_ready
+
+    def load(self, config, timeout):
+        self.loads.append(config)
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        self.running = config if step is None else step
+
+
+def test_accepted():
+    """A configuration that reads back as sent is the end of it."""
+    control = FakeControl()
+
+    change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER]
+
+
+def test_refused():
+    """Nothing more is sent when the old one still serves."""
+    control = FakeControl(Refused("Triton refused: no"))
+
+    with pytest.raises(Refused, match="no; the old configuration still serves"):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER]
+
+
+def test_refused_and_the_old_one_is_gone():
+    """The old one is loaded again."""
+    control = FakeControl(Refused("no"))
+    control.running = {"max_batch_size": 3}
+
+    with pytest.raises(Refused):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER, BEFORE]
+
+
+def test_refused_and_the_old_one_does_not_come_back():
+    """That is worse than a refusal, and is said."""
+    control = FakeControl(Refused("no"), Unreachable("gone"))
+    control.is_ready = False
+
+    with pytest.raises(AdapterError, match="no; putting the old configuration back failed, too: gone"):
+        change(control, BEFORE, AFTER, 1.0)
+
+
+@pytest.mark.parametrize("running", [{"max_batch_size": 4, "name": "m"}, {**AFTER, "name": "other"}])
+def test_accepted_but_not_run(running):
+    """A server that runs something else is put back to what it ran."""
+    control = FakeControl(running)
+
+    with pytest.raises(Refused, match="runs another"):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER, BEFORE]
+
+
+def test_late_but_done(monkeypatch):
+    """A change that comes about after the call timed out counts."""
+    monkeypatch.setattr(module, "POLL", 0.0)
+    control = FakeControl(TimedOut("late"))
+    control.later = AFTER
+
+    change(control, BEFORE, AFTER, 1.0)
+
+
+def test_late_and_not_done():
+    """It is reported, and nothing is sent that could collide with it."""
+    control = FakeControl(TimedOut("late"))
+
+    with pytest.raises(TimedOut, match="may still do so"):
+        change(control, BEFORE, AFTER, 0.0)
+
+    assert control.loads == [AFTER]
+
+
+def test_read_only():
+    """A server that takes no changes is left alone."""
+    control = FakeControl(ReadOnly("flag"))
+
+    with pytest.raises(ReadOnly):
+        change(control, BEFORE, AFTER, 1.0)

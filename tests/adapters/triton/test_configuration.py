@@ -1,0 +1,154 @@
+"""Model configurations to knobs and back."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+
+from tuner.adapters.triton.configuration import (
+    canonical,
+    is_batching,
+    normal_form,
+    read_configuration,
+    rewrite,
+)
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration
+
+KNOBS = ("max_batch_size", "max_queue_delay", "instances", "parameters.threads")
+PLAIN = {
+    "name": "m",
+    "version_policy": {"latest": {"num_versions": 1}},
+    "max_batch_size": 64,
+    "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["256"]}],
+    "instance_group": [{"name": "m_0", "count": 1, "kind": "KIND_CPU"}],
+    "parameters": {"threads": {"string_value": "2"}, "path": {"string_value": "/x"}},
+    "backend": "python",
+}
+BATCHED = {
+    **PLAIN,
+    "dynamic_batching": {
+        "preferred_batch_size": [4, 16],
+        "max_queue_delay_microseconds": "500",
+        "preserve_ordering": True,
+    },
+}
+
+
+def values(size, delay=0.0, instances=1, threads=2):
+    return Configuration(dict(zip(KNOBS, (size, delay, instances, threads), strict=True)))
+
+
+def test_reading_without_batching():
+    """No dynamic batching reads as a batch of 1 without delay."""
+    assert read_configuration(PLAIN, KNOBS) == values(1)
+
+
+def test_reading_with_batching():
+    """The limit, the delay in seconds, the instances, and a parameter."""
+    assert read_configuration(BATCHED, KNOBS) == values(64, 0.0005)
+
+
+def test_reading_what_is_left_out():
+    """A delay of 0 and a single instance are omitted by the server."""
+    config = {"max_batch_size": 8, "dynamic_batching": {}}
+
+    assert read_configuration(config, KNOBS[:3]) == Configuration(
+        max_batch_size=8, max_queue_delay=0.0, instances=1
+    )
+
+
+@pytest.mark.parametrize(("key", "problem"), [("nothing", "threads"), ("path", "not a whole number")])
+def test_reading_a_parameter_that_is_no_knob(key, problem):
+    """A parameter must exist and be a whole number; the message lists those that exist."""
+    with pytest.raises(InvalidInput, match=problem):
+        read_configuration(PLAIN, [f"parameters.{key}"])
+
+
+def test_batching_on():
+    """The knobs' fields change, the rest stays, the input is not modified."""
+    before = copy.deepcopy(PLAIN)
+
+    config = rewrite(PLAIN, values(8, 0.002, 2, 4), PLAIN)
+
+    assert before == PLAIN
+    assert config["max_batch_size"] == 8
+    assert config["dynamic_batching"] == {"max_queue_delay_microseconds": "2000"}
+    assert config["instance_group"] == [{"name": "m_0", "count": 2, "kind": "KIND_CPU"}]
+    assert config["parameters"]["threads"] == {"string_value": "4"}
+    for field in ("name", "version_policy", "input", "backend"):
+        assert config[field] == PLAIN[field]
+    assert config["parameters"]["path"] == PLAIN["parameters"]["path"]
+
+
+def test_batching_off_keeps_the_models_limit():
+    """Clients may go on sending requests of several rows."""
+    config = rewrite(rewrite(PLAIN, values(4, 0.01), PLAIN), values(1), PLAIN)
+
+    assert config == PLAIN
+
+
+def test_batching_off_and_on_keeps_the_operators_options():
+    """Preferred sizes come back as far as they fit, and so does everything else about batching."""
+    off = rewrite(BATCHED, values(1), BATCHED)
+    assert not is_batching(off)
+
+    small = rewrite(off, values(8, 0.001), BATCHED)
+    large = rewrite(small, values(64, 0.0005), BATCHED)
+
+    assert small["dynamic_batching"] == {
+        "preferred_batch_size": [4],
+        "max_queue_delay_microseconds": "1000",
+        "preserve_ordering": True,
+    }
+    assert large == BATCHED
+
+
+def test_preferred_size_that_the_server_filled_in_is_dropped():
+    """Triton reads back [maximum] where none was given; it must not outlive the maximum."""
+    derived = {**PLAIN, "dynamic_batching": {"preferred_batch_size": [64]}}
+
+    assert "preferred_batch_size" not in rewrite(derived, values(8), derived)["dynamic_batching"]
+    assert "preferred_batch_size" not in rewrite(derived, values(64), derived)["dynamic_batching"]
+
+
+def test_reading_back_what_was_written():
+    """Every configuration reads back in its canonical form."""
+    for size, delay, instances in itertools.product((1, 2, 32), (0.0, 0.001, 0.02), (1, 3)):
+        wanted = values(size, delay, instances)
+
+        assert read_configuration(rewrite(BATCHED, wanted, BATCHED), KNOBS) == canonical(wanted)
+
+
+def test_delay_without_batching_is_none():
+    """Such configurations are equal."""
+    assert canonical(values(1, 0.02)) == values(1, 0.0)
+    assert canonical(values(2, 0.02)) == values(2, 0.02)
+    assert canonical({"instances": 2}) == Configuration(instances=2)
+
+
+@pytest.mark.parametrize(
+    "batching",
+    [
+        {},
+        {"preferred_batch_size": [8]},
+        {"max_queue_delay_microseconds": "0"},
+        {"preferred_batch_size": [8], "max_queue_delay_microseconds": "0"},
+    ],
+)
+def test_what_the_server_fills_in_makes_no_difference(batching):
+    """A derived preferred size and a delay of 0 read back differently and are the same."""
+    sent = {"max_batch_size": 8, "dynamic_batching": batching}
+
+    assert normal_form(sent) == {"max_batch_size": 8, "dynamic_batching": {}}
+
+
+def test_a_real_difference_shows():
+    """Any other difference remains, in the fields of the knobs and elsewhere."""
+    changed = copy.deepcopy(BATCHED)
+    changed["parameters"]["path"] = {"string_value": "/y"}
+
+    assert normal_form(changed) != normal_form(BATCHED) == BATCHED
+    assert normal_form({**PLAIN, "max_batch_size": 32}) != normal_form(PLAIN)

@@ -1,0 +1,148 @@
+"""The cache that survives kills, and the platforms that can run the server."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tuner.adapters.triton import download
+from tuner.adapters.triton.download import cache_folder, cached_folder, fetch_triton, require_platform
+from tuner.errors import AdapterError, StorageError, UnsupportedPlatform
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVETUNE_CACHE", str(tmp_path / "cache"))
+
+
+def write(folder):
+    (folder / "file").write_text("whole")
+
+
+def test_cache_can_be_moved(tmp_path):
+    """SERVETUNE_CACHE says where it is."""
+    assert cache_folder() == tmp_path / "cache"
+
+
+def test_filled_once():
+    """A folder is filled the first time and found the second."""
+    first = cached_folder("thing", write)
+
+    second = cached_folder("thing", lambda folder: pytest.fail("filled twice"))
+
+    assert first == second
+    assert (first / "file").read_text() == "whole"
+
+
+def test_a_failure_leaves_nothing():
+    """If filling fails there is no folder, half or whole, and the next attempt starts anew."""
+
+    def fail(folder):
+        write(folder)
+        raise AdapterError("no network")
+
+    with pytest.raises(AdapterError):
+        cached_folder("thing", fail)
+
+    assert [path.name for path in cache_folder().iterdir()] == ["thing.lock"]
+    assert cached_folder("thing", write).is_dir()
+
+
+def test_remains_of_a_killed_run_are_removed():
+    """What a kill in the middle left is swept by the next run."""
+    remains = cache_folder() / "thing.partial-abc"
+    remains.mkdir(parents=True)
+
+    cached_folder("thing", write)
+
+    assert not remains.exists()
+
+
+def test_two_at_once_fill_once():
+    """The second waits for the first and finds its work."""
+    entered, fills = threading.Barrier(2), []
+
+    def fill(folder):
+        fills.append(folder)
+        write(folder)
+
+    def run():
+        entered.wait()
+        cached_folder("thing", fill)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(fills) == 1
+
+
+def test_unwritable_cache(tmp_path):
+    """The message names the folder and the way out."""
+    (tmp_path / "cache").write_text("a file in its place")
+
+    with pytest.raises(StorageError, match="SERVETUNE_CACHE"):
+        cached_folder("thing", write)
+
+
+def test_pip_cannot_download(monkeypatch):
+    """pip's own words are passed on, and nothing is left behind."""
+
+    def fail(command, **_):
+        raise subprocess.CalledProcessError(1, command, stderr="x\nERROR: No matching distribution\n")
+
+    monkeypatch.setattr(subprocess, "run", fail)
+
+    with pytest.raises(AdapterError, match=r"nvidia-pytriton==0\.7\.0: ERROR: No matching distribution"):
+        fetch_triton()
+
+    assert [path.suffix for path in cache_folder().iterdir()] == [".lock"]
+
+
+def test_another_file_than_expected(monkeypatch):
+    """A wheel whose hash differs is not unpacked."""
+
+    def forge(command, **_):
+        (download.Path(command[command.index("--dest") + 1]) / "nvidia.whl").write_bytes(b"something else")
+
+    monkeypatch.setattr(subprocess, "run", forge)
+
+    with pytest.raises(AdapterError, match="not the file expected"):
+        fetch_triton()
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute", "value", "words"),
+    [
+        (platform, "system", "Darwin", "Linux on x86-64"),
+        (platform, "machine", "aarch64", "Linux on x86-64"),
+        (sys, "version_info", (3, 14), r"3\.8 to 3\.13"),
+        (platform, "libc_ver", ("glibc", "2.31"), r"2\.35.*2\.31"),
+        (platform, "libc_ver", ("", ""), r"2\.35"),
+    ],
+)
+def test_platforms_that_cannot_run_it(monkeypatch, module, attribute, value, words):
+    """One sentence says what is missing."""
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr(module, attribute, value if module is sys else lambda: value)
+
+    with pytest.raises(UnsupportedPlatform, match=words):
+        require_platform()
+
+
+def test_python_without_shared_library(monkeypatch):
+    """The server's backend needs libpython."""
+    monkeypatch.setattr(download.sysconfig, "get_config_var", lambda _: None)
+    monkeypatch.setattr(download.sys, "base_prefix", "/nowhere")
+    monkeypatch.setattr(download.ctypes.util, "find_library", lambda _: None)
+
+    with pytest.raises(UnsupportedPlatform, match="libpython"):
+        download.python_library_folder()

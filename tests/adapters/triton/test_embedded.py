@@ -1,0 +1,214 @@
+"""The embedded server's life: started whole, and gone without a trace whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import tenacity
+
+from tests.conftest import sender
+from tuner.adapters.triton import embedded as module
+from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.errors import AdapterError, InvalidInput
+
+pytestmark = pytest.mark.triton
+
+
+def traces():
+    """Files that servers of this package leave outside the cache while they run."""
+    return {
+        *Path("/dev/shm").glob("servetune_*"),
+        *Path(module.tempfile.gettempdir()).glob("servetune-triton-*"),
+    }
+
+
+@pytest.fixture
+def nothing_left():
+    """Checks that a test leaves no file."""
+    before = traces()
+    yield
+    assert wait_until(lambda: not traces() - before)
+
+
+def wait_until(condition):
+    patiently = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(15),
+        wait=tenacity.wait_fixed(0.05),
+        retry=tenacity.retry_if_result(lambda result: not result),
+    )
+    return patiently(condition)
+
+
+def gone(pids):
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
+def test_life(nothing_left):
+    """It serves while it is open, has children, and is gone afterwards."""
+    with EmbeddedTriton() as server:
+        sender(server.target)(2)
+        processes = server.processes()
+
+        assert processes[0] == server.pid
+        assert len(processes) >= 2
+
+    assert gone(processes)
+    assert server.processes() == []
+    server.stop()
+
+
+def test_several_models(nothing_left):
+    """All are served; the target names the chosen one."""
+    import numpy as np
+    import tritonclient.grpc as tritongrpc
+
+    with EmbeddedTriton("cnn", models=("mlp", "cnn")) as server:
+        data = tritongrpc.InferInput("input", [2, 3, 32, 32], "FP32")
+        data.set_data_from_numpy(np.ones((2, 3, 32, 32), np.float32))
+        with tritongrpc.InferenceServerClient(f"127.0.0.1:{server.ports.grpc}") as client:
+            client.infer("cnn", [data])
+
+        assert "/cnn?" in server.target
+
+
+@pytest.mark.parametrize(("model", "shape"), [("mlp", (256,)), ("cnn", (3, 32, 32))])
+def test_answers_are_right(nothing_left, model, shape):
+    """What comes over the wire is what the network computes from what was sent."""
+    import numpy as np
+    import onnxruntime
+    import tritonclient.grpc as tritongrpc
+
+    rows = np.random.default_rng(1).standard_normal((5, *shape)).astype(np.float32)
+    data = tritongrpc.InferInput("input", list(rows.shape), "FP32")
+    data.set_data_from_numpy(rows)
+
+    with EmbeddedTriton(model) as server:
+        network = onnxruntime.InferenceSession(server._folder / "models" / model / "1" / "model.onnx")
+        with tritongrpc.InferenceServerClient(f"127.0.0.1:{server.ports.grpc}") as client:
+            output = client.infer(model, [data]).as_numpy("output")
+
+        np.testing.assert_allclose(output, network.run(None, {"input": rows})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_kill_and_restart(nothing_left):
+    """After a crash it comes back on the same ports."""
+    with EmbeddedTriton() as server:
+        ports, killed = server.ports, server.processes()
+        server.kill()
+        assert wait_until(lambda: gone(killed))
+
+        server.restart()
+
+        assert server.ports == ports
+        sender(server.target)(1)
+
+
+def test_exception_inside(nothing_left):
+    """An error of the user's ends it, too."""
+    processes = []
+
+    def fail():
+        with EmbeddedTriton() as server:
+            processes.extend(server.processes())
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+
+    assert processes
+    assert gone(processes)
+
+
+def test_failure_at_start(nothing_left, monkeypatch):
+    """The server's last words are in the message."""
+    monkeypatch.setattr(
+        ServerOptions, "flags", lambda *_: ["--model-control-mode=explicit", "--load-model=nothing"]
+    )
+
+    with (
+        pytest.raises(AdapterError, match=r"(?s)ended at its start.*failed to load all models"),
+        EmbeddedTriton(),
+    ):
+        pass
+
+
+def test_model_that_never_gets_ready(nothing_left):
+    """Waiting ends, and so does the server."""
+    with (
+        pytest.raises(AdapterError, match="not ready within"),
+        EmbeddedTriton(start_timeout=0.0),
+    ):
+        pass
+
+
+def test_taken_port_is_tried_again(nothing_left, monkeypatch):
+    """If another program takes a port in the meantime, other ports are used."""
+    with EmbeddedTriton() as first:
+        found = [first.ports, module._free_ports()]
+        monkeypatch.setattr(module, "_free_ports", lambda: found.pop(0))
+
+        with EmbeddedTriton() as second:
+            assert not set(second.ports) & set(first.ports)
+
+
+@pytest.mark.parametrize(("model", "models"), [("bert", ()), ("mlp", ("cnn",))])
+def test_unknown_model(nothing_left, model, models):
+    """Only built-in models can be embedded."""
+    with pytest.raises(InvalidInput, match="embedded model"), EmbeddedTriton(model, models=models):
+        pass
+
+
+PARENT = """
+    import os, sys, time
+    from tuner.adapters.triton.embedded import EmbeddedTriton
+    with EmbeddedTriton() as server:
+        print(*server.processes(), server._watchdog.pid, flush=True)
+        if "fork" in sys.argv and os.fork() == 0:
+            time.sleep(20)  # a child that holds the parent's pipe open
+            os._exit(0)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "arguments"),
+    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []), (signal.SIGKILL, ["fork"])],
+)
+def test_death_of_the_parent(nothing_left, way, arguments):
+    """Ctrl-C, a polite and a rude kill of the parent all end the server, its children and its files."""
+    command = [sys.executable, "-c", textwrap.dedent(PARENT), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) >= 3
+        children = psutil.Process(parent.pid).children()
+        time.sleep(0.5 if arguments else 0)  # let it fork
+
+        os.kill(parent.pid, way)
+
+        assert wait_until(lambda: gone(pids))
+        os.killpg(parent.pid, signal.SIGKILL) if arguments else None
+        assert children
+
+
+def test_death_of_the_watchdog():
+    """If even the watchdog is killed, the kernel ends the server."""
+    server = EmbeddedTriton()
+    server.start()
+    processes = server.processes()
+
+    server._watchdog.kill()
+
+    assert wait_until(lambda: gone(processes))
+    for file in Path("/dev/shm").glob("servetune_*"):
+        file.unlink(missing_ok=True)
+    server.stop()

@@ -1,0 +1,107 @@
+"""Which knobs a model has, and which values make sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.triton.knobs import check, knob_space
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost
+
+MODEL = {
+    "max_batch_size": 64,
+    "instance_group": [{"count": 1}],
+    "parameters": {"threads": {"string_value": "1"}},
+}
+
+
+def grids(config, wanted=None, **options):
+    space = knob_space(config, wanted or {}, cores=options.pop("cores", 8), **options)
+    return {knob.name: knob.grid for knob in space.knobs}
+
+
+def test_default_grids():
+    """Batch limit, delay and instances, with Triton's own defaults."""
+    space = knob_space(MODEL, {}, cores=8)
+
+    assert {knob.name: knob.grid for knob in space.knobs} == {
+        "max_batch_size": (1, 2, 4, 8, 16, 32),
+        "max_queue_delay": (0, 0.001, 0.002, 0.005, 0.01, 0.02),
+        "instances": (1, 2, 3, 4),
+    }
+    assert dict(space.default) == {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1}
+    assert [knob.apply_cost for knob in space.knobs] == [
+        ApplyCost.RELOAD,
+        ApplyCost.RELOAD,
+        ApplyCost.IN_PLACE,
+    ]
+
+
+def test_grids_end_at_the_models_limit_and_the_cores():
+    """No batch above the model's own maximum, no more instances than cores."""
+    assert grids({**MODEL, "max_batch_size": 6}, cores=2) == {
+        "max_batch_size": (1, 2, 4),
+        "max_queue_delay": (0, 0.001, 0.002, 0.005, 0.01, 0.02),
+        "instances": (1, 2),
+    }
+
+
+def test_limits_below_the_clients_requests_are_left_out():
+    """A batch limit below the rows of a request would have it refused."""
+    assert grids(MODEL, rows=5)["max_batch_size"] == (1, 8, 16, 32)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_batch_size": 0, "instance_group": [{"count": 1}]},
+        {"max_batch_size": 1},
+        {"max_batch_size": 8, "sequence_batching": {}},
+    ],
+)
+def test_models_without_dynamic_batching(config):
+    """They have instances only."""
+    assert list(grids(config)) == ["instances"]
+
+
+def test_model_without_knobs():
+    """An ensemble has none; that is said clearly."""
+    with pytest.raises(InvalidInput, match="knobs"):
+        grids({"ensemble_scheduling": {}, "max_batch_size": 8})
+
+
+def test_given_grids_replace_and_add():
+    """A user's grid takes the default one's place; a parameter of the model becomes a knob."""
+    found = grids(MODEL, {"max_batch_size": (8.0, 64.0), "parameters.threads": (1.0, 2.0)})
+
+    assert found["max_batch_size"] == (8, 64)
+    assert found["parameters.threads"] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        ("max_batch_size", (1.0, 128.0)),
+        ("max_batch_size", (0.0, 1.0)),
+        ("max_batch_size", (1.0, 2.5)),
+        ("max_queue_delay", (0.0, 5.0)),
+        ("max_queue_delay", (-0.001, 0.0)),
+        ("max_queue_delay", (float("nan"),)),
+        ("instances", (0.0, 1.0)),
+        ("instances", (1.0, 1000.0)),
+        ("parameters.threads", (1.5,)),
+        ("parameters.nothing", (1.0,)),
+        ("max_batchsize", (1.0,)),
+    ],
+)
+def test_unusable_grids(name, grid):
+    """The message names the knob."""
+    with pytest.raises(InvalidInput, match=f"knob {name}"):
+        grids(MODEL, {name: grid})
+
+
+def test_check_takes_values_between_grid_points():
+    """What a server runs when we come need not be on the grid, and must be restorable."""
+    space = knob_space(MODEL, {}, cores=2)
+
+    check(space, space.default.replace(max_batch_size=64, max_queue_delay=0.0005), 64)

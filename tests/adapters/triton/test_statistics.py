@@ -1,0 +1,155 @@
+"""Totals that survive resets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+
+from tuner.adapters.triton.statistics import (
+    INFERENCES,
+    REQUESTS,
+    Statistics,
+    batch_arrays,
+    largest_request,
+    read_statistics,
+)
+
+
+def counted(requests, **batches):
+    """A reading with so many requests, and ``b8=2`` for two executions of 8."""
+    return {REQUESTS: requests, **{("batch_count", int(name[1:])): count for name, count in batches.items()}}
+
+
+def test_response_is_read():
+    """Counts and times of a response arrive by version; a batch takes its input, inference and output."""
+    response = service_pb2.ModelStatisticsResponse()
+    stats = response.model_stats.add(name="m", version="3", inference_count=24, execution_count=3)
+    stats.inference_stats.success.count, stats.inference_stats.success.ns = 10, 1000
+    stats.inference_stats.fail.count = 2
+    stats.inference_stats.queue.ns = 300
+    stats.inference_stats.compute_input.ns = 1
+    stats.inference_stats.compute_infer.ns = 20
+    stats.inference_stats.compute_output.ns = 300
+    batch = stats.batch_stats.add(batch_size=8)
+    batch.compute_infer.count = 3
+    batch.compute_input.ns, batch.compute_infer.ns, batch.compute_output.ns = 5, 60, 700
+
+    assert read_statistics(response) == {
+        "3": {
+            ("requests", 0): 10,
+            ("failures", 0): 2,
+            ("latency", 0): 1000,
+            ("queue", 0): 300,
+            ("compute", 0): 321,
+            ("inferences", 0): 24,
+            ("batch_count", 8): 3,
+            ("batch_ns", 8): 765,
+        }
+    }
+
+
+def test_senseless_numbers_are_clipped():
+    """No number of a server is too large for the arrays."""
+    response = service_pb2.ModelStatisticsResponse()
+    response.model_stats.add(version="1").batch_stats.add(batch_size=2).compute_infer.count = 2**64 - 1
+
+    counts, _ = batch_arrays(read_statistics(response)["1"], 4)
+
+    assert counts[2] > 0
+
+
+def test_totals_begin_at_zero():
+    """What was counted before the first reading does not count."""
+    statistics = Statistics({"1": counted(1000)})
+
+    assert statistics.totals()[REQUESTS] == 0
+    statistics.add({"1": counted(1003)})
+    assert statistics.totals()[REQUESTS] == 3
+
+
+def test_a_reset_is_carried_over():
+    """After the server began at 0 again, totals go on from where they were."""
+    statistics = Statistics({"1": counted(100)})
+    statistics.add({"1": counted(150, b4=5)})
+
+    statistics.add({"1": counted(10, b4=1)})
+
+    assert statistics.totals()[REQUESTS] == 60
+    assert statistics.totals()["batch_count", 4] == 6
+    assert statistics.restarts == 1
+
+
+def test_a_reset_shows_in_any_count():
+    """Fewer executions of one batch size betray a reset even if there are more requests than before."""
+    statistics = Statistics({"1": counted(5, b1=5)})
+
+    statistics.add({"1": counted(8, b4=2)})
+
+    assert statistics.totals()[REQUESTS] == 8
+    assert statistics.restarts == 1
+
+
+def test_versions_are_counted_apart():
+    """When one version of a model goes and another comes, the third keeps its totals."""
+    statistics = Statistics({"1": counted(100), "2": counted(10)})
+
+    statistics.add({"2": counted(15), "3": counted(7)})
+
+    assert statistics.totals()[REQUESTS] == 12
+    assert statistics.restarts == 1
+
+
+def test_a_model_that_is_away_for_a_while():
+    """While it is unloaded its totals stand still."""
+    statistics = Statistics({"1": counted(0)})
+    statistics.add({"1": counted(9)})
+
+    statistics.add({})
+    statistics.add({})
+    statistics.add({"1": counted(2)})
+
+    assert statistics.totals()[REQUESTS] == 11
+    assert statistics.restarts == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30))
+def test_totals_equal_the_true_count(steps):
+    """With a reading before each reset, totals are exact whatever happens."""
+    server, true = 7, 0
+    statistics = Statistics({"1": counted(server)})
+    for served, reset in steps:
+        server, true = server + served, true + served
+        statistics.add({"1": counted(server)})
+        if reset:
+            server = 0
+            statistics.add({"1": counted(server)})
+
+    assert statistics.totals()[REQUESTS] == true
+
+
+def test_arrays():
+    """Executions and seconds per batch size; sizes that do not fit are left out."""
+    totals = {("batch_count", 2): 4, ("batch_ns", 2): 8_000_000, ("batch_count", 9): 1, REQUESTS: 5}
+
+    counts, seconds = batch_arrays(totals, 3)
+
+    np.testing.assert_array_equal(counts, [0, 0, 4, 0])
+    np.testing.assert_allclose(seconds, [0, 0, 0.008, 0])
+
+
+@pytest.mark.parametrize(
+    ("reading", "batching", "rows"),
+    [
+        ({REQUESTS: 0, INFERENCES: 0}, True, 1),
+        ({REQUESTS: 10, INFERENCES: 10}, True, 1),
+        ({REQUESTS: 10, INFERENCES: 21}, True, 3),
+        ({REQUESTS: 10, INFERENCES: 21, ("batch_count", 12): 1, ("batch_count", 16): 0}, False, 12),
+        ({REQUESTS: 0, INFERENCES: 0}, False, 1),
+    ],
+)
+def test_rows_of_requests(reading, batching, rows):
+    """Without batching each execution is one request; with it, only the mean is known."""
+    assert largest_request({"1": reading}, batching=batching) == rows

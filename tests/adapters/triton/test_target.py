@@ -1,0 +1,64 @@
+"""Targets like ``triton://host:8001/model?metrics=8002``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.triton.target import Target, parse_target
+from tuner.errors import InvalidInput
+
+
+def test_everything_given():
+    """Host, port, model, version and metrics port are read."""
+    url = "triton://gpu-7.example:9001/bert?metrics=9002&version=3"
+
+    target = parse_target(url)
+
+    assert target == Target(
+        url=url, host="gpu-7.example", port=9001, model="bert", version="3", metrics_port=9002
+    )
+    assert target.address == "gpu-7.example:9001"
+
+
+def test_defaults_are_tritons_own():
+    """Without ports, Triton's default ports are meant."""
+    target = parse_target("triton://localhost/mlp")
+
+    assert (target.port, target.metrics_port, target.version) == (8001, 8002, "")
+
+
+def test_metrics_off():
+    """A server without metrics can be named."""
+    assert parse_target("triton://h/m?metrics=off").metrics_port is None
+
+
+def test_address_of_ip_version_6():
+    """gRPC wants brackets around such an address."""
+    assert parse_target("triton://[::1]:8001/m").address == "[::1]:8001"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "triton://:8001/m",
+        "triton://host:8001",
+        "triton://host:8001/",
+        "triton://host:8001/a/b",
+        "triton://host:port/m",
+        "triton://host:70000/m",
+        "triton://host:0/m",
+        "http://host:8001/m",
+        "triton://user:secret@host/m",
+        "triton://host/m?metrics=",
+        "triton://host/m?metrics=-1",
+        "triton://host/m?metrics=99999",
+        "triton://host/m?metrics=8002&metrics=8003",
+        "triton://host/m?matrics=8002",
+        "triton://host/m?version=x",
+        "triton://[::1/m",
+    ],
+)
+def test_malformed(text):
+    """Anything else is one clear mistake."""
+    with pytest.raises(InvalidInput, match="TARGET"):
+        parse_target(text)

@@ -1,0 +1,168 @@
+"""The commands over the simulated server: what they print, store and leave behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tuner.cli import main
+from tuner.control.sweep import SweepResult
+from tuner.report import Report
+
+
+@pytest.fixture
+def tuner(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder and return what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert not ending.value.code, said.err
+        return said.out
+
+    return call
+
+
+def test_observe_prints_windows(tuner):
+    """One JSON object per interval, with load and latency."""
+    lines = tuner("observe", "sim://mlp?rate=100", "--every", "5s", "--count", "3", "--json").splitlines()
+
+    windows = [json.loads(line) for line in lines]
+    assert [w["disturbed"] for w in windows] == [[], [], []]
+    assert all(80 < w["arrival_rate"] < 120 for w in windows)
+
+
+def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner, tmp_path):
+    """The report holds every window with its reason, and the SLO is kept at the end."""
+    printed = tuner("run", "sim://mlp?rate=150&seed=3", "--slo", "p95=30ms", "--windows", "12", "--out", "r")
+
+    report = Report.load(tmp_path / "r" / "report.json")
+    assert len(report.windows) == 12
+    assert all(w.reason for w in report.windows)
+    assert report.reconfigurations > 0
+    assert "the server runs" in printed
+    assert "<svg" in (tmp_path / "r" / "report.html").read_text()
+    assert json.loads((tmp_path / "r" / "state.json").read_text())["last_good"]
+
+
+def test_dry_run_changes_nothing(tuner, tmp_path):
+    """Decisions are shown, the configuration stays the default one."""
+    tuner("run", "sim://mlp?rate=150", "--slo", "p95=30ms", "--windows", "5", "--out", "r", "--dry-run")
+
+    report = Report.load(tmp_path / "r" / "report.json")
+    assert {tuple(w.configuration.values()) for w in report.windows} == {(1.0, 0.0, 1.0)}
+    assert report.reconfigurations == 0
+
+
+def test_sweep_measures_the_grid_and_only_that(tuner, tmp_path):
+    """A knob that is not in the grid keeps its value."""
+    tuner("sweep", "sim://mlp", "--rate", "150", "--grid", "max_batch_size=1,8", "--grid", "instances=1,2")
+
+    result = SweepResult.load(tmp_path / "sweep.json")
+    assert len(result.rows) == 4
+    assert {row.configuration["max_queue_delay"] for row in result.rows} == {0.0}
+    assert result.ranked()[0].median("latency_p95") > 0
+
+
+def test_recommend_says_what_and_why(tuner, tmp_path):
+    """An overloaded default is to be changed; the advice tells how far the simulation is off."""
+    printed = tuner("recommend", "sim://mlp?rate=180", "--slo", "p95=30ms", "--json", "advice.json")
+
+    advice = json.loads((tmp_path / "advice.json").read_text())
+    assert advice["change"]
+    assert advice["configuration"]["max_batch_size"] > 1
+    assert "the simulation is off by" in printed
+
+
+def test_train_then_run_from_the_policy(tuner, tmp_path):
+    """What was learned in simulation is where the run starts: no window is spent on searching."""
+    tuner("train", "--out", "policy", "--rate", "300", "--windows", "60")
+
+    tuner(
+        "run",
+        "sim://mlp?rate=300&seed=9",
+        "--slo",
+        "p95=30ms",
+        "--policy",
+        "policy",
+        "--windows",
+        "5",
+        "--out",
+        "r",
+    )
+
+    windows = Report.load(tmp_path / "r" / "report.json").windows
+    assert windows[-1].slo_kept
+
+
+def test_calibrate_writes_a_server_that_simulates_alike(tuner, tmp_path):
+    """Calibrating a simulated server gives its l(b) back within a tenth."""
+    from tuner.envs.simulator.server import ServerModel
+
+    tuner("calibrate", "sim://mlp?rate=150", "--out", "server.json")
+
+    fitted, true = ServerModel.load(tmp_path / "server.json"), ServerModel()
+    assert fitted.execution(1) == pytest.approx(true.execution(1), rel=0.1)
+    assert fitted.execution(8) == pytest.approx(true.execution(8), rel=0.1)
+
+
+@pytest.mark.slow
+def test_demo_over_the_simulated_server(tuner, tmp_path):
+    """The whole demo in virtual time: before and after at two loads, the SLO kept, nothing failed."""
+    printed = tuner("demo", "--simulated", "--out", "r", "--seed", "1")
+
+    report = Report.load(tmp_path / "r" / "report.json")
+    assert report.before is not None
+    assert report.after is not None
+    assert [round(level.rate) for level in report.levels] == [140, 350]
+    assert report.after.p95_ms < report.before.p95_ms
+    assert report.after.slo_kept
+    assert report.failed_requests == 0
+    assert "Before and after" in printed
+
+
+def test_help_is_fast():
+    """Nothing heavy is imported to print help (the benchmark with a number is in the experiments)."""
+    code = "import sys, tuner.cli.app as a; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert not {"numpy", "torch", "grpc", "numba", "gymnasium", "matplotlib", "pydantic"} & set(loaded)
+
+
+@pytest.mark.slow
+def test_interrupting_a_run_leaves_a_report(tmp_path):
+    """Ctrl-C ends a run in good order: best configuration, report, exit code 0."""
+    import signal
+
+    command = [
+        sys.executable,
+        "-m",
+        "tuner",
+        "run",
+        "sim://mlp",
+        "--slo",
+        "p95=30ms",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip().startswith("5 ") or time.monotonic() > deadline:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[0]
+
+    assert process.returncode == 0
+    assert "leaving the server in good order" in rest
+    assert (tmp_path / "r" / "report.json").exists()

@@ -1,0 +1,105 @@
+"""Bad input: one clear error that names the setting and the fix, exit code 2, nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tuner.cli import main
+
+
+def fails(monkeypatch, capsys, *arguments):
+    """Run the command line, expect exit code 2, return what it said."""
+    monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+    with pytest.raises(SystemExit) as ending:
+        main()
+    said = capsys.readouterr().err
+    assert ending.value.code == 2, said
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["run", "sim://mlp", "--slo", "fast"], "--slo"),
+        (["run", "sim://mlp", "--slo", "p95=0ms"], "--slo"),
+        (["run", "sim://mlp", "--slo", "p77=3ms"], "mean, p50, p95, p99"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--objective", "speed"], "--objective"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--window", "1ms"], "--window"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "max_batch_size"], "--knob"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "threads=1,2"], "knob threads"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "max_batch_size=0,4"], "knob max_batch_size"),
+        (["run", "sim://resnet", "--slo", "p95=30ms"], "models loaded: mlp"),
+        (["run", "ftp://mlp", "--slo", "p95=30ms"], "sim://"),
+        (["run", "sim://mlp?speed=3", "--slo", "p95=30ms"], "'speed'"),
+        (["observe", "triton://127.0.0.1:1/mlp"], "127.0.0.1:1"),
+        (["sweep", "sim://mlp", "--grid", "max_batch_size=1,4"], "--rate"),
+        (["sweep", "sim://mlp", "--rate", "100", "--grid", "max_batch_size=4,x"], "--grid max_batch_size"),
+        (["train", "--out", "p", "--env", "CartPole-v1"], "--env"),
+        (["train", "--out", "p", "--server", "missing.json"], "missing.json"),
+        (["experiment", "run", "nothing"], "triton-sweep"),
+        (["report", "missing"], "report.json"),
+        (["demo", "--simulated", "--rates", "0", "100"], "--rates"),
+    ],
+)
+def test_mistakes_are_named(monkeypatch, capsys, tmp_path, arguments, names):
+    """The message holds the setting or the fix."""
+    monkeypatch.chdir(tmp_path)
+
+    said = fails(monkeypatch, capsys, *arguments)
+
+    assert names in said
+
+
+def test_an_unwritable_run_folder_is_named_before_anything_starts(monkeypatch, capsys, tmp_path):
+    """A file stands where the run's folder should be."""
+    (tmp_path / "taken").write_text("")
+
+    said = fails(
+        monkeypatch,
+        capsys,
+        "run",
+        "sim://mlp",
+        "--slo",
+        "p95=30ms",
+        "--windows",
+        "1",
+        "--out",
+        str(tmp_path / "taken"),
+    )
+
+    assert "--out" in said
+
+
+def test_a_corrupt_policy_is_named(monkeypatch, capsys, tmp_path):
+    """A damaged policy is refused before the server is touched."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "policy.json").write_text("{")
+
+    said = fails(
+        monkeypatch,
+        capsys,
+        "run",
+        "sim://mlp",
+        "--slo",
+        "p95=30ms",
+        "--policy",
+        str(policy),
+        "--out",
+        str(tmp_path / "o"),
+    )
+
+    assert "policy" in said
+
+
+def test_the_reader_may_close_the_pipe(tmp_path):
+    """`tuner observe ... | head -1` ends without a traceback."""
+    command = f"{sys.executable} -m tuner observe sim://mlp --every 1s --count 2000 | head -1"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert "Traceback" not in done.stderr

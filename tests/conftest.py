@@ -1,0 +1,40 @@
+"""Fixtures that more than one folder uses: real Triton servers, started once and only if a test wants one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+
+Sender = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[EmbeddedTriton]:
+    """A real server with the model mlp, in explicit mode, with quantiles."""
+    with EmbeddedTriton() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fixed_server() -> Iterator[EmbeddedTriton]:
+    """A real server as Triton starts by default: no changes allowed, no quantiles."""
+    with EmbeddedTriton(options=ServerOptions(explicit=False, summaries=False)) as server:
+        yield server
+
+
+def sender(target: str) -> Sender:
+    """Return a function that sends ``count`` requests of ``rows`` rows to mlp, one after another."""
+    import tritonclient.grpc as tritongrpc
+
+    def send(count: int, rows: int = 1) -> None:
+        data = tritongrpc.InferInput("input", [rows, 256], "FP32")
+        data.set_data_from_numpy(np.zeros((rows, 256), np.float32))
+        with tritongrpc.InferenceServerClient(target.split("/")[2]) as client:
+            for _ in range(count):
+                client.infer("mlp", [data])
+
+    return send

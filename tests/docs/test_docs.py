@@ -1,0 +1,80 @@
+"""The documentation is true: its commands run, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LIVE = "triton://127.0.0.1:8001/mlp?metrics=8002"
+
+
+def blocks(page, language):
+    """The fenced code blocks of a page in a language, in order."""
+    return [
+        t.content for t in MarkdownIt().parse(page.read_text()) if t.type == "fence" and t.info == language
+    ]
+
+
+def commands(page):
+    """The tuner commands of a page's sh blocks."""
+    lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    return [line.split("  #")[0].strip() for line in lines if line.startswith("tuner ")]
+
+
+def run_all(page, folder, replace=()):
+    """Run a page's commands one after the other in one folder, as a reader would."""
+    for command in commands(page):
+        here = command
+        for old, new in replace:
+            here = here.replace(old, new)
+        arguments = [sys.executable, "-m", *shlex.split(here)]
+        done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_commands_of_the_training_page_run(tmp_path):
+    """Every command of docs/train.md, in order, over the simulated server."""
+    run_all(ROOT / "docs" / "train.md", tmp_path)
+
+
+@pytest.mark.triton
+@pytest.mark.timeout(400)
+def test_commands_of_the_attach_page_run(tmp_path, triton):
+    """Every command of docs/attach.md, in order, against a real server."""
+    run_all(ROOT / "docs" / "attach.md", tmp_path, [(LIVE, triton.target)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_run(page):
+    """Every python block runs as it stands."""
+    for block in blocks(page, "python"):
+        subprocess.run([sys.executable, "-c", block], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """Relative links name files that exist."""
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_are_quoted_exist(page):
+    """Every `tuner NAME` in prose names a command."""
+    from tuner.cli.app import app
+
+    known = {c.callback.__name__ for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    for name in re.findall(r"`tuner ([a-z]+)", page.read_text()):
+        assert name in known, name

@@ -1,0 +1,93 @@
+"""Tests of fitting a simulated server to measurements."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tuner.envs.simulator import ServerModel, calibrate, calibration, triton_space
+from tuner.envs.simulator.calibration import p95_errors
+from tuner.envs.simulator.oracle import simulate
+from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
+
+TRUTH = ServerModel(
+    table={1: 0.0061, 2: 0.0064, 4: 0.0072, 8: 0.0105, 16: 0.019, 32: 0.037},
+    noise=0.25,
+    gap=0.0003,
+    contention=0.17,
+    overhead=0.0017,
+    cpu_per_request=0.0007,
+    cpu_per_batch=0.0004,
+)
+
+
+@pytest.fixture(scope="module")
+def sweep() -> list[Measurement]:
+    """Windows of 6 s over a coarse grid at two rates, each with its own randomness."""
+    grids = {"max_batch_size": (1.0, 4.0, 16.0), "max_queue_delay": (0.0, 0.005, 0.02)}
+    space = triton_space(TRUTH, grids)
+    return [
+        simulate(TRUTH, space.decode(index), rate, seconds=6.0, seed=int(1000 * rate) + index)
+        for rate in (120.0, 250.0)
+        for index in range(space.size)
+    ]
+
+
+@pytest.fixture(scope="module")
+def fitted(sweep: list[Measurement]) -> ServerModel:
+    """The server calibrated to the sweep; in shorter searches where kernels are not compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+            patch.setattr(calibration, "SECONDS", 8.0)
+        return calibrate(sweep)
+
+
+@pytest.mark.parametrize(
+    ("name", "within"), [("overhead", 0.1), ("cpu_per_request", 0.3), ("contention", 0.5), ("noise", 0.35)]
+)
+def test_recovers_parameters(fitted: ServerModel, name: str, within: float) -> None:
+    """Parameters come out near the truth; contention least, as it shows only while two instances execute."""
+    assert getattr(fitted, name) == pytest.approx(getattr(TRUTH, name), rel=within)
+
+
+def test_recovers_profile(fitted: ServerModel) -> None:
+    """l(b) comes out near the truth for the sizes that were executed."""
+    batches = [1, 2, 3, 4]
+
+    assert fitted.profile_table(8)[batches] == pytest.approx(TRUTH.profile_table(8)[batches], rel=0.06)
+
+
+def test_predicts_p95(fitted: ServerModel, sweep: list[Measurement]) -> None:
+    """The simulated p95 is within 10 % of the measured one for most windows."""
+    errors = np.median(np.abs(p95_errors(fitted, sweep)))
+
+    assert errors < 0.10
+    assert errors < np.median(np.abs(p95_errors(ServerModel(), sweep)))
+
+
+def test_ignores_disturbed_windows(sweep: list[Measurement]) -> None:
+    """A disturbed window changes nothing."""
+    odd = replace(sweep[0], compute_mean=1.0, disturbed=("foreign CPU",))
+
+    assert calibrate([odd, sweep[0]]) == calibrate([sweep[0]])
+
+
+def test_one_window_is_enough() -> None:
+    """With a single window what it shows is fitted and the rest stays as given."""
+    base = ServerModel(contention=0.33)
+    window = simulate(TRUTH, {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1}, 60.0, seconds=20.0)
+
+    fitted = calibrate([window], base=base)
+
+    assert fitted.execution(1) == pytest.approx(TRUTH.execution(1), rel=0.06)
+    assert fitted.contention == 0.33
+
+
+def test_nothing_to_fit() -> None:
+    """Without an undisturbed window there is nothing to fit."""
+    with pytest.raises(InvalidInput, match="calibration"):
+        calibrate([])

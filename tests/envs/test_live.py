@@ -1,0 +1,81 @@
+"""Tests of the environment over any target; real servers are in the adapters' own tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tuner.envs.live import live
+from tuner.errors import InvalidInput
+from tuner.profiler.attachment import Attachment, attach
+from tuner.testing.environment import EnvironmentContract
+
+NAME = "tuner.envs:tuner/Live-v0"
+
+
+class TestLiveOverSimulation(EnvironmentContract):
+    """The contract of environments, over a simulated target."""
+
+    @pytest.fixture
+    def env(self) -> Iterator[gym.Env[np.ndarray, np.int64]]:
+        env = gym.make(NAME, target="sim://mlp?rate=150", slo="p99=20ms", objective="cpu", window=2.0)
+        yield env
+        env.close()
+
+
+def test_knobs_and_cores_are_the_targets() -> None:
+    """Knobs, grids and cores come from the backend."""
+    env = live(target="sim://mlp?cores=3", grids={"max_batch_size": (1, 8)})
+
+    assert env.space.shape == (2, 6, 3)
+    assert env.objective.cores == 3
+
+
+def test_rate_of_a_simulated_target() -> None:
+    """A rate replaces the load that the target names."""
+    env = live(target="sim://mlp?rate=50", rate=300.0, window=5.0)
+
+    assert env.reset(seed=1)[1]["measurement"].arrival_rate == pytest.approx(300.0, rel=0.15)
+
+
+def test_bad_rate() -> None:
+    """A rate that is not positive is refused at once."""
+    with pytest.raises(InvalidInput, match="rate"):
+        live(target="sim://mlp", rate=0.0)
+
+
+def test_closing_restores_and_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not simulated here stays over resets, gets back what it ran, and is let go of."""
+    opened: list[Attachment] = []
+    let_go: list[Attachment] = []
+
+    @contextmanager
+    def attach_instead(target: str, **settings: Any) -> Iterator[Attachment]:
+        settings.pop("seed", None)
+        with attach("sim://mlp", **settings) as attachment:
+            opened.append(attachment)
+            yield attachment
+            let_go.append(attachment)
+
+    monkeypatch.setattr("tuner.envs.live.attach", attach_instead)
+    env = live(target="triton://127.0.0.1:8001/mlp", rate=100.0, window=1.0)
+    env.reset(seed=1)
+    env.step(np.int64(40))
+    env.reset(seed=2)
+    env.step(np.int64(40))
+    env.close()
+
+    assert len(opened) == len(let_go) == 2  # once for the knobs, once for the episodes
+    assert opened[1].backend.current() == opened[1].original
+
+
+@pytest.mark.parametrize("target", ["mlp", "nowhere://x/y", "sim://unknown"])
+def test_bad_target(target: str) -> None:
+    """A bad target is refused at once."""
+    with pytest.raises(InvalidInput):
+        live(target=target)

@@ -1,0 +1,1 @@
+"""Tests of the profiler and its load generator."""

@@ -1,0 +1,83 @@
+"""A tiny stand-in for an inference service: bytes in, bytes out, on an ephemeral port."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+
+class InferenceService:
+    """Answers every request at once, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.delay = 0.0
+        self.refuse_every = 0
+        self.requests = 0
+        self.cancelled = 0
+        self.last = b""
+        self._open = threading.Event()
+        self._open.set()
+        self._lock = threading.Lock()
+
+    def stall(self, seconds: float) -> tuple[float, float]:
+        """Hold all requests for a while; return beginning and end on the monotonic clock."""
+        begin = time.monotonic()
+        self._open.clear()
+        time.sleep(seconds)
+        self._open.set()
+        return begin, time.monotonic()
+
+    def infer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        with self._lock:
+            self.requests += 1
+            number = self.requests
+        self.last = request
+        if self.refuse_every and number % self.refuse_every == 0:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
+        self._open.wait()
+        if self.delay:
+            time.sleep(self.delay)
+        with self._lock:
+            self.cancelled += not context.is_active()
+        return b""
+
+    def metadata(self, request: Any, context: grpc.ServicerContext) -> Any:
+        if request.name != "mlp":
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.name}' is not found"
+            )
+        answer = service_pb2.ModelMetadataResponse(name="mlp")
+        answer.inputs.add(name="x", datatype="FP32", shape=[-1, 3, -1])
+        return answer
+
+
+@contextmanager
+def serving() -> Iterator[InferenceService]:
+    """Serve for the length of a block."""
+    service = InferenceService()
+    handlers = {
+        "ModelInfer": grpc.unary_unary_rpc_method_handler(service.infer),
+        "ModelMetadata": grpc.unary_unary_rpc_method_handler(
+            service.metadata,
+            request_deserializer=service_pb2.ModelMetadataRequest.FromString,
+            response_serializer=service_pb2.ModelMetadataResponse.SerializeToString,
+        ),
+    }
+    server = grpc.server(futures.ThreadPoolExecutor(64))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers),)
+    )
+    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield service
+    finally:
+        server.stop(0).wait()

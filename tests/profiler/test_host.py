@@ -1,0 +1,142 @@
+"""Processor times of real, short-lived processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import psutil
+import pytest
+
+from tuner.profiler.gpu import Gpus
+from tuner.profiler.host import LocalHost, RemoteHost
+from tuner.profiler.process_tree import ProcessTree
+
+BUSY = "import time\nt = time.process_time()\nwhile time.process_time() - t < {seconds}: pass\n"
+PARENT = f"""
+import subprocess, sys
+for line in sys.stdin:
+    busy = {BUSY.format(seconds=0.3)!r} + "input()"
+    child = subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE)
+    print(child.pid, flush=True)
+    sys.stdin.readline()
+    child.communicate(b"\\n")
+    print("waited", flush=True)
+"""
+
+
+class Parent:
+    """A process whose child uses 0.3 core-seconds, and ends when told to."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def say(self) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+
+@pytest.fixture
+def parent() -> Iterator[Parent]:
+    parent = Parent()
+    yield parent
+    parent.process.communicate()
+
+
+def read_until(read: Callable[[], float], enough: float) -> float:
+    """Read until the kernel has counted enough."""
+    deadline = time.monotonic() + 20
+    while (value := read()) < enough and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return value
+
+
+def test_children_count_while_they_run_and_after_they_ended(parent: Parent) -> None:
+    """A child's time is there at once and stays when its parent has waited for it, once only."""
+    tree = ProcessTree(parent.process.pid)
+    before = tree.read()
+    parent.say()
+    tree._look_at = 0.0
+    during = read_until(tree.read, before + 0.3)
+    parent.say()
+    after = tree.read()
+
+    assert 0.28 < during - before < 0.6
+    assert during <= after < during + 0.2
+
+
+def test_child_that_nobody_waited_for_is_remembered(parent: Parent) -> None:
+    """Total time does not fall when a whole tree ends."""
+    tree = ProcessTree(parent.process.pid)
+    child = psutil.Process(int(parent.say()))
+    tree._look_at = 0.0
+    during = read_until(tree.read, 0.3)
+    parent.process.kill()
+    child.kill()
+    psutil.wait_procs([child, psutil.Process(parent.process.pid)], timeout=0.2)
+    parent.process.wait()
+
+    assert tree.read() >= during
+    assert not tree.running
+
+
+def test_process_that_never_was_uses_nothing() -> None:
+    """A process id without a process is 0 for ever."""
+    assert ProcessTree(2**22 + 1).read() == 0
+
+
+def test_host_divides_the_machine(parent: Parent) -> None:
+    """The server's child is the server's although it descends from us; the machine used at least as much."""
+    host = LocalHost([parent.process.pid])
+    first = host.read()
+    parent.say()
+    host._servers[0]._look_at = 0.0
+    read_until(lambda: host.read().server, first.server + 0.3)
+    last = host.read()
+    host.close()
+
+    assert last.server - first.server >= 0.29
+    assert last.own - first.own < 0.25
+    assert last.total - first.total >= last.server - first.server - 0.05
+    assert host.cores == psutil.cpu_count()
+
+
+def test_restarted_server_is_followed(parent: Parent) -> None:
+    """New process ids are added, known ones not twice."""
+    host = LocalHost([])
+    unknown = host.read().server
+    host.follow([parent.process.pid])
+    host.follow([parent.process.pid])
+    known = host.read().server
+    host.close()
+
+    assert np.isnan(unknown)
+    assert known >= 0
+    assert len(host._servers) == 1
+
+
+def test_remote_host_knows_only_the_time() -> None:
+    """Everything about another machine is NaN."""
+    reading = RemoteHost(cores=8).read()
+
+    assert np.isnan([reading.server, reading.own, reading.total, reading.gpu, reading.gpu_memory]).all()
+    assert RemoteHost(cores=8).cores == 8
+
+
+def test_gpu_is_read_or_unknown() -> None:
+    """Without a GPU both readings are NaN; with one they are a share and bytes."""
+    gpus = Gpus()
+    share, memory = gpus.read()
+    gpus.close()
+
+    assert np.isnan(gpus.read()).all()
+    assert np.isnan(share) or 0 <= share <= 1
+    assert np.isnan(memory) or memory >= 0

@@ -1,0 +1,202 @@
+"""The load generator and its worker process against a tiny inference service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+from tritonclient.grpc import service_pb2
+
+from tests.profiler.inference_service import InferenceService, serving
+from tuner.errors import InvalidInput, TunerError, Unreachable
+from tuner.profiler.load_generator import LoadGenerator
+
+
+@pytest.fixture
+def service() -> Iterator[InferenceService]:
+    with serving() as service:
+        yield service
+
+
+def test_every_request_is_answered_and_counted(service: InferenceService) -> None:
+    """At the end all that was sent was answered, and the server saw as many."""
+    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+        start = time.monotonic()
+        time.sleep(0.5)
+        sample = load.sample(start, start + 0.5)
+    totals = load.totals()
+
+    assert sample.intended.size == pytest.approx(100, abs=1)
+    assert not np.isnan(sample.latency).any()
+    assert (sample.latency >= sample.lateness).all()
+    assert (np.diff(sample.intended) > 0).all()
+    assert totals.sent == totals.answered == service.requests
+    assert (totals.failed, totals.outstanding) == (0, 0)
+
+
+def test_request_is_made_from_the_model_metadata(service: InferenceService) -> None:
+    """One row of random data in the shape that was asked for."""
+    with LoadGenerator(service.address, "mlp", "constant:100", shapes={"x": (3, 5)}) as load:
+        load.sample(time.monotonic(), time.monotonic() + 0.05)
+    request = service_pb2.ModelInferRequest.FromString(service.last)
+
+    assert request.model_name == "mlp"
+    assert list(request.inputs[0].shape) == [1, 3, 5]
+    assert len(request.raw_input_contents[0]) == 4 * 15
+
+
+def test_failures_are_counted_by_status(service: InferenceService) -> None:
+    """Every fourth request is refused: a quarter failed, and the reason is known."""
+    service.refuse_every = 4
+    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+        start = time.monotonic()
+        time.sleep(0.4)
+        sample = load.sample(start, start + 0.4)
+    totals = load.totals()
+
+    assert sample.failed == np.isnan(sample.latency).sum() == pytest.approx(20, abs=1)
+    assert totals.reasons == {"resource_exhausted": totals.failed}
+    assert totals.sent == totals.answered + totals.failed
+
+
+def test_requests_without_an_answer_are_lost_but_never_cancelled(service: InferenceService) -> None:
+    """A server slower than the timeout loses every request; none is cancelled."""
+    service.delay = 0.4
+    with LoadGenerator(service.address, "mlp", "constant:50", timeout=0.1) as load:
+        start = time.monotonic()
+        sample = load.sample(start, start + 0.2)
+        load.stop(drain=2.0)
+    totals = load.totals()
+
+    assert sample.failed == sample.intended.size == pytest.approx(10, abs=1)
+    assert totals.reasons == {"deadline_exceeded": totals.sent}
+    assert service.cancelled == 0
+    assert service.requests == totals.sent
+
+
+def test_requests_open_when_it_stops_are_accounted_for(service: InferenceService) -> None:
+    """Stopping without patience cancels what is open, and says so."""
+    service.delay = 0.4
+    with LoadGenerator(service.address, "mlp", "constant:50") as load:
+        time.sleep(0.1)
+        load.stop(drain=0.0)
+    totals = load.totals()
+
+    assert totals.reasons == {"cancelled": totals.sent}
+    assert totals.outstanding == 0
+
+
+def test_outstanding_requests_are_neither_answered_nor_failed(service: InferenceService) -> None:
+    """What has not come within the grace is NaN but no failure."""
+    service.delay = 1.0
+    with LoadGenerator(service.address, "mlp", "constant:20", grace=0.05) as load:
+        start = time.monotonic()
+        sample = load.sample(start, start + 0.2)
+        totals = load.totals()
+        load.stop(drain=2.0)
+
+    assert np.isnan(sample.latency).all()
+    assert (sample.failed, totals.failed) == (0, 0)
+    assert totals.outstanding == totals.sent
+    assert load.totals().answered == load.totals().sent
+
+
+def test_a_stall_shows_in_the_latency_of_requests_intended_during_it(service: InferenceService) -> None:
+    """Open loop: a server that stalls 200 ms delays each request by what was left of the stall."""
+    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+        time.sleep(0.1)
+        begin, end = service.stall(0.2)
+        sample = load.sample(begin, end)
+
+    assert sample.intended.size == pytest.approx(40, abs=2)
+    left = end - sample.intended - 0.01  # those just sent were past the gate when it closed
+    assert (sample.latency[2:] >= left[2:]).all()
+
+
+def test_rate_can_be_changed_while_it_runs(service: InferenceService) -> None:
+    """From the change on the new rate is sent, and other processes can be followed."""
+    with LoadGenerator(service.address, "mlp", "constant:50") as load:
+        load.set_rate(400)
+        start = time.monotonic() + 0.05
+        faster = load.sample(start, start + 0.3)
+        load.set_arrival("poisson:20")
+        start = time.monotonic() + 0.05
+        slower = load.sample(start, start + 0.3)
+
+    assert faster.intended.size == pytest.approx(120, abs=2)
+    assert slower.intended.size < 25
+    assert str(load.arrival) == "poisson:20"
+
+
+def test_unusable_rate_is_refused_and_the_load_goes_on(service: InferenceService) -> None:
+    """A mistake in a command reaches the caller, not the worker."""
+    with LoadGenerator(service.address, "mlp", "constant:100") as load:
+        with pytest.raises(InvalidInput, match="a rate of -3"):
+            load.set_rate(-3)
+        start = time.monotonic()
+
+        assert load.sample(start, start + 0.1).intended.size > 5
+
+
+def test_unreachable_server_is_a_clear_error() -> None:
+    """The address and what to check are named."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Unreachable, match=f"{address}.*is the server running"):
+            LoadGenerator(address, "mlp", "poisson:10", patience=0.3)
+
+
+def test_unknown_model_is_a_clear_error(service: InferenceService) -> None:
+    """The model is named."""
+    with pytest.raises(InvalidInput, match="does not serve 'resnet'"):
+        LoadGenerator(service.address, "resnet", "poisson:10")
+
+
+def test_shape_that_does_not_fit_is_a_clear_error(service: InferenceService) -> None:
+    """The input, the wanted and the model's shape are named."""
+    with pytest.raises(InvalidInput, match=r"shape x: \[4, 5\] does not fit"):
+        LoadGenerator(service.address, "mlp", "poisson:10", shapes={"x": (4, 5)})
+
+
+def test_killed_worker_is_a_clear_error(service: InferenceService) -> None:
+    """Sampling a dead worker raises instead of waiting."""
+    with LoadGenerator(service.address, "mlp", "constant:100") as load:
+        os.kill(load.pid, signal.SIGKILL)
+        with pytest.raises(TunerError, match="load generator has ended"):
+            load.sample(time.monotonic(), time.monotonic() + 0.1)
+
+
+def test_worker_dies_with_its_parent(service: InferenceService) -> None:
+    """A parent that is killed leaves no worker behind."""
+    script = (
+        "import sys, time\n"
+        "from tuner.profiler import LoadGenerator\n"
+        f"load = LoadGenerator('{service.address}', 'mlp', 'poisson:50')\n"
+        "print(load.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    gone, alive = psutil.wait_procs([worker], timeout=5)
+
+    assert (len(gone), alive) == (1, [])
+
+
+def test_stop_can_be_called_twice(service: InferenceService) -> None:
+    """The second call does nothing."""
+    load = LoadGenerator(service.address, "mlp", "poisson:10")
+    load.stop()
+    load.stop()
+
+    assert not psutil.pid_exists(load.pid)

@@ -1,0 +1,200 @@
+"""The profiler against a scripted backend on a virtual clock, and against the simulated server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.errors import Unreachable
+from tuner.knobs import Configuration, KnobSpace
+from tuner.profile import BatchingProfile
+from tuner.profiler import Profiler
+from tuner.profiler.source import HostReading
+
+
+class ScriptedServer:
+    """Backend, clock and host: 100 requests/s in batches of one, 5 ms each, on virtual time."""
+
+    space: KnobSpace
+
+    def __init__(self, memory: float = 0.0, quantiles: dict[float, float] | None = None) -> None:
+        self.time = 50.0
+        self.memory = memory
+        self.quantiles = quantiles or {}
+        self.configuration = Configuration(max_batch_size=1, instances=1)
+        self.restarts = 0
+        self.calls: list[str] = []
+        self.followed: list[tuple[int, ...]] = []
+        self.events: list[tuple[float, Callable[[], None]]] = []
+
+    def describe(self) -> Description:
+        return Description(
+            target="",
+            server="",
+            version="",
+            model="",
+            writable=True,
+            quantiles=True,
+            quantile_memory=self.memory,
+            processes=(7,),
+        )
+
+    def current(self) -> Configuration:
+        self.calls.append("current")
+        return self.configuration
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        raise NotImplementedError
+
+    def counters(self) -> Counters:
+        self.calls.append("counters")
+        count = int(self.time * 100)
+        return Counters(
+            time=self.time,
+            requests=count,
+            failures=0,
+            latency=count * 0.006,
+            queue=count * 0.001,
+            compute=count * 0.005,
+            inferences=count,
+            batch_counts=np.array([0, count]),
+            batch_seconds=np.array([0, count * 0.005]),
+            quantiles=self.quantiles,
+            restarts=self.restarts,
+        )
+
+    def profile(self) -> BatchingProfile | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        due = [event for event in self.events if event[0] <= self.time]
+        self.events = [event for event in self.events if event[0] > self.time]
+        for _, event in due:
+            event()
+
+    cores = 2.0
+
+    def read(self) -> HostReading:
+        return HostReading(time=self.time, server=self.time, own=0.0, total=self.time)
+
+    def follow(self, processes: Iterable[int]) -> None:
+        self.followed.append(tuple(processes))
+
+    def at(self, time: float, event: Callable[[], None]) -> None:
+        self.events.append((time, event))
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+    def reconfigure(self) -> None:
+        self.configuration = self.configuration.replace(max_batch_size=8)
+
+
+def make(server: ScriptedServer) -> Profiler:
+    return Profiler(server, clock=server, host=server)
+
+
+def test_measure_waits_settle_and_lasts_as_long_as_asked() -> None:
+    """A window of 5 s after 1.5 s of settling."""
+    server = ScriptedServer()
+    window = make(server).measure(5.0, settle=1.5)
+
+    assert (window.start, window.end) == pytest.approx((51.5, 56.5))
+    assert window.arrival_rate == pytest.approx(100)
+    assert window.cpu == pytest.approx(1.0)
+    assert window.burstiness == pytest.approx(0, abs=0.1)
+    assert window.disturbed == ()
+
+
+def test_change_by_somebody_else_disturbs_the_window() -> None:
+    """The configuration is read at both ends."""
+    server = ScriptedServer()
+    server.at(52.0, server.reconfigure)
+    window = make(server).measure(5.0)
+
+    assert window.disturbed == ("somebody else changed the configuration during the window",)
+
+
+def test_restart_disturbs_the_window_and_the_new_processes_are_followed() -> None:
+    """Counters that began anew mark the window; the next one is clean."""
+    server = ScriptedServer()
+    profiler = make(server)
+    server.at(52.0, server.restart)
+    first, second = profiler.measure(5.0), profiler.measure(5.0)
+
+    assert len(first.disturbed) == 1
+    assert second.disturbed == ()
+    assert server.followed == [(7,)]
+
+
+def test_server_quantiles_are_distrusted_until_they_forget_the_old_configuration() -> None:
+    """With a memory of 12 s two windows of 5 s after a change are mixed, the third is not."""
+    server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
+    profiler = make(server)
+    profiler.measure(5.0)
+    server.reconfigure()
+    mixed = [bool(profiler.measure(5.0).disturbed) for _ in range(3)]
+
+    assert mixed == [True, True, False]
+
+
+def test_change_that_cannot_be_seen_can_be_told() -> None:
+    """changed() starts the memory of the server's quantiles anew."""
+    server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
+    profiler = make(server)
+    profiler.measure(5.0)
+    profiler.changed()
+
+    assert profiler.measure(5.0).disturbed
+
+
+def test_watch_yields_one_measurement_per_interval_and_rarely_reads_the_configuration() -> None:
+    """Ten seconds of watching read counters eleven times and the configuration three times."""
+    server = ScriptedServer()
+    windows = list(islice(make(server).watch(1.0), 10))
+
+    assert [w.end for w in windows] == pytest.approx(np.arange(51.0, 61.0))
+    assert windows[-1].arrival_rate == pytest.approx(100)
+    assert server.calls.count("counters") == 11
+    assert server.calls.count("current") == 3
+
+
+def test_profile_gathers_undisturbed_windows() -> None:
+    """l(b) of all windows with the same number of instances."""
+    server = ScriptedServer()
+    profiler = make(server)
+    before = profiler.profile()
+    for _ in range(3):
+        profiler.measure(1.0)
+    profile = profiler.profile()
+
+    assert before is None
+    assert profile is not None
+    assert profile.executions == 300
+    assert profile.latency(1) == pytest.approx(0.005)
+    assert profiler.profile(Configuration(instances=2)) is None
+
+
+def test_errors_of_the_backend_pass_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver waits for the server; the profiler does not."""
+    server = ScriptedServer()
+    profiler = make(server)
+
+    def gone() -> Counters:
+        raise Unreachable("gone")
+
+    monkeypatch.setattr(server, "counters", gone)
+
+    with pytest.raises(Unreachable, match="gone"):
+        profiler.measure(1.0)

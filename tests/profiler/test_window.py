@@ -1,0 +1,209 @@
+"""Assembly of windows, by examples computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.adapters.backend import Counters
+from tuner.knobs import Configuration
+from tuner.profiler.source import ClientSample, HostReading
+from tuner.profiler.window import Reading, assemble, dispersion
+
+CONFIGURATION = Configuration(max_batch_size=4, instances=1)
+
+
+def counters(**changes: Any) -> Counters:
+    """Totals at time 100, all 0."""
+    start = Counters(
+        time=100.0,
+        requests=0,
+        failures=0,
+        latency=0.0,
+        queue=0.0,
+        compute=0.0,
+        inferences=0,
+        batch_counts=np.zeros(3, np.int64),
+        batch_seconds=np.zeros(3),
+    )
+    return replace(start, **changes)
+
+
+def reading(host: HostReading | None = None, **changes: Any) -> Reading:
+    return Reading(
+        counters=counters(**changes), host=host or HostReading(time=100.0), configuration=CONFIGURATION
+    )
+
+
+END: dict[str, Any] = {
+    "time": 110.0,
+    "requests": 1000,
+    "failures": 5,
+    "latency": 20.0,
+    "queue": 12.0,
+    "compute": 6.0,
+    "inferences": 1000,
+    "batch_counts": np.array([0, 200, 100, 0, 150]),
+    "batch_seconds": np.array([0, 1.0, 0.6, 0, 1.2]),
+}
+
+
+def sample(latency: list[float], failed: int = 0, start: float = 100.0, end: float = 110.0) -> ClientSample:
+    count = len(latency)
+    return ClientSample(
+        intended=np.linspace(start, end, count, endpoint=False),
+        latency=np.array(latency),
+        failed=failed,
+        lateness=np.full(count, 0.001),
+    )
+
+
+def test_server_alone_gives_means_batches_and_rate() -> None:
+    """Everything is the difference of two readings, per request or per second."""
+    window = assemble(reading(), reading(**END))
+
+    assert (window.seconds, window.requests, window.failures) == (10.0, 1000, 5)
+    assert window.arrival_rate == pytest.approx(100.5)
+    assert window.latency_mean == pytest.approx(0.020)
+    assert window.queue_mean == pytest.approx(0.012)
+    assert window.compute_mean == pytest.approx(0.006)
+    assert window.batches == {1: 200, 2: 100, 4: 150}
+    assert window.batch_mean == pytest.approx(1000 / 450)
+    assert window.quantiles_from == "none"
+    assert np.isnan(window.latency_p95)
+    assert window.disturbed == ()
+
+
+def test_profile_is_fitted_to_the_window_alone() -> None:
+    """l(1) = 5, l(2) = 6 and l(4) = 8 ms are alpha = 1 ms and beta = 4 ms, whatever was counted before."""
+    earlier: dict[str, Any] = {"batch_counts": np.array([0, 7, 9]), "batch_seconds": np.array([0, 9.0, 9.0])}
+    later = {
+        **END,
+        "batch_counts": END["batch_counts"] + np.array([0, 7, 9, 0, 0]),
+        "batch_seconds": END["batch_seconds"] + np.array([0, 9.0, 9.0, 0, 0]),
+    }
+    profile = assemble(reading(**earlier), reading(**later)).profile
+
+    assert profile is not None
+    assert (profile.alpha, profile.beta) == pytest.approx((0.001, 0.004))
+    assert profile.residual == pytest.approx(0, abs=1e-9)
+
+
+def test_growing_queue_counts_as_load() -> None:
+    """Arrivals are answers, failures, and what waits more than before."""
+    window = assemble(reading(pending=20.0), reading(**END, pending=220.0))
+
+    assert window.arrival_rate == pytest.approx((1000 + 5 + 200) / 10)
+
+
+def test_quantiles_of_the_server_are_taken_without_clients() -> None:
+    """The server's own quantiles are used as they are at the end of the window."""
+    window = assemble(reading(), reading(**END, quantiles={0.5: 0.01, 0.95: 0.03, 0.99: 0.05}))
+
+    assert (window.latency_p50, window.latency_p95, window.latency_p99) == (0.01, 0.03, 0.05)
+    assert window.quantiles_from == "server"
+
+
+def test_mixed_quantiles_disturb_only_where_the_server_gives_them() -> None:
+    """After a change the server's quantiles are mixed for a while; the clients' never are."""
+    end = reading(**END, quantiles={0.95: 0.03})
+
+    assert "still look back" in assemble(reading(), end, mixed=True).disturbed[0]
+    assert assemble(reading(), end, mixed=True, clients=sample([0.01] * 1000)).disturbed == ()
+
+
+def test_clients_latency_and_rate_count() -> None:
+    """With clients the quantiles are theirs, and the load is what they meant to send."""
+    latency = np.linspace(0.0, 0.1, 991).tolist()
+    window = assemble(reading(), reading(**END), clients=sample(latency))
+
+    assert window.arrival_rate == pytest.approx(99.1)
+    assert window.latency_p95 == pytest.approx(0.095)
+    assert window.latency_mean == pytest.approx(0.05)
+    assert window.lateness_p99 == pytest.approx(0.001)
+    assert window.quantiles_from == "client"
+    assert window.burstiness == pytest.approx(0, abs=0.2)
+
+
+def test_others_traffic_is_part_of_the_load() -> None:
+    """If the server sees clearly more than our clients sent, its count is the load."""
+    window = assemble(reading(), reading(**END), clients=sample([0.01] * 500))
+
+    assert window.arrival_rate == pytest.approx(100.5)
+
+
+def test_unanswered_requests_count_with_the_longest_latency() -> None:
+    """10 % lost requests put the p95 to the whole time since the window began."""
+    lost = [0.01] * 900 + [np.nan] * 100
+    window = assemble(reading(), reading(**END), clients=sample(lost, failed=60), sampled_at=111.0)
+
+    assert window.latency_p50 == pytest.approx(0.01)
+    assert window.latency_p95 == pytest.approx(11.0)
+    assert window.failures == 60
+
+
+def test_processors_are_divided_among_server_us_and_foreign() -> None:
+    """Foreign is what neither the server nor we used."""
+    before = HostReading(time=100.0, server=5.0, own=1.0, total=50.0)
+    after = HostReading(time=110.0, server=17.0, own=2.0, total=65.0, gpu=0.5, gpu_memory=7.0)
+    window = assemble(reading(before), reading(after, **END))
+
+    assert window.cpu == pytest.approx(1.2)
+    assert window.foreign_cpu == pytest.approx(0.2)
+    assert (window.gpu, window.gpu_memory) == (0.5, 7.0)
+    assert window.disturbed == ()
+
+
+def test_unknown_processors_stay_unknown() -> None:
+    """A remote server's use is NaN, not 0, and disturbs nothing."""
+    window = assemble(reading(), reading(HostReading(time=110.0), **END))
+
+    assert np.isnan([window.cpu, window.foreign_cpu]).all()
+    assert window.disturbed == ()
+
+
+def test_each_disturbance_is_named() -> None:
+    """Foreign load, reload, another's change, silence and a late generator all mark the window."""
+    before = HostReading(time=100.0, server=0.0, own=0.0, total=0.0)
+    after = HostReading(time=110.0, server=0.0, own=0.0, total=9.0)
+    late = replace(sample([0.01] * 1000), lateness=np.full(1000, 0.05))
+    end = replace(reading(after, time=110.0, restarts=1), configuration=Configuration(max_batch_size=8))
+    window = assemble(reading(before), end, clients=late)
+
+    assert [reason.split(" (")[0] for reason in window.disturbed] == [
+        "no request was answered",
+        "foreign processes used 0.90 cores",
+        "the model was reloaded or the server restarted during the window",
+        "somebody else changed the configuration during the window",
+        "our own load was sent 50 ms late",
+    ]
+
+
+def test_silent_window_has_no_latency() -> None:
+    """Without requests means are NaN and nothing is divided by 0."""
+    window = assemble(reading(), reading(time=110.0), clients=sample([]))
+
+    assert window.arrival_rate == 0
+    assert np.isnan([window.latency_mean, window.latency_p95, window.batch_mean]).all()
+    assert window.profile is None
+    assert window.quantiles_from == "none"
+
+
+def test_burstiness_comes_from_readings_where_there_are_no_clients() -> None:
+    """Ten readings with 0 and 20 arrivals in turn: variance 111, mean 10."""
+    totals = np.cumsum([0, *[0, 20] * 5])
+    history = [counters(time=100.0 + i, requests=int(n)) for i, n in enumerate(totals)]
+    window = assemble(reading(), reading(**END), history=history)
+
+    assert window.burstiness == pytest.approx(10 * 100 / 10 / 9)
+
+
+def test_dispersion_allows_for_unequal_intervals() -> None:
+    """Counts in proportion to the intervals' lengths have no dispersion; too few have none known."""
+    seconds = np.array([1.0, 2.0] * 5)
+
+    assert dispersion(seconds * 10, seconds) == pytest.approx(0)
+    assert np.isnan(dispersion(seconds[:4] * 10, seconds[:4]))

@@ -1,0 +1,5 @@
+"""Runs the command line as ``python -m tuner``."""
+
+from tuner.cli import main
+
+main()
