@@ -49,9 +49,9 @@ def test_commands_of_the_training_page_run(tmp_path):
 
 @pytest.mark.triton
 @pytest.mark.timeout(400)
-def test_commands_of_the_attach_page_run(tmp_path, triton):
+def test_commands_of_the_attach_page_run(tmp_path, embedded):
     """Every command of docs/attach.md, in order, against a real server."""
-    run_all(ROOT / "docs" / "attach.md", tmp_path, [(LIVE, triton.target)])
+    run_all(ROOT / "docs" / "attach.md", tmp_path, [(LIVE, embedded.target)])
 
 
 @pytest.mark.slow

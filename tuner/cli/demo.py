@@ -124,7 +124,7 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
         )
         attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
         before = [_before(attachment, rate, plan, console) for rate in plan.rates]
-        agent = _prepare(attachment, plan, slo, goal, seed, console) if plan.training else None
+        agent = _prepare_or_start_cold(attachment, plan, slo, goal, seed, console) if plan.training else None
         session = TuningSession.start(
             attachment,
             slo=slo,
@@ -168,6 +168,19 @@ def _drain(attachment: Attachment, plan: Plan) -> None:
         measurement = attachment.profiler.measure(0.5)
         if not measurement.queue_mean > 0.050:
             return
+
+
+def _prepare_or_start_cold(
+    attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console
+) -> RRL | None:
+    """Prepare if the machine is quiet enough to calibrate on it; None starts cold."""
+    from tuner.errors import InvalidInput
+
+    try:
+        return _prepare(attachment, plan, slo, goal, seed, console)
+    except InvalidInput as error:
+        console.print(f"[yellow]{error}; starting cold[/yellow]")
+        return None
 
 
 def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console) -> RRL:
