@@ -24,7 +24,10 @@ from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReadin
 if TYPE_CHECKING:
     from tuner.profiler.load_generator import LoadGenerator
 
-__all__ = ["Attachment", "Simulated", "attach"]
+__all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach"]
+
+FOREIGN_LIMIT = 0.25
+"""Cores used by foreign processes above which a window is disturbed, unless told otherwise."""
 
 
 @runtime_checkable
@@ -145,6 +148,7 @@ def attach(
     rate: float | None = None,
     arrival: str | None = None,
     seed: int = 0,
+    foreign_limit: float = FOREIGN_LIMIT,
 ) -> Iterator[Attachment]:
     """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
 
@@ -154,6 +158,7 @@ def attach(
         rate: Send Poisson load of our own, requests/s.
         arrival: Send another arrival process, as text.
         seed: Of our own load.
+        foreign_limit: Cores used by foreign processes above which a window is disturbed.
 
     Raises:
         InvalidInput: A setting is unusable.
@@ -170,7 +175,7 @@ def attach(
         load = _load(target, description, rate, arrival, seed)
         if load is not None:
             opened.callback(load.stop)
-        yield _live(backend, description, load)
+        yield _live(backend, description, load, foreign_limit)
 
 
 def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
@@ -205,7 +210,9 @@ def _load(
     return LoadGenerator(url.netloc, description.model, text, seed=seed)
 
 
-def _live(backend: Backend, description: Description, load: LoadGenerator | None) -> Attachment:
+def _live(
+    backend: Backend, description: Description, load: LoadGenerator | None, foreign_limit: float
+) -> Attachment:
     from tuner.profiler.host import LocalHost, RemoteHost
 
     clock = WallClock()
@@ -213,7 +220,7 @@ def _live(backend: Backend, description: Description, load: LoadGenerator | None
     return Attachment(
         backend=backend,
         description=description,
-        profiler=Profiler(backend, clock=clock, host=host, clients=load),
+        profiler=Profiler(backend, clock=clock, host=host, clients=load, foreign_limit=foreign_limit),
         clock=clock,
         host=host,
         clients=load,

@@ -147,6 +147,15 @@ def test_malformed_grids_are_refused(text):
         parse_grid(text)
 
 
+def test_a_server_without_knobs_has_one_configuration():
+    """It can be watched, not tuned."""
+    space = KnobSpace([])
+
+    assert space.size == 1
+    assert space.decode(0) == Configuration()
+    assert space.nearest({"max_batch_size": 3}) == Configuration()
+
+
 def test_sample_is_within_the_space():
     """Drawing covers the space and nothing else."""
     generator = np.random.default_rng(1)

@@ -126,14 +126,15 @@ class KnobSpace:
     are one apart whatever their unit.
 
     Args:
-        knobs: At least one, with different names; their order is the order of coordinates.
+        knobs: With different names; their order is the order of coordinates. Without any there is one
+            configuration, the empty one: such a server can only be watched.
     """
 
     def __init__(self, knobs: Iterable[Knob]) -> None:
         self.knobs = tuple(knobs)
         names = [knob.name for knob in self.knobs]
-        if not names or len(set(names)) != len(names):
-            raise InvalidInput("knobs", f"names must be given and differ, but got {names}")
+        if len(set(names)) != len(names):
+            raise InvalidInput("knobs", f"names must differ, but got {names}")
         self.names = tuple(names)
         self.shape = tuple(len(knob.grid) for knob in self.knobs)
         self.size = math.prod(self.shape)
@@ -159,8 +160,7 @@ class KnobSpace:
     @cached_property
     def coordinates(self) -> np.ndarray:
         """Grid coordinates of every configuration.   # (size, knobs) int32, steps."""
-        axes = np.meshgrid(*[np.arange(n, dtype=np.int32) for n in self.shape], indexing="ij")
-        coordinates = np.stack([axis.ravel() for axis in axes], axis=1)
+        coordinates = np.indices(self.shape, dtype=np.int32).reshape(len(self.shape), self.size).T.copy()
         coordinates.setflags(write=False)
         return coordinates
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Arrival, Knobs, Rate, Target, grids, window_seconds
+from tuner.cli.options import Arrival, ForeignLimit, Knobs, Rate, Target, grids, window_seconds
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -19,6 +19,7 @@ def calibrate(
     target: Target,
     rate: Rate = None,
     arrival: Arrival = None,
+    foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of each of the few windows.")] = "5s",
     out: Annotated[Path, typer.Option("--out", help="Where the server model goes.")] = Path("server.json"),
@@ -34,7 +35,9 @@ def calibrate(
 
     window = window_seconds(seconds)
     make_folder(out.absolute().parent, "--out")
-    with attach(target, grids=grids(knobs), rate=rate, arrival=arrival) as attachment:
+    with attach(
+        target, grids=grids(knobs), rate=rate, arrival=arrival, foreign_limit=foreign_limit
+    ) as attachment:
         model, _ = measure_server_model(attachment, window)
         model.save(out)
         make_console().print(model)

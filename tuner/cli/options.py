@@ -9,6 +9,7 @@ import typer
 
 __all__ = [
     "Arrival",
+    "ForeignLimit",
     "Goal",
     "Knobs",
     "Policy",
@@ -60,6 +61,12 @@ Window = Annotated[str, typer.Option("--window", help="Length of a measuring win
 Policy = Annotated[
     Path | None,
     typer.Option("--policy", metavar="DIR", help="Start from a policy that `tuner train` or a run saved."),
+]
+ForeignLimit = Annotated[
+    float,
+    typer.Option(
+        "--foreign-limit", min=0.0, help="Cores of foreign processes above which a window is not used."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
 

@@ -10,6 +10,7 @@ import typer
 
 from tuner.cli.options import (
     Arrival,
+    ForeignLimit,
     Goal,
     Knobs,
     Policy,
@@ -37,6 +38,7 @@ def recommend(
     goal: Goal = "latency",
     rate: Rate = None,
     arrival: Arrival = None,
+    foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     window: Window = "5s",
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many windows to watch.")] = 3,
@@ -55,7 +57,9 @@ def recommend(
 
     slo_value, seconds = parse_slo(slo), window_seconds(window)
     console = make_console()
-    with attach(target, grids=grids(knobs), rate=rate, arrival=arrival) as attachment:
+    with attach(
+        target, grids=grids(knobs), rate=rate, arrival=arrival, foreign_limit=foreign_limit
+    ) as attachment:
         objective = Objective(slo=slo_value, goal=goal, cores=attachment.host.cores)
         agent = None
         if policy is not None:

@@ -10,6 +10,7 @@ import typer
 
 from tuner.cli.options import (
     Arrival,
+    ForeignLimit,
     Goal,
     Knobs,
     Policy,
@@ -34,6 +35,7 @@ def run(
     goal: Goal = "latency",
     rate: Rate = None,
     arrival: Arrival = None,
+    foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     window: Window = "5s",
     windows: Annotated[int, typer.Option("--windows", min=0, help="Stop after so many; 0 goes on.")] = 0,
@@ -64,7 +66,9 @@ def run(
 
     slo_value = parse_slo(slo)
     seconds = window_seconds(window)
-    with attach(target, grids=grids(knobs), rate=rate, arrival=arrival, seed=seed) as attachment:
+    with attach(
+        target, grids=grids(knobs), rate=rate, arrival=arrival, seed=seed, foreign_limit=foreign_limit
+    ) as attachment:
         session = TuningSession.start(
             attachment,
             slo=slo_value,

@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 
     from tuner.agents.rrl import RRL
 
-__all__ = ["TuningSession", "new_run_folder"]
+__all__ = ["TuningSession", "new_run_folder", "require_knobs"]
+
+
+def require_knobs(attachment: Attachment) -> None:
+    """Check that there is something to tune.
+
+    Raises:
+        InvalidInput: The server has no knob that can be turned.
+    """
+    if attachment.space.size < 2:
+        problem = f"{attachment.description.model} has no knob with more than one value"
+        raise InvalidInput(
+            "--knob", problem, "declare one, such as --knob parameters.threads=1,2; or use observe"
+        )
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -82,6 +95,7 @@ class TuningSession:
 
         console = console or make_console()
         description = attachment.description
+        require_knobs(attachment)
         if apply and not description.writable:
             raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
         if slo.statistic != "mean" and attachment.load is None and not description.quantiles:
