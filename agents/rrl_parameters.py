@@ -35,7 +35,7 @@ class RRLParameters:
     """Share of q0 in the value of what was never measured; 0 believes estimates, 1 is the paper."""
     carry: bool = True
     """Predict a level that was never seen from the nearest one seen (beyond the paper)."""
-    noise: float = 0.1
+    noise: float = 0.15
     """Relative noise of one window; :meth:`RRL.best` adds one standard error to costs it is unsure of."""
     transfer_windows: int = 14
     """Windows of exploration that a transferred policy is spared at each level it knows."""

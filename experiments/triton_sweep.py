@@ -9,11 +9,14 @@ from tuner.control.sweep import SweepResult, measure_configurations
 from tuner.experiments.bench import GRIDS, RATES, distinct, triton
 from tuner.experiments.catalogue import Options
 from tuner.experiments.result import Result, Row, row
+from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["load_sweep", "run", "sweep_file"]
+__all__ = ["load_sweep", "measure", "refine", "run", "summary", "sweep_file"]
 
 SECONDS = 6.0
+REFINED, REFINEMENTS = 12, 2
+"""How many of the best configurations are measured again, and how often."""
 
 
 def sweep_file(folder: Path, rate: float) -> Path:
@@ -31,12 +34,26 @@ def load_sweep(folder: Path, rate: float) -> SweepResult:
 
 
 def run(options: Options) -> Result:
-    """Measure every configuration under both loads, as often as there are seeds."""
-    rows: list[Row] = []
+    """Measure every configuration under both loads, then the best ones again."""
     for rate in RATES:
         with triton(rate, quick=options.quick) as attachment:
-            result = _sweep(attachment, rate, options)
-        for swept in result.ranked():
+            result = _empty(attachment, rate, options.seeds)
+            measure(attachment, result, distinct(attachment), options.seeds, options)
+            refine(attachment, result, options)
+    return summary(options)
+
+
+def refine(attachment: Attachment, result: SweepResult, options: Options) -> None:
+    """Measure the best configurations again, so that the best of them is not the luck of one window."""
+    best = [Configuration(swept.configuration) for swept in result.ranked()[:REFINED]]
+    measure(attachment, result, best, 1 if options.quick else REFINEMENTS, options)
+
+
+def summary(options: Options) -> Result:
+    """Return the stored sweeps as a result."""
+    rows: list[Row] = []
+    for rate in RATES:
+        for swept in load_sweep(options.folder, rate).ranked():
             name = f"{rate:g}r/s " + " ".join(f"{k}={v:g}" for k, v in swept.configuration.items())
             quiet = [w for w in swept.windows if not w["disturbed"]] or swept.windows
             rows.append(row(name, [w["latency_p95"] * 1e3 for w in quiet], unit="ms", note="p95"))
@@ -47,16 +64,17 @@ def run(options: Options) -> Result:
         command="",
         configuration={
             "rates": list(RATES),
-            "grids": {k: list(v) for k, v in GRIDS.items()},
+            "grids": {name: list(grid) for name, grid in GRIDS.items()},
             "window": SECONDS,
+            "refined": REFINED,
+            "refinements": REFINEMENTS,
         },
         rows=rows,
     )
 
 
-def _sweep(attachment: Attachment, rate: float, options: Options) -> SweepResult:
-    """Measure one load and store it after every window."""
-    result = SweepResult(
+def _empty(attachment: Attachment, rate: float, repeats: int) -> SweepResult:
+    return SweepResult(
         command="tuner experiment run triton-sweep",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         target="embedded",
@@ -64,24 +82,32 @@ def _sweep(attachment: Attachment, rate: float, options: Options) -> SweepResult
         model=attachment.description.model,
         rate=rate,
         seconds=SECONDS,
-        repeats=options.seeds,
+        repeats=repeats,
         knobs=attachment.space.to_json(),
     )
-    configurations = distinct(attachment)
+
+
+def measure(
+    attachment: Attachment,
+    result: SweepResult,
+    configurations: list[Configuration],
+    repeats: int,
+    options: Options,
+) -> None:
+    """Measure configurations, and store the sweep after every window."""
     turns = measure_configurations(
         attachment.backend,
         attachment.profiler,
         configurations,
         seconds=2.0 if options.quick else SECONDS,
-        repeats=options.seeds,
+        repeats=repeats,
         restore=attachment.restore,
     )
     for number, (configuration, outcome) in enumerate(turns, 1):
         result.add(configuration, outcome)
-        result.save(sweep_file(options.folder, rate))
+        result.save(sweep_file(options.folder, result.rate))
         p95 = getattr(outcome, "latency_p95", float("nan")) * 1e3
         options.report(
-            f"{rate:g} r/s  {number}/{len(configurations) * options.seeds}  "
+            f"{result.rate:g} r/s  {number}/{len(configurations) * repeats}  "
             f"{attachment.space.format(configuration)}  p95 {p95:.1f} ms"
         )
-    return result

@@ -28,6 +28,8 @@ __all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach"]
 
 FOREIGN_LIMIT = 0.25
 """Cores used by foreign processes above which a window is disturbed, unless told otherwise."""
+TIMEOUT = 30.0
+"""When a request of our own counts as lost, s: long enough for an overloaded server to catch up."""
 
 
 @runtime_checkable
@@ -207,7 +209,7 @@ def _load(
 
     url = urlsplit(target)
     text = arrival if arrival is not None else f"poisson:{rate}"
-    return LoadGenerator(url.netloc, description.model, text, seed=seed)
+    return LoadGenerator(url.netloc, description.model, text, seed=seed, timeout=TIMEOUT)
 
 
 def _live(

@@ -83,8 +83,6 @@ def assemble(
     cpu, foreign = _cpu(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
     reasons = [*_disturbances(before, after, limits, foreign=foreign, lateness=lateness)]
-    if mixed and source == "server":
-        reasons.append("the server's quantiles still look back to the configuration before the last change")
     return Measurement(
         start=old.time,
         end=new.time,
@@ -98,6 +96,7 @@ def assemble(
         latency_p95=quantiles[2],
         latency_p99=quantiles[3],
         quantiles_from=source,
+        quantiles_mixed=mixed and source == "server",
         queue_mean=_ratio(new.queue - old.queue, requests),
         compute_mean=_ratio(new.compute - old.compute, requests),
         batch_mean=_ratio(new.inferences - old.inferences, int(counts[1:].sum())),

@@ -43,6 +43,8 @@ class Measurement:
     latency_p99: float = NOT_KNOWN
     quantiles_from: str = "none"
     """Who measured the quantiles: ``client``, ``server`` or ``none``."""
+    quantiles_mixed: bool = False
+    """Whether the server's quantiles still look back to another configuration; the mean never does."""
     queue_mean: float = NOT_KNOWN
     """Mean time a request waited inside the server, s."""
     compute_mean: float = NOT_KNOWN

@@ -14,9 +14,12 @@ from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
     canonical,
+    differ_in_instances_only,
     is_batching,
+    model_limit,
     read_configuration,
     rewrite,
+    toggle_reload_mark,
 )
 from tuner.adapters.triton.host import listening_processes, local_cores
 from tuner.adapters.triton.knobs import BATCH_GRID, check, knob_space
@@ -81,7 +84,7 @@ class TritonBackend:
         self._statistics = stats.Statistics(first)
         self._first_failures = self._metrics().failures
         self._failures = stats.Statistics({"": {stats.FAILURES: self._first_failures or 0}})
-        self._limit = max(1, int(self.original.get("max_batch_size", 0)))
+        self._limit = max(1, model_limit(self.original))
         self._rows = stats.largest_request(first, batching=is_batching(self.original))
         cores = local_cores(self._target.host) or UNKNOWN_CORES
         self._space = knob_space(self.original, grids, cores=cores, rows=self._rows)
@@ -143,7 +146,10 @@ class TritonBackend:
         if running == wanted:
             return self._report(running, ApplyCost.FREE, begun)
         self._check_rows(before, wanted)
-        paid = self._change(before, rewrite(before, wanted, self.original))
+        after = rewrite(before, wanted, self.original)
+        if differ_in_instances_only(before, after):
+            after = toggle_reload_mark(after)
+        paid = self._change(before, after)
         return self._report(wanted, max(cost, paid), begun, changed=True)
 
     def restore(self) -> ApplyReport:
@@ -158,6 +164,10 @@ class TritonBackend:
         if before == self.original:
             return self._report(original, ApplyCost.FREE, begun)
         cost = self._space.apply_cost(read_configuration(before, self._space.names), original)
+        if differ_in_instances_only(before, self.original):
+            marked = toggle_reload_mark(self.original)
+            self._change(before, marked)
+            before = marked
         paid = self._change(before, self.original)
         return self._report(original, max(cost, paid), begun, changed=True)
 
@@ -183,7 +193,7 @@ class TritonBackend:
             raise InvalidInput(f"knob {MAX_BATCH_SIZE}", problem, fix)
 
     def _change(self, before: ModelConfig, after: ModelConfig) -> ApplyCost:
-        """Change the server and return what it cost: the first change after a start always reloads."""
+        """Change the server and return what it cost, as its statistics show it."""
         self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
         change(self._client, before, after, self._load_timeout)

@@ -8,11 +8,17 @@ knob                   fields
 =====================  ==========================================================================
 ``max_batch_size`` 1   no ``dynamic_batching``; the model's own ``max_batch_size``, so that clients
                        may go on sending requests of several rows
-``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``
+``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``; the model's own limit is kept in
+                       ``parameters.servetune_max_batch_size``
 ``max_queue_delay``    ``dynamic_batching.max_queue_delay_microseconds``
 ``instances``          ``instance_group[0].count``
 ``parameters.KEY``     ``parameters[KEY].string_value``
 =====================  ==========================================================================
+
+When only the number of instances changes, Triton 2.51 would change it in place, and in-place changes were
+seen to freeze an overloaded server for good (a 15 s wait and then a dead server in three changes, against
+none in a hundred reloads). So a parameter that means nothing to the model is toggled with it, which makes
+it a reload: see :func:`toggle_reload_mark`.
 
 Without batching a delay has no meaning: ``max_batch_size`` 1 with any delay is the same configuration, and
 it reads back with delay 0.
@@ -34,10 +40,13 @@ __all__ = [
     "PARAMETER",
     "ModelConfig",
     "canonical",
+    "differ_in_instances_only",
     "is_batching",
+    "model_limit",
     "normal_form",
     "read_configuration",
     "rewrite",
+    "toggle_reload_mark",
 ]
 
 ModelConfig = dict[str, Any]
@@ -48,6 +57,11 @@ DELAY = "max_queue_delay"
 INSTANCES = "instances"
 PARAMETER = "parameters."
 
+LIMIT_MARK = "servetune_max_batch_size"
+"""The parameter that keeps the model's own limit while a knob lowers ``max_batch_size``. It lives on the
+server, so that the next run, or one after a crash, knows it, too."""
+RELOAD_MARK = "servetune_reload"
+"""The parameter whose coming and going makes Triton reload."""
 _DELAY_FIELD = "max_queue_delay_microseconds"
 _PREFERRED_FIELD = "preferred_batch_size"
 
@@ -129,7 +143,8 @@ def _set_batching(
     size = int(configuration[MAX_BATCH_SIZE])
     if size == 1:
         config.pop("dynamic_batching", None)
-        config["max_batch_size"] = original["max_batch_size"]
+        config["max_batch_size"] = model_limit(original)
+        _keep_limit(config, model_limit(original), model_limit(original))
         return
     batching = copy.deepcopy(config.get("dynamic_batching", original.get("dynamic_batching", {})))
     batching.pop(_PREFERRED_FIELD, None)
@@ -140,6 +155,24 @@ def _set_batching(
         batching[_DELAY_FIELD] = str(delay)
     config["max_batch_size"] = size
     config["dynamic_batching"] = batching
+    _keep_limit(config, model_limit(original), size)
+
+
+def _keep_limit(config: ModelConfig, limit: int, size: int) -> None:
+    """Note the model's own limit beside a lower one; take the note away where it is not needed."""
+    parameters = config.setdefault("parameters", {})
+    parameters.pop(LIMIT_MARK, None)
+    if size != limit:
+        parameters[LIMIT_MARK] = {"string_value": str(limit)}
+    if not parameters:
+        del config["parameters"]
+
+
+def model_limit(config: Mapping[str, Any]) -> int:
+    """Return the model's own ``max_batch_size``, also where a knob has lowered it; 0 if it has no batches."""
+    kept = config.get("parameters", {}).get(LIMIT_MARK, {}).get("string_value", "")
+    present = int(config.get("max_batch_size", 0))
+    return max(int(kept), present) if kept.isdecimal() else present
 
 
 def _preferred(original: Mapping[str, Any], size: int) -> list[int]:
@@ -163,3 +196,21 @@ def normal_form(config: Mapping[str, Any]) -> ModelConfig:
         if int(batching.get(_DELAY_FIELD, 1)) == 0:
             del batching[_DELAY_FIELD]
     return normal
+
+
+def differ_in_instances_only(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether Triton would make this change in place."""
+    old, new = normal_form(before), normal_form(after)
+    groups = old.pop("instance_group", None), new.pop("instance_group", None)
+    return old == new and groups[0] != groups[1]
+
+
+def toggle_reload_mark(config: Mapping[str, Any]) -> ModelConfig:
+    """Return a configuration that means the same and that Triton takes for another."""
+    marked = copy.deepcopy(dict(config))
+    parameters = marked.setdefault("parameters", {})
+    if parameters.pop(RELOAD_MARK, None) is None:
+        parameters[RELOAD_MARK] = {"string_value": "1"}
+    if not parameters:
+        del marked["parameters"]
+    return marked

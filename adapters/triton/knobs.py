@@ -10,6 +10,7 @@ from tuner.adapters.triton.configuration import (
     INSTANCES,
     MAX_BATCH_SIZE,
     PARAMETER,
+    model_limit,
     read_configuration,
 )
 from tuner.errors import InvalidInput
@@ -46,13 +47,13 @@ def knob_space(
             raise InvalidInput(f"knob {name}", "the model has no such knob", f"its knobs: {known}")
     names = [*defaults, *[name for name in grids if name not in defaults]]
     read_configuration(config, names)  # checks that the parameters exist
-    limit = int(config.get("max_batch_size", 0))
+    limit = model_limit(config)
     return KnobSpace([_knob(name, grids.get(name) or defaults[name], limit) for name in names])
 
 
 def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str, tuple[float, ...]]:
     grids = {}
-    limit = int(config.get("max_batch_size", 0))
+    limit = model_limit(config)
     # Sequence and ensemble models have schedulers of their own in the place of the dynamic batcher.
     if limit > 1 and not {"sequence_batching", "ensemble_scheduling"} & set(config):
         grids[MAX_BATCH_SIZE] = tuple(size for size in BATCH_GRID if size == 1 or rows <= size <= limit)
@@ -72,7 +73,7 @@ def _knob(name: str, grid: tuple[float, ...], limit: int) -> Knob:
         name=name,
         grid=grid,
         default=natural if natural in grid else grid[0],
-        apply_cost=ApplyCost.IN_PLACE if name == INSTANCES else ApplyCost.RELOAD,
+        apply_cost=ApplyCost.RELOAD,  # instances, too: configuration.py says why not in place
         unit="s" if name == DELAY else "",
         idle_when=(MAX_BATCH_SIZE, 1.0) if name == DELAY else None,
     )

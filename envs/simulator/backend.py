@@ -151,11 +151,10 @@ class SimulatedTriton:
         cost = self._space.apply_cost(old, wanted)
         if cost is ApplyCost.FREE:
             return ApplyReport(configuration=old, changed=False, cost=cost, seconds=0.0, settle=0.0)
-        fresh = cost >= ApplyCost.RELOAD
-        seconds = self.server.reload_seconds if fresh else self.server.instance_seconds
+        seconds = self.server.reload_seconds
         self._world.disturb(self.server.reload_cores, seconds)
         self._world.advance(seconds)  # the old instances serve until the new ones are ready
-        self._world.configure(_batching(wanted), fresh=fresh)
+        self._world.configure(_batching(wanted), fresh=True)
         return ApplyReport(
             configuration=self.current(),
             changed=True,
@@ -263,7 +262,7 @@ def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | N
         [
             _knob(MAX_BATCH, chosen[MAX_BATCH], 1.0, ApplyCost.RELOAD),
             _knob(DELAY, chosen[DELAY], 0.0, ApplyCost.RELOAD, unit="s", idle_when=(MAX_BATCH, 1.0)),
-            _knob(INSTANCES, chosen[INSTANCES], 1.0, ApplyCost.IN_PLACE),
+            _knob(INSTANCES, chosen[INSTANCES], 1.0, ApplyCost.RELOAD),
         ]
     )
 

@@ -66,8 +66,6 @@ class ServerModel:
     """Core-seconds of the load generator per request, if it runs on the same cores, else 0."""
     reload_seconds: float = 0.3
     """How long a reload takes."""
-    instance_seconds: float = 0.15
-    """How long a change of the number of instances takes."""
     settle_seconds: float = 1.5
     """How long the old instances live on."""
     reload_cores: float = 1.0

@@ -168,6 +168,31 @@ def test_finish_leaves_the_best_configuration():
     assert server.running == configuration()
 
 
+def test_finish_asks_the_server_what_it_runs():
+    """A change that was interrupted may have come about; the best is put back all the same."""
+    server = FakeServer(FakeClock(), lambda c: 0.015)
+    driver, _ = drive(server)
+    driver.step()
+    server.running = configuration(16)
+
+    driver.finish()
+
+    assert server.running == configuration()
+
+
+def test_a_full_disk_is_a_clear_error(tmp_path):
+    """When the state cannot be kept any more, the run ends with the file's name."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    driver, _ = drive(server, configuration(2), state=folder / "state.json")
+    (folder / "state.json").unlink()
+    folder.rmdir()
+
+    with pytest.raises(StorageError, match=r"state\.json"):
+        driver.step()
+
+
 def test_state_file_is_validated(tmp_path):
     """A damaged state file gives one clear error."""
     path = tmp_path / "state.json"

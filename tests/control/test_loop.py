@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
@@ -134,6 +135,63 @@ def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
     assert isinstance(decision, Apply)
     assert decision.configuration == good
     assert agent.selects == 0
+
+
+def mixed(mean, running, end):
+    """A window whose server-side quantiles still look back."""
+    m = measurement(mean * 2, running=running, end=end)
+    return dataclasses.replace(m, quantiles_from="server", quantiles_mixed=True)
+
+
+def test_mixed_quantiles_are_not_learned_from():
+    """For a minute after a change the server's quantiles say nothing about the new configuration."""
+    loop, agent = loop_with(configuration(2))
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, mixed(0.010, configuration(2), 20.0))
+
+    assert isinstance(decision, Hold)
+    assert "look back" in decision.reason
+    assert len(agent.updates) == 1
+
+
+def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles():
+    """If even the mean breaks the bound on p95, there is nothing to wait for."""
+    loop, _ = loop_with(configuration(2))
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+
+    decision = loop.decide(20.0, mixed(0.200, configuration(2), 20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+
+
+def test_the_search_ends_when_nothing_better_is_found():
+    """After the patience the best stays, and only every so often one step is explored."""
+    others = [configuration(b, d, i) for b in (1, 2, 4) for d in (0.0, 0.002) for i in (1, 2)]
+    loop, agent = loop_with(*others * 9, patience=3, review=5, rollback_cooldown=0)
+
+    explored = []
+    for window in range(1, 15):
+        agent.selects = 0
+        loop.decide(window * 10.0, measurement(0.010, end=window * 10.0))
+        explored.append(bool(agent.selects))
+
+    assert explored == [True] * 4 + [False] * 4 + [True] + [False] * 4 + [True]
+
+
+def test_the_incumbent_is_the_best_that_kept_the_slo():
+    """What a run would leave behind: good before cheap, and nothing untried."""
+    loop, _ = loop_with()
+    assert loop.incumbent() is None
+    loop.decide(10.0, measurement(0.050, running=configuration(1)))
+    assert loop.incumbent() == configuration(1)
+    loop.decide(20.0, measurement(0.025, running=configuration(4), end=20.0))
+    loop.decide(30.0, measurement(0.015, running=configuration(8), end=30.0))
+
+    assert loop.incumbent() == configuration(8)
 
 
 def test_small_gains_between_tried_configurations_do_not_disturb_the_server():

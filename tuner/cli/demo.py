@@ -139,11 +139,9 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
             console=console,
         )
         with session:
-            try:
-                for rate, first in zip(plan.rates, before, strict=True):
-                    _phase(session, rate, first, plan)
-            finally:
-                session.finish()
+            for rate, first in zip(plan.rates, before, strict=True):
+                _phase(session, rate, first, plan)
+            session.finish()
         _show(session)
 
 

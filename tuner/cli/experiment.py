@@ -67,6 +67,19 @@ def run_experiment(
     print(path)
 
 
+@app.command("page")
+def write_page(
+    out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("docs/results.md"),
+    results: Annotated[Path, typer.Option("--results", help="Where the results are stored.")] = RESULTS,
+) -> None:
+    """Write the documentation's page of measurements from the stored results."""
+    from tuner.experiments.page import results_page
+    from tuner.storage import write_atomically
+
+    write_atomically(out, results_page(results, results.parent / "notes"))
+    print(out)
+
+
 def _show(result: Result) -> None:
     from rich.table import Table
 

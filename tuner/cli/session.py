@@ -64,6 +64,7 @@ class TuningSession:
     folder: Path
     console: Console
     records: list[WindowRecord] = field(default_factory=list)
+    _finished: bool = False
 
     @classmethod
     def start(
@@ -159,6 +160,7 @@ class TuningSession:
 
     def finish(self, *, restore: bool = False) -> None:
         """Leave the server in good order, then write report and state."""
+        self._finished = True
         if restore:
             self._restore()
         else:
@@ -190,9 +192,19 @@ class TuningSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.agent.close()
-        if isinstance(error, TunerError) and self.records:
-            self.write()
+        try:
+            if error is not None and not self._finished:
+                self._leave_in_order()
+        finally:
+            self.agent.close()
+
+    def _leave_in_order(self) -> None:
+        """After an error: do for the server and the report what can still be done, and say what cannot."""
+        for step in (self.driver.finish, self.write):
+            try:
+                step()
+            except TunerError as problem:
+                self.console.print(f"[red]{problem}[/red]")
 
 
 def _advice(notes: tuple[str, ...]) -> str:

@@ -132,14 +132,23 @@ class Driver:
         )
 
     def finish(self) -> Configuration:
-        """Leave the server with the best configuration seen to keep the SLO; return what it runs.
+        """Leave the server with the best configuration that was tried under the present load.
 
-        Without one (the SLO was never kept) the least costly tried configuration stays as it is.
+        A change that was interrupted may have come about all the same, so the server is asked first.
+
+        Returns:
+            What the server runs.
         """
-        good = self.loop.last_good
-        if self._apply and good is not None and self.loop.space.nearest(self.running) != good:
-            self._carry_out(Apply(configuration=good, reason="the run ends with its best configuration"))
-            self._save()
+        best = self.loop.incumbent()
+        if not self._apply or best is None:
+            return self.running
+        try:
+            self.running = self.backend.current()
+        except AdapterError as error:
+            self._notify(f"the server could not be asked what it runs: {error}")
+        if self.loop.space.nearest(self.running) != best:
+            self._carry_out(Apply(configuration=best, reason="the run ends with its best configuration"))
+        self._save()
         return self.running
 
     def _carry_out(self, decision: Decision) -> tuple[ApplyReport | None, str]:

@@ -47,6 +47,11 @@ class Ledger:
         """Whether any configuration has kept the SLO under this load."""
         return any(trial.ever_kept for trial in self._trials.get(level, {}).values())
 
+    def tried(self, level: int) -> list[int]:
+        """Configurations tried under this load, least cost first."""
+        trials = self._trials.get(level, {})
+        return sorted(trials, key=lambda c: (trials[c].cost, c))
+
     def least(self, level: int) -> float:
         """Return the least mean cost under a load; NaN if nothing was tried."""
         return min((trial.cost for trial in self._trials.get(level, {}).values()), default=math.nan)

@@ -71,8 +71,10 @@ class ControlLoop:
         """
         if reason := self._unusable(now, measurement):
             return Hold(reason=reason)
+        if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
+            return self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
-        index = int(self.space.canonical[self.space.encode(self.space.nearest(measurement.configuration))])
+        index = self._index(measurement)
         state = State(level=level, configuration=index)
         cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
         something_to_lose = self.ledger.achievable(level)
@@ -82,7 +84,7 @@ class ControlLoop:
         if self._learn:
             self.agent.update(state, index, cost, state)
         if kept:
-            self.last_good = self._best_good(level)
+            self.last_good = self.incumbent()
         if self.guard.state is GuardState.PROBATION:
             rollback = self._judge(measurement, state, kept)
             if rollback is not None:
@@ -111,6 +113,17 @@ class ControlLoop:
             reason="the server came back with another configuration; restoring the last good one",
         )
 
+    def incumbent(self) -> Configuration | None:
+        """Return what to leave a server with under the present load: of the tried ones the best.
+
+        Those that kept the SLO come first; None if nothing was tried.
+        """
+        if self.level is None:
+            return None
+        tried = self.ledger.good(self.level) or self.ledger.tried(self.level)
+        state = State(level=self.level, configuration=tried[0])
+        return self.space.decode(self.agent.best(state, np.array(tried, dtype=np.int64)))
+
     def _unusable(self, now: float, measurement: Measurement) -> str | None:
         """Why a measurement must not be acted on."""
         if measurement.disturbed:
@@ -122,6 +135,29 @@ class ControlLoop:
                 f"window not used: {self.objective.slo.statistic} or {self.objective.goal} was not measured"
             )
         return None
+
+    def _judge_by_the_mean(self, measurement: Measurement) -> Decision:
+        """Decide while the server's quantiles still look back to another configuration.
+
+        Nothing can be learned yet, but a mean above the SLO's quantile breaks it beyond doubt.
+        """
+        level = self.levels.level(measurement.arrival_rate, self.level)
+        good = self.ledger.good(level)
+        broken = measurement.latency_mean > self.objective.slo.latency
+        running = self._index(measurement)
+        if self.guard.state is not GuardState.PROBATION or not broken or not good or good[0] == running:
+            return Hold(reason="the server's quantiles still look back to the configuration before")
+        self.guard.rolled_back(level, running)
+        target = self.space.decode(good[0])
+        mean = format_duration(measurement.latency_mean)
+        return Rollback(
+            configuration=target,
+            reason=f"even the mean, {mean}, breaks the SLO; back to {self.space.format(target)}",
+        )
+
+    def _index(self, measurement: Measurement) -> int:
+        """The number of the configuration that stands for what ran."""
+        return int(self.space.canonical[self.space.encode(self.space.nearest(measurement.configuration))])
 
     def _judge(self, measurement: Measurement, state: State, kept: bool) -> Rollback | None:
         """End the probation of the configuration in force."""
@@ -139,9 +175,6 @@ class ControlLoop:
             return None
         self.guard.rolled_back(state.level, state.configuration)
         return Rollback(configuration=target, reason=f"{why}; back to {self.space.format(target)}")
-
-    def _best_good(self, level: int) -> Configuration:
-        return self.space.decode(self.ledger.good(level)[0])
 
     def _allowed(self, state: State, *, explore: bool) -> np.ndarray:
         """What the agent may choose from, the configuration in force always among it.

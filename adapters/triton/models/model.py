@@ -3,6 +3,7 @@
 The model parameter ``intra_op_threads`` says how many threads one instance uses.
 """
 
+import ctypes
 import json
 import os
 
@@ -11,6 +12,20 @@ import onnxruntime
 import triton_python_backend_utils as pb_utils
 
 MOST_THREADS = 256
+SET_DESTRUCTOR = ctypes.pythonapi.PyCapsule_SetDestructor
+SET_DESTRUCTOR.argtypes = [ctypes.py_object, ctypes.c_void_p]
+
+
+def to_tensor(name, array):
+    """Return an array as a tensor of the backend, without copying it in Python.
+
+    By DLPack: the backend's own exchange of arrays garbles them silently under numpy 2. The backend takes
+    the array's memory over but leaves numpy's destructor on the capsule, which then prints an error for
+    every tensor; so it is removed.
+    """
+    capsule = array.__dlpack__()
+    SET_DESTRUCTOR(capsule, None)
+    return pb_utils.Tensor.from_dlpack(name, capsule)
 
 
 class TritonPythonModel:
@@ -32,12 +47,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         """Answer a batch of requests, each with one or more rows."""
-        # By DLPack: the backend's own exchange of arrays garbles them silently under numpy 2.
         inputs = [pb_utils.get_input_tensor_by_name(request, "input") for request in requests]
         rows = [np.from_dlpack(tensor) for tensor in inputs]
         (output,) = self.session.run(None, {"input": np.concatenate(rows)})
         ends = np.cumsum([len(part) for part in rows])[:-1]
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("output", part)])
-            for part in np.split(output, ends)
-        ]
+        return [pb_utils.InferenceResponse([to_tensor("output", part)]) for part in np.split(output, ends)]

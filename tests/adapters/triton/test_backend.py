@@ -98,12 +98,26 @@ def test_whole_configuration_is_kept(backend):
         "max_queue_delay_microseconds": "2000",
     }
     assert changed.pop("max_batch_size") == 8
+    assert changed["parameters"].pop("servetune_max_batch_size") == {"string_value": "64"}
     assert changed["instance_group"][0].pop("count") == 2
     expected = {key: value for key, value in original.items() if key != "max_batch_size"}
     changed["instance_group"][0]["count"] = 1
     assert changed == expected
     assert backend._client.config() == original
     assert not backend.restore().changed
+
+
+def test_the_models_own_limit_survives_the_tuner(embedded, backend):
+    """A later run still knows it, though the server runs a lower one: its grid is not cut short."""
+    backend.apply(backend.space.default.replace(max_batch_size=2))
+
+    with closing(connect(embedded.target)) as later:
+        grid = later.space.knobs[0].grid
+        later.apply(later.space.default)
+        limit = later._client.config()["max_batch_size"]
+
+    assert max(grid) == 32
+    assert limit == 64
 
 
 def test_delay_without_batching_changes_nothing(backend):
@@ -114,16 +128,28 @@ def test_delay_without_batching_changes_nothing(backend):
     assert report.configuration["max_queue_delay"] == 0
 
 
-def test_instances_change_in_place(backend):
-    """The first change after a start reloads; later changes of the instances do not."""
+def test_instances_change_by_a_reload(backend):
+    """In place Triton was seen to freeze under overload; a mark makes it reload, and restoring removes it."""
     default = backend.space.default
     backend.apply(default.replace(**{THREADS: 2}))
     restarts = backend.counters().restarts
 
-    report = backend.apply(default.replace(**{THREADS: 2}, instances=2))
+    up = backend.apply(default.replace(**{THREADS: 2}, instances=2))
+    down = backend.apply(default.replace(**{THREADS: 2}, instances=1))
 
-    assert report.cost is ApplyCost.IN_PLACE
-    assert backend.counters().restarts == restarts
+    assert (up.cost, down.cost) == (ApplyCost.RELOAD, ApplyCost.RELOAD)
+    assert backend.counters().restarts == restarts + 2
+    backend.restore()
+    assert backend._client.config() == backend.original
+
+
+def test_restoring_only_the_instances_is_exact(backend):
+    """The way back is a reload, too, and leaves no mark behind."""
+    backend.apply(backend.space.default.replace(instances=2))
+
+    backend.restore()
+
+    assert backend._client.config() == backend.original
 
 
 def test_quantiles_and_pending(backend, traffic):

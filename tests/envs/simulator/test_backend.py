@@ -66,7 +66,7 @@ def test_space() -> None:
     assert [knob.apply_cost for knob in space.knobs] == [
         ApplyCost.RELOAD,
         ApplyCost.RELOAD,
-        ApplyCost.IN_PLACE,
+        ApplyCost.RELOAD,
     ]
     assert space.default == configured(1.0, 0.0, 1.0)
 
@@ -79,10 +79,10 @@ def test_apply_costs_time() -> None:
     reports.append(backend.apply(configured(8, 0.002, 2)))
 
     assert [report.changed for report in reports] == [True, False, True]
-    assert [report.cost for report in reports] == [ApplyCost.RELOAD, ApplyCost.FREE, ApplyCost.IN_PLACE]
-    assert [report.seconds for report in reports] == [0.3, 0.0, 0.15]
+    assert [report.cost for report in reports] == [ApplyCost.RELOAD, ApplyCost.FREE, ApplyCost.RELOAD]
+    assert [report.seconds for report in reports] == [0.3, 0.0, 0.3]
     assert reports[0].settle == 1.5
-    assert backend.now() == pytest.approx(0.45)
+    assert backend.now() == pytest.approx(0.6)
     assert backend.current() == configured(8.0, 0.002, 2.0)
 
 

@@ -1,0 +1,81 @@
+"""Experiments: the catalogue is whole, results survive, rows summarise honestly."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import pytest
+
+from tuner.control.sweep import SweepResult, SweepRow
+from tuner.errors import InvalidInput, StorageError
+from tuner.experiments.catalogue import EXPERIMENTS, find
+from tuner.experiments.page import results_page
+from tuner.experiments.result import Result, row
+from tuner.experiments.triton_convergence import windows_to_converge
+from tuner.knobs import Configuration
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda e: e.name)
+def test_every_experiment_can_be_run(experiment):
+    """Each entry of the catalogue names a module with a run function and a docstring."""
+    module = importlib.import_module(experiment.module)
+
+    assert callable(module.run)
+    assert module.__doc__
+
+
+def test_unknown_experiments_are_named():
+    """The error lists what there is."""
+    with pytest.raises(InvalidInput, match="triton-sweep"):
+        find("nothing")
+
+
+def test_rows_give_median_and_spread():
+    """Low and high are the extremes; what is missing is said."""
+    assert row("x", [3.0, 1.0, 2.0]).model_dump() | {"note": ""} == {
+        "id": "x", "published": None, "measured": 2.0, "low": 1.0, "high": 3.0, "unit": "", "note": "",
+    }  # fmt: skip
+    assert row("x", [1.0, math.inf]).note == "1 of 2 not reached"
+    assert row("x", [math.inf]).measured is None
+
+
+@pytest.mark.parametrize(
+    ("ratios", "windows"),
+    [([1.0], 1), ([2.0, 1.1, 1.0], 2), ([1.0, 2.0, 1.1], 3), ([1.0, 2.0], math.inf), ([], math.inf)],
+)
+def test_converged_means_near_the_best_and_staying_there(ratios, windows):
+    """A window of luck does not count."""
+    assert windows_to_converge(ratios) == windows
+
+
+def test_results_survive_a_round_trip_and_damage_is_named(tmp_path):
+    """What was written is what is read; anything else is refused."""
+    result = Result(experiment="triton-cpu", seeds=1, seconds=1.0, command="c", rows=[row("x", [1.0])])
+    result.save(tmp_path / "triton-cpu.json")
+
+    assert Result.load(tmp_path / "triton-cpu.json") == result
+    assert "| x |  | 1 | 1 | 1 |" in results_page(tmp_path, tmp_path)
+    (tmp_path / "triton-cpu.json").write_text("{")
+    with pytest.raises(StorageError, match=r"triton-cpu\.json"):
+        Result.load(tmp_path / "triton-cpu.json")
+
+
+def test_sweeps_rank_by_the_median_of_undisturbed_windows():
+    """One disturbed window does not move a configuration."""
+
+    def window(p95, disturbed=()):
+        return {"latency_p95": p95, "disturbed": list(disturbed)}
+
+    result = SweepResult(
+        command="c", started="s", target="t", server="s", model="m", rate=1, seconds=1, repeats=3, knobs=[],
+        rows=[
+            SweepRow(configuration={"b": 1}, windows=[window(0.02), window(0.9, ["foreign"]), window(0.03)]),
+            SweepRow(configuration={"b": 2}, windows=[window(0.01), window(0.02), window(0.03)]),
+            SweepRow(configuration={"b": 3}, refused="no memory"),
+        ],
+    )  # fmt: skip
+
+    assert [r.configuration["b"] for r in result.ranked()] == [2, 1]
+    assert result.ranked()[1].median("latency_p95") == pytest.approx(0.025)
+    assert Configuration(result.ranked()[0].configuration)["b"] == 2
