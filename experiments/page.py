@@ -41,20 +41,20 @@ def results_page(folder: Path, notes: Path) -> str:
 
 
 def _section(title: str, result: Result) -> str:
+    seeds = "seed" if result.seeds == 1 else "seeds"
+    made = f"{result.started[:10]}, {result.seeds} {seeds}, {result.seconds / 60:.0f} min"
     lines = [
         f"## {title}",
         "",
-        f"`{result.command}` ({result.started[:10]}, {result.seeds} "
-        f"{'seed' if result.seeds == 1 else 'seeds'}, {result.seconds / 60:.0f} min)",
+        f"`{result.command}` ({made})",
         "",
         "| figure | target | measured | low | high | unit | note |",
         "|---|---:|---:|---:|---:|---|---|",
         *[_line(row) for row in result.rows[:MOST_ROWS]],
     ]
     if len(result.rows) > MOST_ROWS:
-        lines.append(
-            f"\n{len(result.rows) - MOST_ROWS} more rows are in `experiments/results/{result.experiment}.json`."
-        )
+        more = len(result.rows) - MOST_ROWS
+        lines.append(f"\n{more} more rows are in `experiments/results/{result.experiment}.json`.")
     return "\n".join([*lines, ""])
 
 

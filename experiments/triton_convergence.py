@@ -128,12 +128,17 @@ def _tune(
     for rate in RATES:
         attachment.set_rate(rate)
         trace = traces[rate] = []
-        for _ in range(windows):
+        for _ in range(2 * windows):
             record = driver.step()
+            if record.measurement is None or record.measurement.disturbed:
+                options.report(f"{name}  {rate:g} r/s  not counted: {record.decision.reason}")
+                continue
             trace.append(loop.incumbent() or attachment.space.nearest(driver.running))
-            p95 = goal.latency(record.measurement) * 1e3 if record.measurement else math.nan
+            p95 = goal.latency(record.measurement) * 1e3
             options.report(
                 f"{name}  {rate:g} r/s  {len(trace)}/{windows}  p95 {p95:.1f} ms  "
                 f"incumbent {attachment.space.format(trace[-1])}"
             )
+            if len(trace) == windows:
+                break
     return traces

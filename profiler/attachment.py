@@ -173,11 +173,15 @@ def attach(
         if isinstance(backend, Simulated):
             yield _simulated(backend, rate, arrival)
             return
+        from tuner.profiler.host import LocalHost, RemoteHost
+
         description = backend.describe()
         load = _load(target, description, rate, arrival, seed)
         if load is not None:
             opened.callback(load.stop)
-        yield _live(backend, description, load, foreign_limit)
+        host = LocalHost(description.processes) if description.processes else RemoteHost()
+        opened.callback(host.close)
+        yield _live(backend, description, load, host, foreign_limit)
 
 
 def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
@@ -213,12 +217,13 @@ def _load(
 
 
 def _live(
-    backend: Backend, description: Description, load: LoadGenerator | None, foreign_limit: float
+    backend: Backend,
+    description: Description,
+    load: LoadGenerator | None,
+    host: Host,
+    foreign_limit: float,
 ) -> Attachment:
-    from tuner.profiler.host import LocalHost, RemoteHost
-
     clock = WallClock()
-    host: Host = LocalHost(description.processes) if description.processes else RemoteHost()
     return Attachment(
         backend=backend,
         description=description,

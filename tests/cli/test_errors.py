@@ -33,6 +33,7 @@ def fails(monkeypatch, capsys, *arguments):
         (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "threads=1,2"], "knob threads"),
         (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "max_batch_size=0,4"], "knob max_batch_size"),
         (["run", "sim://resnet", "--slo", "p95=30ms"], "models loaded: mlp"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--objective", "gpu"], "no GPU can be seen"),
         (["run", "ftp://mlp", "--slo", "p95=30ms"], "sim://"),
         (["run", "sim://mlp?speed=3", "--slo", "p95=30ms"], "'speed'"),
         (["observe", "triton://127.0.0.1:1/mlp"], "127.0.0.1:1"),

@@ -101,8 +101,8 @@ def _server(model: str, simulated: bool, seed: int, console: Console) -> Iterato
     from tuner.errors import UnsupportedPlatform
 
     try:
-        with console.status("starting Triton (the first time it is downloaded, 55 MB)"):
-            server = EmbeddedTriton(model)
+        with console.status("starting Triton") as status:
+            server = EmbeddedTriton(model, progress=status.update)
             server.start()
     except UnsupportedPlatform as error:
         raise UnsupportedPlatform(f"{error}; try `tuner demo --simulated`, which needs no server") from error

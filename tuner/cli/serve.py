@@ -22,8 +22,9 @@ def serve(
     from tuner.cli.console import make_console
 
     console = make_console()
-    with console.status("starting Triton (the first time it is downloaded, 55 MB)"):
-        server = EmbeddedTriton(model, options=ServerOptions(summaries=quantiles))
+    with console.status("starting Triton") as status:
+        options = ServerOptions(summaries=quantiles)
+        server = EmbeddedTriton(model, options=options, progress=status.update)
         server.start()
     try:
         console.print(f"Triton serves {model}; Ctrl-C stops it. Attach with:")

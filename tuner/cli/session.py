@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +38,17 @@ def require_knobs(attachment: Attachment) -> None:
         raise InvalidInput(
             "--knob", problem, "declare one, such as --knob parameters.threads=1,2; or use observe"
         )
+
+
+def _require_resource(attachment: Attachment, goal: str) -> None:
+    """Check that what is to be saved can be measured."""
+    reading = attachment.host.read()
+    if goal == "cpu" and math.isnan(reading.server):
+        raise InvalidInput(
+            "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
+        )
+    if goal == "gpu" and math.isnan(reading.gpu):
+        raise InvalidInput("--objective", "no GPU can be seen from this machine", "use latency or cpu")
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -97,6 +109,7 @@ class TuningSession:
         console = console or make_console()
         description = attachment.description
         require_knobs(attachment)
+        _require_resource(attachment, goal)
         if apply and not description.writable:
             raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
         if slo.statistic != "mean" and attachment.load is None and not description.quantiles:
