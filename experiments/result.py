@@ -80,21 +80,26 @@ class Result(_Part):
 def row(
     name: str, values: Sequence[float], *, unit: str = "", published: float | None = None, note: str = ""
 ) -> Row:
-    """Summarise repeated values: median, least and greatest; values that are not finite count as missing."""
-    finite = sorted(v for v in values if math.isfinite(v))
-    if not finite:
-        return Row(id=name, published=published, measured=None, unit=unit, note=note or "not reached")
-    middle = len(finite) // 2
-    median = finite[middle] if len(finite) % 2 else (finite[middle - 1] + finite[middle]) / 2
-    missing = len(values) - len(finite)
+    """Summarise repeated values: median, least and greatest.
+
+    A value that is not finite was not reached: it counts as the greatest, and the note says how many.
+    """
+    ordered = sorted(v if math.isfinite(v) else math.inf for v in values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    missing = sum(math.isinf(v) for v in ordered)
     if missing:
         note = f"{note}; {missing} of {len(values)} not reached".lstrip("; ")
     return Row(
         id=name,
         published=published,
-        measured=round(median, 6),
-        low=round(finite[0], 6),
-        high=round(finite[-1], 6),
+        measured=_figure(median),
+        low=_figure(ordered[0]),
+        high=_figure(ordered[-1]),
         unit=unit,
         note=note,
     )
+
+
+def _figure(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None

@@ -32,12 +32,13 @@ def test_unknown_experiments_are_named():
 
 
 def test_rows_give_median_and_spread():
-    """Low and high are the extremes; what is missing is said."""
+    """Low and high are the extremes; what was not reached counts as the greatest, and is said."""
     assert row("x", [3.0, 1.0, 2.0]).model_dump() | {"note": ""} == {
         "id": "x", "published": None, "measured": 2.0, "low": 1.0, "high": 3.0, "unit": "", "note": "",
     }  # fmt: skip
-    assert row("x", [1.0, math.inf]).note == "1 of 2 not reached"
-    assert row("x", [math.inf]).measured is None
+    missed = row("x", [1.0, 2.0, math.inf])
+    assert (missed.measured, missed.high, missed.note) == (2.0, None, "1 of 3 not reached")
+    assert row("x", [1.0, math.inf]).measured is None
 
 
 @pytest.mark.parametrize(
