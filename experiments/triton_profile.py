@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from queue import Queue
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -20,7 +20,7 @@ RATE = 300.0
 
 
 def run(options: Options) -> Result:
-    """Compare the fitted line with requests of b rows sent one at a time."""
+    """Compare the fitted line with groups of b requests sent one after the other."""
     errors: dict[int, list[float]] = {b: [] for b in SIZES}
     fitted: dict[int, list[float]] = {b: [] for b in SIZES}
     closed: dict[int, list[float]] = {b: [] for b in SIZES}
@@ -59,21 +59,26 @@ def run(options: Options) -> Result:
 
 
 def _closed_loop(attachment: Attachment, size: int, count: int) -> float:
-    """Send requests of ``size`` rows one after the other; return the mean execution time of such a batch, s.
+    """Send ``size`` requests together and wait for all; return the mean execution time of such a batch, s.
 
-    Each waits a little first, so that the caches are as cold as between requests that arrive at random.
+    The delay lets each group become one batch. A single request of ``size`` rows would not do: the backend
+    takes in and answers every request of a batch for itself, and that is part of l(b).
     """
     from tritonclient.grpc import InferenceServerClient, InferInput
 
     model = attachment.description.model
-    rows = np.random.default_rng(0).standard_normal((size, 256), dtype=np.float32)
-    tensor = InferInput("input", list(rows.shape), "FP32")
-    tensor.set_data_from_numpy(rows)
+    tensor = InferInput("input", [1, 256], "FP32")
+    tensor.set_data_from_numpy(np.random.default_rng(0).standard_normal((1, 256), dtype=np.float32))
     before = attachment.backend.counters()
     with InferenceServerClient(urlsplit(attachment.description.target).netloc) as client:
         for _ in range(count):
-            client.infer(model, [tensor])
-            time.sleep(0.002)
+            answers: Queue[object] = Queue()
+            for _ in range(size):
+                client.async_infer(
+                    model, [tensor], lambda result, error, put=answers.put: put(error or result)
+                )
+            for _ in range(size):
+                answers.get(timeout=10)
     after = attachment.backend.counters()
     executed = _at(after.batch_counts, size) - _at(before.batch_counts, size)
     return float((_at(after.batch_seconds, size) - _at(before.batch_seconds, size)) / executed)

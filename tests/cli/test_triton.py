@@ -103,7 +103,7 @@ def test_a_server_that_dies_is_waited_for(tmp_path):
         assert process.stdout is not None
         printed = [line for line, _ in zip(process.stdout, range(8), strict=False)]
         server.kill()
-        time.sleep(1.0)
+        time.sleep(8.0)  # longer than the adapter waits for an answer
         server.restart()
         printed += process.communicate(timeout=150)[0].splitlines(keepends=True)
 

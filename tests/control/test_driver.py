@@ -145,6 +145,33 @@ def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
     assert RunState.load(state).last_good == dict(configuration(2))
 
 
+def test_a_quick_restart_is_noticed_by_its_configuration():
+    """A server that is back before anybody asks runs its file's configuration: the last good one is restored."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running = configuration()
+
+    record = driver.step()
+
+    assert "restoring the last good one" in record.decision.reason
+    assert server.running == configuration(2)
+
+
+def test_what_somebody_else_sets_is_respected():
+    """An operator's change by hand is noticed, said, and not undone."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    server.running = configuration(8)
+
+    driver.step()
+
+    assert server.running == configuration(8)
+    assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
 def test_gives_up_when_the_server_stays_away():
     """After the patience one clear error ends the run; the state file keeps the last good configuration."""
     server = FakeServer(FakeClock(), lambda c: 0.02)

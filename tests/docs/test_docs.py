@@ -49,9 +49,10 @@ def test_commands_of_the_training_page_run(tmp_path):
 
 @pytest.mark.triton
 @pytest.mark.timeout(400)
-def test_commands_of_the_attach_page_run(tmp_path, embedded):
-    """Every command of docs/attach.md, in order, against a real server."""
-    run_all(ROOT / "docs" / "attach.md", tmp_path, [(LIVE, embedded.target)])
+@pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
+def test_commands_of_the_live_pages_run(tmp_path, embedded, page):
+    """Every command of the page, in order, against a real server."""
+    run_all(ROOT / page, tmp_path, [(LIVE, embedded.target)])
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ class Driver:
         except AdapterError as error:
             return self._recover(error)
         self._settle = 0.0
-        decision = decide(measurement)
+        decision = self._put_back(measurement) or decide(measurement)
         report, problem = self._carry_out(decision)
         self._save()
         return WindowRecord(
@@ -130,6 +130,21 @@ class Driver:
             report=report,
             error=problem,
         )
+
+    def _put_back(self, measurement: Measurement) -> Apply | None:
+        """Notice that the server no longer runs what was applied, and say what to restore.
+
+        What it ran before we came means that it was restarted: the last good configuration is put back.
+        Anything else was set by somebody, and is respected.
+        """
+        nearest, found = self.loop.space.nearest, measurement.configuration
+        if nearest(found) == nearest(self.running):
+            return None
+        self.running = found
+        if nearest(found) != nearest(self.original):
+            self._notify(f"somebody else set {self.loop.space.format(found)}; going on from there")
+            return None
+        return self.loop.returned(found)
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.

@@ -129,17 +129,15 @@ def test_delay_without_batching_changes_nothing(backend):
 
 
 def test_instances_change_by_a_reload(backend):
-    """In place Triton was seen to freeze under overload; a mark makes it reload, and restoring removes it."""
+    """In place Triton was seen to freeze under overload: a mark comes and goes and makes it reload."""
     default = backend.space.default
-    backend.apply(default.replace(**{THREADS: 2}))
-    restarts = backend.counters().restarts
 
-    up = backend.apply(default.replace(**{THREADS: 2}, instances=2))
-    down = backend.apply(default.replace(**{THREADS: 2}, instances=1))
+    up = backend.apply(default.replace(instances=2))
+    marked = backend._client.config()["parameters"]
+    down = backend.apply(default)
 
     assert (up.cost, down.cost) == (ApplyCost.RELOAD, ApplyCost.RELOAD)
-    assert backend.counters().restarts == restarts + 2
-    backend.restore()
+    assert "servetune_reload" in marked
     assert backend._client.config() == backend.original
 
 
