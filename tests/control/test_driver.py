@@ -146,7 +146,7 @@ def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
 
 
 def test_a_quick_restart_is_noticed_by_its_configuration():
-    """A server that is back before anybody asks runs its file's configuration: the last good one is restored."""
+    """A server that is back before anybody asks runs its own configuration: the last good one is restored."""
     server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
     driver, _ = drive(server, configuration(2))
     driver.step()
