@@ -156,7 +156,7 @@ def test_change_that_cannot_be_seen_can_be_told() -> None:
     profiler.measure(5.0)
     profiler.changed()
 
-    assert profiler.measure(5.0).disturbed
+    assert profiler.measure(5.0).quantiles_mixed
 
 
 def test_watch_yields_one_measurement_per_interval_and_rarely_reads_the_configuration() -> None:
