@@ -1,0 +1,19 @@
+"""Scheduling policies without I/O: told the time and an event, they say which batch goes where."""
+
+from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, grow, linear_latency
+from tuner.scheduling.policy import arrive, finish, wake
+
+__all__ = [
+    "POLICIES",
+    "ClusterSpec",
+    "Delays",
+    "SessionSpec",
+    "arrive",
+    "build_policy",
+    "finish",
+    "grow",
+    "linear_latency",
+    "options_of",
+    "wake",
+]

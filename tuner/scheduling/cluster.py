@@ -1,0 +1,148 @@
+"""Build the state that policies share from a description in plain Python, and let its queues grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tuner.scheduling.vocabulary import (
+    ACCELERATOR,
+    BOARD,
+    COMMAND,
+    NEVER,
+    QUEUE,
+    REQUEST,
+    SESSION,
+    Cluster,
+    records,
+)
+
+__all__ = ["ClusterSpec", "Delays", "SessionSpec", "build_cluster", "grow", "linear_latency"]
+
+LARGEST = 1024
+"""Batches larger than this are never formed from a linear profile."""
+FIRST_RING = 64
+"""Requests per queue that the rings hold at first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delays:
+    """What the scheduler allows for on the network, s."""
+
+    control: float = 0.0
+    """From its decision to the accelerator."""
+    data: float = 0.0
+    """To send the input of one request of a batch there."""
+    response: float = 0.0
+    """From the end of the execution to the client."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.control < NEVER and 0 <= self.data < NEVER and 0 <= self.response < NEVER):
+            raise ValueError(f"network delays must be finite and at least 0, but got {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSpec:
+    """A model with its SLO."""
+
+    name: str
+    slo: float
+    """s from arrival to the client's answer."""
+    latency: np.ndarray
+    """Execution latency per kind of accelerator and batch size.   # (K, B+1) s; [:, 0] is 0."""
+
+    def __post_init__(self) -> None:
+        table = self.latency
+        if not (table.ndim == 2 and table.shape[1] >= 2 and np.isfinite(table).all()):
+            raise ValueError(f"session {self.name}: a profile needs finite latencies for batches from 1 on")
+        if not ((table[:, 0] == 0).all() and (table[:, 1] > 0).all() and (np.diff(table) >= 0).all()):
+            raise ValueError(
+                f"session {self.name}: latencies must be positive and must not fall with the batch"
+            )
+        if not 0 < self.slo < NEVER:
+            raise ValueError(f"session {self.name}: `slo > 0` must hold, but got {self.slo=}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSpec:
+    """Sessions on accelerators."""
+
+    sessions: Sequence[SessionSpec]
+    kinds: Sequence[int]
+    """Per accelerator its kind: the row of every session's latency table that it executes at."""
+    delays: Delays = field(default_factory=Delays)
+
+    def __post_init__(self) -> None:
+        rows = min((session.latency.shape[0] for session in self.sessions), default=0)
+        if not (self.sessions and self.kinds):
+            raise ValueError("a cluster needs at least one session and one accelerator")
+        if not (min(self.kinds) >= 0 and max(self.kinds) < rows):
+            raise ValueError(f"kinds of accelerators must lie in 0..{rows - 1}, but got {list(self.kinds)}")
+
+
+def linear_latency(alpha: float, beta: float, slo: float) -> np.ndarray:
+    """Return ``l(b) = alpha b + beta`` for every batch that can end within the SLO.   # (B+1,) s, B >= 1.
+
+    Args:
+        alpha: s per request.
+        beta: s per batch.
+        slo: s; larger batches are of no use.
+    """
+    largest = LARGEST if alpha == 0 else min(LARGEST, int((slo - beta) / alpha + 1e-9))
+    latency = alpha * np.arange(max(largest, 1) + 1) + beta
+    latency[0] = 0.0
+    return np.asarray(latency)
+
+
+def build_cluster(
+    spec: ClusterSpec, *, queues: Sequence[tuple[int, int]] | None = None, commands: int | None = None
+) -> Cluster:
+    """Return the state at time 0: everything idle, nothing waiting.
+
+    Args:
+        spec: What there is.
+        queues: Per queue its session and its accelerator (-1: none); one per session if None.
+        commands: Room for commands of one event; enough for one per queue and accelerator if None.
+    """
+    kinds = max(spec.kinds) + 1
+    sizes = [session.latency.shape[1] for session in spec.sessions]
+    latency = np.full((kinds, len(sizes), max(sizes)), np.inf)
+    sessions = records(len(sizes), SESSION)
+    for index, session in enumerate(spec.sessions):
+        latency[:, index, : sizes[index]] = session.latency[:kinds]
+        sessions[index] = (session.slo, session.slo - spec.delays.response, sizes[index] - 1)
+    pairs = list(queues) if queues is not None else [(index, -1) for index in range(len(sizes))]
+    accelerators = records(len(spec.kinds), ACCELERATOR)
+    accelerators["kind"] = spec.kinds
+    board = records(1, BOARD)
+    delays = spec.delays
+    board[0] = (0.0, NEVER, 0, delays.control, delays.data, delays.response)
+    queue = records(len(pairs), QUEUE)
+    queue["session"], queue["accelerator"] = zip(*pairs, strict=True)
+    return Cluster(
+        board=board,
+        sessions=sessions,
+        accelerators=accelerators,
+        queues=queue,
+        waiting=records((len(pairs), FIRST_RING), REQUEST),
+        latency=latency,
+        commands=records(commands or len(pairs) + len(spec.kinds) + 64, COMMAND),
+    )
+
+
+Policy = TypeVar("Policy", bound=tuple[Any, ...])  # a NamedTuple whose first field is the cluster
+
+
+def grow(policy: Policy) -> Policy:
+    """Return the policy with rings of twice the length; everything else is shared with the old one."""
+    cluster: Cluster = policy[0]
+    count, length = cluster.waiting.shape
+    larger = records((count, 2 * length), REQUEST)
+    for queue in range(count):
+        positions = np.arange(cluster.queues[queue].tail - length, cluster.queues[queue].tail)
+        positions = positions[positions >= 0]
+        larger[queue, positions & (2 * length - 1)] = cluster.waiting[queue, positions & (length - 1)]
+    return policy._replace(cluster=cluster._replace(waiting=larger))  # type: ignore[attr-defined, no-any-return]

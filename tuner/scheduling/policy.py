@@ -1,0 +1,104 @@
+"""The contract of a scheduling policy: told the time and an event, it changes its state and writes commands.
+
+A policy is a NamedTuple of arrays, whose first field is a :class:`~tuner.scheduling.vocabulary.Cluster`, and
+three compiled functions, registered with :func:`register` and called through :func:`arrive`,
+:func:`finish` and :func:`wake`, from Python and from compiled code alike. It has no clock, no randomness
+and does no I/O. Two drivers run it: the virtual-time engine and asyncio; neither can be told apart.
+
+Rules
+-----
+* Time never goes back. Events at one instant come in the order finish, arrive, wake.
+* Each event first calls ``begin(cluster, now)``, which forgets the commands of the one before. Afterwards
+  the driver carries out ``cluster.commands[:board.commands]`` in order.
+* Every request that arrived is in exactly one DISPATCH or DROP sooner or later, oldest of its queue first.
+* ``board.wake_at`` is when the policy wants ``wake`` if nothing happens before; ``wake`` must move it.
+  A policy that ran out of room for commands sets it to now, and goes on then.
+* An accelerator executes the batches sent to it one after the other, in the order they were sent; ``finish``
+  tells of the oldest one not told of yet.
+* ``arrive`` returns FULL without changing anything if the ring of the queue is full; see
+  :func:`tuner.scheduling.cluster.grow`.
+
+The choice of functions by type happens when numba compiles a caller, so it costs nothing, everything can be
+inlined, and compiled callers are served from the cache (a kernel that is handed to another is not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba.extending import overload
+
+__all__ = ["Functions", "arrive", "finish", "register", "wake"]
+
+
+class Functions(NamedTuple):
+    """The compiled functions of one policy; see the functions of the same names below."""
+
+    arrive: Callable[..., int]
+    finish: Callable[..., int]
+    wake: Callable[..., int]
+
+
+_FUNCTIONS: dict[type, Functions] = {}
+
+
+def register(state: type, functions: Functions) -> None:
+    """Say which functions belong to a policy's state type."""
+    _FUNCTIONS[state] = functions
+
+
+def arrive(policy: Any, session: int, source: int, number: int, now: float) -> int:
+    """A request of a session arrived.
+
+    Args:
+        policy: The state; modified in place.
+        session: Its session.
+        source: The frontend that received it, 0 if there is one.
+        number: The driver's name for it.
+        now: s; also its arrival.
+
+    Returns:
+        OK, or FULL.
+    """
+    return _FUNCTIONS[type(policy)].arrive(policy, session, source, number, now)
+
+
+def finish(policy: Any, accelerator: int, now: float) -> int:
+    """The oldest batch outstanding on an accelerator has ended. ``policy`` is modified in place."""
+    return _FUNCTIONS[type(policy)].finish(policy, accelerator, now)
+
+
+def wake(policy: Any, now: float) -> int:
+    """The time ``board.wake_at`` has come. ``policy`` is modified in place."""
+    return _FUNCTIONS[type(policy)].wake(policy, now)
+
+
+@overload(arrive)
+def _arrive(policy: Any, session: Any, source: Any, number: Any, now: Any) -> Any:  # noqa: ARG001 - numba matches by name
+    function = _FUNCTIONS[policy.instance_class].arrive
+
+    def call(policy: Any, session: Any, source: Any, number: Any, now: Any) -> Any:
+        return function(policy, session, source, number, now)
+
+    return call
+
+
+@overload(finish)
+def _finish(policy: Any, accelerator: Any, now: Any) -> Any:  # noqa: ARG001 - numba matches by name
+    function = _FUNCTIONS[policy.instance_class].finish
+
+    def call(policy: Any, accelerator: Any, now: Any) -> Any:
+        return function(policy, accelerator, now)
+
+    return call
+
+
+@overload(wake)
+def _wake(policy: Any, now: Any) -> Any:  # noqa: ARG001 - numba matches by name
+    function = _FUNCTIONS[policy.instance_class].wake
+
+    def call(policy: Any, now: Any) -> Any:
+        return function(policy, now)
+
+    return call

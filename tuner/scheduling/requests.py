@@ -1,0 +1,99 @@
+"""What every policy does with its cluster: take in requests, send batches, drop, and note the commands."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner._jit import njit_flat
+from tuner.scheduling.vocabulary import DISPATCH, DROP, FULL, OK, Cluster
+
+__all__ = ["begin", "deadline", "dispatch", "drop", "has_room", "push", "waiting"]
+
+
+@njit_flat
+def begin(cluster: Cluster, now: float) -> None:
+    """Start an event: the commands of the one before are forgotten. ``cluster`` is modified in place."""
+    cluster.board[0].now = now
+    cluster.board[0].commands = 0
+
+
+@njit_flat
+def push(cluster: Cluster, queue: int, number: int, arrival: float) -> int:
+    """Append a request to a queue; return OK, or FULL if the ring is. ``cluster`` is modified in place."""
+    length = cluster.waiting.shape[1]
+    tail = cluster.queues[queue].tail
+    if tail - cluster.queues[queue].head == length:
+        return FULL
+    cluster.waiting[queue, tail & (length - 1)].arrival = arrival
+    cluster.waiting[queue, tail & (length - 1)].number = number
+    cluster.queues[queue].tail = tail + 1
+    return OK
+
+
+@njit_flat
+def waiting(cluster: Cluster, queue: int) -> int:
+    """Return how many requests wait in a queue."""
+    size: int = cluster.queues[queue].tail - cluster.queues[queue].head
+    return size
+
+
+@njit_flat
+def deadline(cluster: Cluster, queue: int, position: int) -> float:
+    """Return when the execution of a waiting request must have ended, s."""
+    session = cluster.queues[queue].session
+    arrival = cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].arrival
+    latest: float = arrival + cluster.sessions[session].budget
+    return latest
+
+
+@njit_flat
+def has_room(cluster: Cluster) -> bool:
+    """Whether one more command can be noted in this event."""
+    free: bool = cluster.board[0].commands < cluster.commands.size
+    return free
+
+
+@njit_flat
+def dispatch(cluster: Cluster, queue: int, count: int, accelerator: int, start: float) -> float:
+    """Send the ``count`` oldest requests of a queue to an accelerator; return when they will have ended, s.
+
+    Args:
+        cluster: Modified in place.
+        queue: The queue; loses the requests.
+        count: How many, at least 1.
+        accelerator: Where they execute; its ``free_at`` and ``outstanding`` are kept here.
+        start: s, not before the accelerator is free and the data is there.
+    """
+    session = cluster.queues[queue].session
+    kind = cluster.accelerators[accelerator].kind
+    end: float = start + cluster.latency[kind, session, count]
+    _note(cluster, DISPATCH, queue, count)
+    command = cluster.board[0].commands - 1
+    cluster.commands[command].accelerator = accelerator
+    cluster.commands[command].start = start
+    cluster.commands[command].finish = end
+    cluster.accelerators[accelerator].free_at = end
+    cluster.accelerators[accelerator].outstanding += 1
+    return end
+
+
+@njit_flat
+def drop(cluster: Cluster, queue: int, count: int) -> None:
+    """Refuse the ``count`` oldest requests of a queue, at least 1. ``cluster`` is modified in place."""
+    _note(cluster, DROP, queue, count)
+
+
+@njit_flat
+def _note(cluster: Cluster, kind: int, queue: int, count: int) -> None:
+    index = cluster.board[0].commands
+    first = cluster.queues[queue].head
+    cluster.commands[index].kind = kind
+    cluster.commands[index].session = cluster.queues[queue].session
+    cluster.commands[index].queue = queue
+    cluster.commands[index].first = first
+    cluster.commands[index].count = count
+    cluster.commands[index].accelerator = -1
+    cluster.commands[index].start = np.nan
+    cluster.commands[index].finish = np.nan
+    cluster.queues[queue].head = first + count
+    cluster.board[0].commands = index + 1
