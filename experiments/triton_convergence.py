@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tuner.agents.rrl import RRL
-from tuner.control import ControlLoop, Driver, GuardLimits
+from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
 from tuner.control.calibration import measure_server_model, train_in_simulation
 from tuner.control.sweep import measure_configurations
 from tuner.errors import Refused
@@ -24,11 +23,11 @@ __all__ = ["judge", "run", "windows_to_converge"]
 
 NEAR = 1.15
 """Within this factor of the best p95 counts as found."""
-COLD_WINDOWS, WARM_WINDOWS = 18, 6
-WINDOW = 4.0
-RIVALS, SETTLED, ROUNDS = 3, 3, 3
-"""How many of the sweep's best are measured again; how many windows a configuration must have been held to
-be measured with them; in how many rounds."""
+COLD_WINDOWS, WARM_WINDOWS = 24, 10
+WINDOW = 5.0
+SETTLED, ROUNDS = 3, 5
+"""For how many windows a configuration must have been the incumbent to be measured against the best of the
+sweep; in how many rounds."""
 
 Traces = dict[str, dict[float, list[Configuration]]]
 """Run -> load -> per window the configuration that the loop would leave the server with."""
@@ -37,26 +36,31 @@ Traces = dict[str, dict[float, list[Configuration]]]
 def run(options: Options) -> Result:
     """Run the control loop cold and warm, as often as there are seeds, on fresh servers."""
     traces: Traces = {}
+    windows: dict[str, list[dict[str, Any]]] = {}
     for seed in range(options.seeds):
-        for kind, windows in (("cold", COLD_WINDOWS), ("warm", WARM_WINDOWS)):
+        for kind, count in (("cold", COLD_WINDOWS), ("warm", WARM_WINDOWS)):
             with triton(RATES[0], seed=seed, quick=options.quick) as attachment:
                 agent = _trained(attachment, seed) if kind == "warm" else RRL(attachment.space, seed=seed)
                 name = f"{kind} seed {seed}"
-                traces[name] = _tune(attachment, agent, 4 if options.quick else windows, name, options)
+                log = windows[name] = []
+                traces[name] = _tune(attachment, agent, 4 if options.quick else count, name, options, log=log)
                 agent.close()
-    return judge(traces, options)
+    result = judge(traces, options)
+    result.details["windows"] = windows
+    return result
 
 
 def judge(traces: Traces, options: Options) -> Result:
     """Count windows until what the loop would leave behind is near the best.
 
     The machine's speed drifts by tens of per cent within minutes, so what the loop settled on is measured
-    once more in turns with the best of the sweep; what it held only in passing is judged by the sweep.
+    once more in turns with the best of the sweep, and compared round by round; what it held only in
+    passing is judged by the sweep.
     """
     found: dict[str, list[float]] = {}
     details: dict[str, Any] = {}
     for rate in RATES:
-        ratios_of = _ratios(rate, traces, options)
+        ratios_of = _ratios(rate, traces, options, details)
         for name, trace in traces.items():
             ratios = [ratios_of[c] for c in trace[rate]]
             label = f"{name.split()[0]} at {rate:g} r/s"
@@ -84,29 +88,40 @@ def judge(traces: Traces, options: Options) -> Result:
             "slo_ms": 30.0,
             "windows_cold": COLD_WINDOWS,
             "windows_warm": WARM_WINDOWS,
+            "rounds": ROUNDS,
         },
         rows=rows,
         details=details,
     )
 
 
-def _ratios(rate: float, traces: Traces, options: Options) -> dict[Configuration, float]:
+def _ratios(
+    rate: float, traces: Traces, options: Options, details: dict[str, Any]
+) -> dict[Configuration, float]:
     """Return p95 over that of the best, for every configuration of the sweep."""
-    swept = _p95_by_configuration(options.folder, rate)
-    best = sorted(swept, key=lambda c: swept[c])[:RIVALS]
+    rows = load_sweep(options.folder, rate).ranked()
+    swept = {Configuration(row.configuration): row.median("latency_p95") for row in rows}
+    most = max(len(row.windows) for row in rows)
+    refined = [Configuration(row.configuration) for row in rows if len(row.windows) == most]
+    best = min(refined, key=lambda c: swept[c])
     held = Counter(c for trace in traces.values() for c in trace[rate])
     last = {trace[rate][-1] for trace in traces.values()}
     settled = [c for c, windows in held.items() if windows >= SETTLED or c in last]
-    again = _measure_in_turns(rate, list(dict.fromkeys([*best, *settled])), options)
-    reference, reference_again = min(swept.values()), min(again[c] for c in best)
-    ratios = {c: p95 / reference for c, p95 in swept.items()}
-    return ratios | {c: p95 / reference_again for c, p95 in again.items()}
+    again = _measure_in_turns(rate, list(dict.fromkeys([best, *settled])), options)
+    details[f"p95 in turns at {rate:g} r/s, ms"] = {
+        str(c): [round(p95 * 1e3, 2) for p95 in values] for c, values in again.items()
+    }
+    ratios = {c: p95 / swept[best] for c, p95 in swept.items()}
+    return ratios | {
+        c: median(p95 / of_best for p95, of_best in zip(values, again[best], strict=True))
+        for c, values in again.items()
+    }
 
 
 def _measure_in_turns(
     rate: float, configurations: list[Configuration], options: Options
-) -> dict[Configuration, float]:
-    """Return the median p95 of each, s, measured round by round."""
+) -> dict[Configuration, list[float]]:
+    """Return the p95 of each in every round, s."""
     p95: dict[Configuration, list[float]] = {}
     with triton(rate, quick=options.quick) as attachment:
         turns = measure_configurations(
@@ -122,7 +137,7 @@ def _measure_in_turns(
             p95.setdefault(configuration, []).append(outcome.latency_p95)
             text = f"{attachment.space.format(configuration)}  p95 {outcome.latency_p95 * 1e3:.1f} ms"
             options.report(f"checking {rate:g} r/s  {text}")
-    return {configuration: median(values) for configuration, values in p95.items()}
+    return p95
 
 
 def windows_to_converge(ratios: list[float]) -> float:
@@ -135,13 +150,6 @@ def windows_to_converge(ratios: list[float]) -> float:
     return float(last_bad + 1) if last_bad < len(ratios) else math.inf
 
 
-def _p95_by_configuration(folder: Path, rate: float) -> dict[Configuration, float]:
-    return {
-        Configuration(swept.configuration): swept.median("latency_p95")
-        for swept in load_sweep(folder, rate).ranked()
-    }
-
-
 def _trained(attachment: Attachment, seed: int) -> RRL:
     """Measure a server model and learn in simulation, as `tuner calibrate` and `tuner train` do."""
     model, _ = measure_server_model(attachment, 3.0)
@@ -149,7 +157,13 @@ def _trained(attachment: Attachment, seed: int) -> RRL:
 
 
 def _tune(
-    attachment: Attachment, agent: RRL, windows: int, name: str, options: Options
+    attachment: Attachment,
+    agent: RRL,
+    windows: int,
+    name: str,
+    options: Options,
+    *,
+    log: list[dict[str, Any]],
 ) -> dict[float, list[Configuration]]:
     """Tune under both loads; return per load and window what the loop would leave the server with."""
     goal = objective(attachment)
@@ -161,6 +175,7 @@ def _tune(
         trace = traces[rate] = []
         for _ in range(2 * windows):
             record = driver.step()
+            log.append(_entry(rate, record, attachment))
             if record.measurement is None or record.measurement.disturbed:
                 options.report(f"{name}  {rate:g} r/s  not counted: {record.decision.reason}")
                 continue
@@ -173,3 +188,16 @@ def _tune(
             if len(trace) == windows:
                 break
     return traces
+
+
+def _entry(rate: float, record: WindowRecord, attachment: Attachment) -> dict[str, Any]:
+    """What is stored of a window."""
+    entry: dict[str, Any] = {"rate": rate, "reason": record.decision.reason}
+    if (measurement := record.measurement) is not None:
+        p95 = measurement.latency_p95
+        entry |= {
+            "configuration": attachment.space.format(attachment.space.nearest(measurement.configuration)),
+            "p95_ms": round(p95 * 1e3, 2) if math.isfinite(p95) else None,
+            "disturbed": list(measurement.disturbed),
+        }
+    return entry
