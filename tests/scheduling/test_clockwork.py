@@ -1,0 +1,194 @@
+"""Tests of Clockwork: traces made by hand, the rotation of batches, learned times, and the plain twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.scheduling.naive_clockwork import NaiveClockwork
+from tests.scheduling.naive_nexus import given, retell
+from tests.scheduling.test_nexus import arrivals, batches, cluster, session
+from tuner.errors import InvalidInput
+from tuner.scheduling import ClusterSpec, Delays
+from tuner.scheduling.clockwork import Options, build
+from tuner.testing.policy import drive
+
+AT_ONCE = Options(schedule_ahead=0.0, margin=0.0)
+"""An accelerator takes work only when it is free, and deadlines are the SLO."""
+
+
+def told(*times: float, owner: int = 0) -> list[tuple[float, int, int]]:
+    return [(time, owner, 0) for time in times]
+
+
+def test_takes_the_largest_batch() -> None:
+    """Of three requests with one deadline order the batch of three has to start first."""
+    spec = ClusterSpec(sessions=[session(10.0)], kinds=[0])
+
+    trace = drive(build(spec, AT_ONCE), told(0.0, 0.5, 1.0, 1.5))
+
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 8.0, 0, (1, 2, 3))]
+
+
+def test_powers_of_two() -> None:
+    """Three waiting requests are a batch of two and one of one."""
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0])
+    options = Options(schedule_ahead=0.0, margin=0.0, sizes="powers")
+
+    trace = drive(build(spec, options), told(0.0, 0.5, 1.0, 1.5))
+
+    assert batches(trace)[1:] == [(3.0, 7.0, 0, (1, 2)), (7.0, 10.0, 0, (3,))]
+
+
+def test_batch_from_the_middle() -> None:
+    """At 3 request 1 can only be served alone and comes first, but a batch of 2 and 3 is larger and goes.
+
+    Request 1 then stands behind them in the ring, still waiting; at 7 it is too late.
+    """
+    spec = ClusterSpec(sessions=[session(6.0)], kinds=[0])
+    policy = build(spec, AT_ONCE)
+
+    trace = drive(policy, told(0.0, 0.25, 2.0, 2.25))
+
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 7.0, 0, (2, 3))]
+    assert trace.dropped == {1: 7.0}
+    assert [command.first for _, command in trace.commands] == [0, 1, 3]
+
+
+def test_requests_passed_over_are_served_later() -> None:
+    """A second accelerator takes at once what the batch of the first left behind."""
+    spec = ClusterSpec(sessions=[session(6.0)], kinds=[0, 0])
+    arrivals = told(0.0, 0.125, 0.25, 2.0, 2.25)
+
+    trace = drive(build(spec, AT_ONCE), arrivals)
+
+    assert batches(trace)[2:] == [(3.0, 7.0, 0, (3, 4)), (3.125, 6.125, 1, (2,))]
+    assert not trace.dropped
+
+
+def test_urgent_session_first() -> None:
+    """The session whose batch has to start first goes first, though it came last."""
+    spec = ClusterSpec(sessions=[session(20.0), session(10.0)], kinds=[0])
+
+    trace = drive(build(spec, AT_ONCE), [(0.0, 0, 0), (1.0, 0, 0), (2.0, 1, 0)])
+
+    assert [command.session for _, command in trace.batches] == [0, 1, 0]
+
+
+def test_works_ahead() -> None:
+    """Two seconds before it is free the accelerator takes what there is, so that later requests are left."""
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0])
+
+    trace = drive(build(spec, Options(schedule_ahead=2.0, margin=0.0)), told(0.0, 0.5, 1.25, 1.5))
+
+    assert [now for now, _ in trace.batches] == [0.0, 1.0, 4.0]
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 6.0, 0, (1,)), (6.0, 10.0, 0, (2, 3))]
+
+
+def test_margin_and_delays() -> None:
+    """Request 1 can end by 6; a margin of 1 s allows 6.5, one of 1.75 s 5.75, a response of 2 s 5.5."""
+    sessions = [session(7.0)]
+    delays = Delays(response=2.0)
+    arrivals = told(0.0, 0.5)
+
+    served, late, early = (
+        drive(build(ClusterSpec(sessions=sessions, kinds=[0], delays=each), Options(margin=margin)), arrivals)
+        for each, margin in ((Delays(), 1.0), (Delays(), 1.75), (delays, 1.0))
+    )
+
+    assert [list(trace.dropped) for trace in (served, late, early)] == [[], [1], [1]]
+
+
+def test_data_is_waited_for() -> None:
+    """A batch starts when its order and its data are there."""
+    delays = Delays(control=0.5, data=0.25)
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0], delays=delays)
+
+    trace = drive(build(spec, AT_ONCE), told(0.0, 0.5, 1.0))
+
+    assert batches(trace) == [(0.75, 3.75, 0, (0,)), (4.75, 8.75, 0, (1, 2))]
+
+
+def test_unlike_accelerators() -> None:
+    """What is too late for the slow accelerator is left to the fast one."""
+    spec = ClusterSpec(sessions=[session(5.75)], kinds=[1, 0])
+
+    trace = drive(build(spec, AT_ONCE), told(0.0, 0.5))
+
+    assert batches(trace) == [(0.0, 3.0, 1, (0,)), (3.0, 6.0, 1, (1,))]
+
+
+def test_finish_corrects_beliefs() -> None:
+    """The second batch starts when the first has really ended, and the third is planned for that time."""
+    spec = ClusterSpec(sessions=[session(100.0)], kinds=[0])
+    options = Options(schedule_ahead=1.0, margin=0.0)
+
+    trace = drive(build(spec, options), told(0.0, 0.5, 6.5), stretch=(2.0, 1.0))
+
+    assert [(now, c.start) for now, c in trace.batches] == [(0.0, 0.0), (2.0, 3.0), (8.0, 9.0)]
+
+
+def test_learns_how_long_batches_take() -> None:
+    """The longest of the last ten runs is expected; a run longer than the budget is not learned."""
+    spec = ClusterSpec(sessions=[session(8.0)], kinds=[0])
+    policy = build(spec, Options(schedule_ahead=0.0, margin=0.0, estimate="measured"))
+    stretch = (1.5, *[1.25] * 10, 4.0)
+
+    trace = drive(policy, told(*[100.0 * i for i in range(13)]), stretch)
+
+    expected = [3.0] + [4.5] * 10 + [3.75, 3.75]
+    assert [c.finish - c.start for _, c in trace.batches] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ({"sizes": "odd"}, "sizes"),
+        ({"estimate": "guess"}, "estimate"),
+        ({"margin": -1.0}, "margin"),
+        ({"schedule_ahead": float("inf")}, "schedule_ahead"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], setting: str) -> None:
+    """What cannot be used is refused with the name of the option."""
+    with pytest.raises(InvalidInput) as caught:
+        Options(**options)
+
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_plain_twin(seed: int) -> None:
+    """Every event is answered with the same commands, whether batches last as believed or not."""
+    rng = np.random.default_rng(seed)
+    spec, _ = cluster(rng)
+    options = Options(
+        sizes=str(rng.choice(["all", "powers"])),
+        schedule_ahead=float(rng.choice([0.0, 0.005, 0.01, 0.03])),
+        margin=float(rng.choice([0.0, 0.001, 0.005])),
+        estimate=str(rng.choice(["table", "measured"])),
+    )
+    policy = build(spec, options)
+
+    stretch = (1.0,) if seed % 2 else tuple(rng.uniform(0.5, 2.0, 7).tolist())
+    trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
+
+    twin = NaiveClockwork(spec, options, depth=policy.outstanding.shape[1])
+    assert given(trace.events) == retell(twin, trace.events)
+
+
+def test_batches_from_the_middle_happen() -> None:
+    """The scenarios that the twin is compared on do move batches before older requests."""
+    moved = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        spec, _ = cluster(rng)
+        trace = drive(build(spec, AT_ONCE), arrivals(rng, len(spec.sessions)))
+        last = [-1] * len(spec.sessions)
+        for _, command in trace.batches:
+            moved += command.numbers[0] < last[command.session]
+            last[command.session] = max(last[command.session], command.numbers[-1])
+
+    assert moved > 10

@@ -1,0 +1,89 @@
+"""What is believed of accelerators, and how what is told puts it right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.scheduling.scenarios import MS, one
+from tuner.scheduling.cluster import build_cluster
+from tuner.scheduling.fleet import AHEAD, Fleet, earliest, ended, free_at, make_fleet, next_kind, send
+from tuner.scheduling.requests import begin, push
+from tuner.scheduling.vocabulary import Cluster
+
+Pair = tuple[Cluster, Fleet]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    """Two accelerators with l(b) = 5 b + 5 ms, 3 ms away, and 20 requests at 0."""
+    cluster = build_cluster(one(5 * MS, 5 * MS, 1.0, accelerators=2, control=3 * MS))
+    for number in range(20):
+        push(cluster, 0, number, 0.0)
+    return cluster, make_fleet(2)
+
+
+def test_the_accelerator_that_is_free_first_is_next(pair: Pair) -> None:
+    """First the idle one with the lowest number, then the other, then the one whose batch ends first."""
+    chosen = []
+    for count in (2, 1, 1):
+        chosen.append(earliest(*pair))
+        send(*pair, 0, count, chosen[-1])
+
+    assert chosen == [0, 1, 1]
+    assert [free_at(pair[1], accelerator) for accelerator in (0, 1)] == pytest.approx([18 * MS, 23 * MS])
+    assert next_kind(*pair) == 0
+
+
+def test_a_batch_starts_when_it_and_the_accelerator_are_there(pair: Pair) -> None:
+    """The first after the delay, the second after the first."""
+    cluster, fleet = pair
+    send(cluster, fleet, 0, 1, 0)
+    send(cluster, fleet, 0, 1, 0)
+
+    assert [cluster.commands[index].start for index in (0, 1)] == pytest.approx([3 * MS, 13 * MS])
+    assert cluster.accelerators[0].outstanding == 2
+
+
+def test_an_overdue_accelerator_is_not_free(pair: Pair) -> None:
+    """After the believed end nothing is known until the end is told."""
+    cluster, fleet = pair
+    send(cluster, fleet, 0, 1, 0)
+    send(cluster, fleet, 0, 1, 1)
+
+    begin(cluster, 14 * MS)
+    assert earliest(cluster, fleet) == -1
+
+    begin(cluster, 15 * MS)
+    ended(cluster, fleet, 1)
+    assert earliest(cluster, fleet) == 1
+    assert free_at(fleet, 1) == 15 * MS
+
+
+def test_delay_goes_through_the_batches_behind(pair: Pair) -> None:
+    """Of three of 10 ms from 3 ms on, the first ends at 15, so the last at 35; an early end is no change."""
+    cluster, fleet = pair
+    for _ in range(3):
+        send(cluster, fleet, 0, 1, 0)
+
+    begin(cluster, 15 * MS)
+    ended(cluster, fleet, 0)
+    assert free_at(fleet, 0) == pytest.approx(35 * MS)
+
+    begin(cluster, 20 * MS)
+    ended(cluster, fleet, 0)
+    assert free_at(fleet, 0) == pytest.approx(35 * MS)
+    assert cluster.accelerators[0].free_at == free_at(fleet, 0)
+
+
+def test_only_so_many_batches_are_on_the_way(pair: Pair) -> None:
+    """An accelerator with the most outstanding gets nothing more until one has ended."""
+    cluster, fleet = pair
+    for _ in range(AHEAD):
+        send(cluster, fleet, 0, 1, 0)
+    assert free_at(fleet, 0) == np.inf
+
+    begin(cluster, 13 * MS)
+    ended(cluster, fleet, 0)
+
+    assert free_at(fleet, 0) == pytest.approx((3 + 10 * AHEAD) * MS)

@@ -1,0 +1,313 @@
+"""Tests of Nexus: traces made by hand, shares of the frontends, plans of the paper, and the plain twin."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.scheduling.naive_nexus import NaiveNexus, given, retell
+from tuner.errors import InvalidInput
+from tuner.scheduling import ClusterSpec, Delays, SessionSpec, linear_latency
+from tuner.scheduling.nexus import Options, Plan, build
+from tuner.scheduling.nexus_frontend import make_frontends, move_on, receiver
+from tuner.scheduling.nexus_plan import Share, _models, _pack, make_plan
+from tuner.testing.policy import Trace, drive
+
+
+def session(slo: float, *, alpha: float = 1.0, beta: float = 2.0, largest: int = 8) -> SessionSpec:
+    """l(1) = 3, l(2) = 4, l(3) = 5 s, if nothing else is said."""
+    latency = alpha * np.arange(largest + 1) + beta
+    latency[0] = 0.0
+    return SessionSpec(name="m", slo=slo, latency=np.array([latency, 2 * latency]))
+
+
+def table(slo: float, **latency: float) -> SessionSpec:
+    """A session with latencies (ms) for some batch sizes, `b4=50`, which hold for smaller ones, too."""
+    points = {int(name[1:]): value / 1000 for name, value in latency.items()}
+    sizes = np.arange(max(points) + 1)
+    latencies = np.array([0.0] + [min(v for b, v in points.items() if b >= size) for size in sizes[1:]])
+    return SessionSpec(name="m", slo=slo, latency=latencies[None])
+
+
+def batches(trace: Trace) -> list[tuple[float, float, int, tuple[int, ...]]]:
+    """Start, end, accelerator and requests of every batch."""
+    return [(c.start, c.finish, c.accelerator, c.numbers) for _, c in trace.batches]
+
+
+BURST = [(0.0, 0, 0), (0.25, 0, 0), (0.5, 0, 0), (2.5, 0, 0), (2.75, 0, 0)]
+
+
+def test_early_drop_slides_a_window() -> None:
+    """At 3 neither 1 nor 2 can be the head of three (until 8); 3 and 4, all that is left, end by 7."""
+    spec = ClusterSpec(sessions=[session(6.5)], kinds=[0])
+
+    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]])), BURST)
+
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 7.0, 0, (3, 4))]
+    assert trace.dropped == {1: 3.0, 2: 3.0}
+
+
+def test_lazy_drop_serves_the_oldest() -> None:
+    """At 3 the head can be served alone, until 6; then 2 is too late and 3 can be served alone, and so on."""
+    spec = ClusterSpec(sessions=[session(6.5)], kinds=[0])
+
+    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]], drop="lazy")), BURST)
+
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 6.0, 0, (1,)), (6.0, 9.0, 0, (3,))]
+    assert trace.dropped == {2: 6.0, 4: 9.0}
+
+
+def test_lazy_drop_takes_what_fits() -> None:
+    """A batch is as large as the deadline of its head allows, up to the planned size."""
+    spec = ClusterSpec(sessions=[session(7.0)], kinds=[0])
+    arrivals = [(0.0, 0, 0), (0.5, 0, 0), (1.0, 0, 0), (1.5, 0, 0), (2.0, 0, 0)]
+
+    roomy, small = (
+        drive(build(spec, Options(placement=[[(0, size, 1.0)]], drop="lazy")), arrivals) for size in (4, 1)
+    )
+
+    assert batches(roomy)[1] == (3.0, 7.0, 0, (1, 2))
+    assert batches(small)[1] == (3.0, 6.0, 0, (1,))
+
+
+def test_sessions_take_turns() -> None:
+    """Session 1 has its turn before the second batch of session 0, though it came last."""
+    spec = ClusterSpec(sessions=[session(20.0), session(20.0)], kinds=[0])
+    plan = [[(0, 2, 1.0), (1, 2, 1.0)]]
+    arrivals = [(0.0, 0, 0), (0.5, 0, 0), (1.0, 0, 0), (1.5, 0, 0), (2.0, 1, 0)]
+
+    trace = drive(build(spec, Options(placement=plan)), arrivals)
+
+    assert batches(trace) == [
+        (0.0, 3.0, 0, (0,)),
+        (3.0, 6.0, 0, (4,)),
+        (6.0, 10.0, 0, (1, 2)),
+        (10.0, 13.0, 0, (3,)),
+    ]
+
+
+def test_requests_travel_while_the_backend_is_busy() -> None:
+    """Only the newest request of a batch can be waited for; what came before 3 - 0.75 is there at 3."""
+    delays = Delays(control=0.5, data=0.25, response=1.0)
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0], delays=delays)
+    arrivals = [(0.0, 0, 0), (1.0, 0, 0), (1.25, 0, 0), (7.5, 0, 0)]
+
+    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]])), arrivals)
+
+    assert batches(trace) == [(0.75, 3.75, 0, (0,)), (3.75, 7.75, 0, (1, 2)), (8.25, 11.25, 0, (3,))]
+
+
+def test_session_without_backend_is_refused() -> None:
+    """Requests of a session that the plan leaves out are dropped at once."""
+    spec = ClusterSpec(sessions=[session(20.0), session(20.0)], kinds=[0])
+
+    trace = drive(build(spec, Options(placement=[[(0, 2, 1.0)]])), [(0.0, 0, 0), (1.0, 1, 0), (1.5, 1, 0)])
+
+    assert trace.dropped == {1: 1.0, 2: 1.5}
+
+
+def sent(rates: list[float], sources: list[int], frontends: int = 1) -> list[int]:
+    """Which backend of the one session gets each request."""
+    made = make_frontends([list(enumerate(rates))], frontends)
+    receivers = []
+    for source in sources:
+        receivers.append(int(receiver(made, source, 0)))
+        move_on(made, source, 0)
+    return receivers
+
+
+def test_equal_shares_are_round_robin() -> None:
+    """Three backends with equal rates are served in a circle."""
+    assert sent([5.0, 5.0, 5.0], [0] * 7) == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_unequal_shares_are_spread() -> None:
+    """A backend with half the rate gets every third request, one with a tenth every eleventh."""
+    assert sent([10.0, 5.0], [0] * 6) == [0, 0, 1, 0, 0, 1]
+    assert Counter(sent([1.0, 0.1], [0] * 1100)) == {0: 1000, 1: 100}
+    assert Counter(sent([0.3, 0.2, 0.7], [0] * 1200)) == {0: 300, 1: 200, 2: 700}
+
+
+def test_frontends_know_nothing_of_each_other() -> None:
+    """Each of two frontends goes round by itself, whatever the other does; a third source uses the first."""
+    alone = sent([1.0, 1.0], [0] * 4, frontends=2)
+    mixed = sent([1.0, 1.0], [0, 1, 1, 1, 0, 1, 2, 0], frontends=2)
+
+    assert alone == [0, 1, 0, 1]
+    assert [mixed[i] for i in (0, 4, 6, 7)] == [0, 1, 0, 1]
+    assert [mixed[i] for i in (1, 2, 3, 5)] == [1, 0, 1, 0]
+
+
+def test_full_ring_changes_nothing() -> None:
+    """A request that found no room goes, after growing, where it would have gone."""
+    spec = ClusterSpec(sessions=[session(1000.0)], kinds=[0, 0, 0])
+    policy = build(spec, Options(placement=[[(0, 1, 2.0)], [(0, 1, 1.0)], [(0, 1, 1.0)]]))
+
+    trace = drive(policy, [(0.001 * i, 0, 0) for i in range(400)])
+
+    counts = Counter(command.accelerator for _, command in trace.batches)
+    assert counts == {0: 200, 1: 100, 2: 100}
+
+
+def test_one_session_is_everywhere() -> None:
+    """ResNet50 of Symphony's Table 4: batches of 7 on every accelerator, whatever the rate."""
+    spec = ClusterSpec(
+        sessions=[SessionSpec(name="r", slo=0.025, latency=linear_latency(1.053e-3, 5.072e-3, 0.025)[None])],
+        kinds=[0] * 8,
+    )
+
+    for rates in (None, [4501.0], [1.0]):
+        plan = make_plan(spec, rates)
+
+        assert [[share.batch for share in row] for row in plan.backends] == [[7]] * 8
+        assert len({row[0].rate for row in plan.backends}) == 1
+
+
+def test_plan_of_the_paper() -> None:
+    """Nexus, Table 2 and Figure 2: A in batches of 8 each 125 ms, B with 4 beside it, C by itself."""
+    a = table(0.2, b4=50, b8=75, b16=100)
+    b = table(0.25, b4=50, b8=90, b16=125)
+    c = table(0.25, b4=60, b8=95, b16=125)
+    spec = ClusterSpec(sessions=[a, b, c], kinds=[0] * 6)
+
+    nodes = _pack(_models(spec, 0), [64.0, 32.0, 32.0], 3)
+    saturated = make_plan(spec, [320.0, 256.0, 256.0])
+
+    assert nodes is not None
+    assert [node.batches for node in nodes] == [(8, 4), (4,)]
+    assert [node.loads for node in nodes] == [((0, 64.0), (1, 32.0)), ((2, 32.0),)]
+    assert [node.cycle for node in nodes] == [0.125, 0.125]
+    peaks = [(0, 160.0), (0, 160.0), (1, 128.0), (1, 128.0), (2, 128.0), (2, 128.0)]
+    assert saturated.backends == tuple((Share(index, 16, peak),) for index, peak in peaks)
+
+
+def plans() -> list[tuple[ClusterSpec, list[float]]]:
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(20):
+        count, accelerators = int(rng.integers(2, 9)), int(rng.integers(1, 12))
+        sessions = [
+            SessionSpec(name=f"{i}", slo=0.1, latency=linear_latency(a, b, 0.1)[None].repeat(2, axis=0))
+            for i, (a, b) in enumerate(rng.uniform(0.001, 0.01, (count, 2)))
+        ]
+        spec = ClusterSpec(sessions=sessions, kinds=rng.integers(0, 2, accelerators).tolist())
+        found.append((spec, rng.uniform(0, 300, count).tolist()))
+    return found
+
+
+@pytest.mark.parametrize(("spec", "rates"), plans())
+def test_plans_are_feasible(spec: ClusterSpec, rates: list[float]) -> None:
+    """All sessions are hosted in proportion to their rates; none gets more than it can do."""
+    plan = make_plan(spec, rates)
+
+    shares = [share for row in plan.backends for share in row]
+    assert len(plan.backends) == len(spec.kinds)
+    assert all(plan.backends)
+    assert {share.session for share in shares} == set(range(len(spec.sessions)))
+    for kind in set(spec.kinds):
+        rows = [row for row, each in zip(plan.backends, spec.kinds, strict=True) if each == kind]
+        total = np.zeros(len(rates))
+        for row in rows:
+            for share in row:
+                total[share.session] += share.rate
+        factor = total / np.array(rates)
+        assert factor == pytest.approx(factor[0], rel=1e-6)
+        if any(len(row) < len(rates) for row in rows):
+            for row in rows:
+                latencies = [spec.sessions[s.session].latency[kind, s.batch] for s in row]
+                assert max(latencies) <= 0.05 + 1e-9
+                busy = sum(s.rate * each / s.batch for s, each in zip(row, latencies, strict=True))
+                assert busy <= 1 + 1e-6
+
+
+def test_spare_accelerators_are_used() -> None:
+    """Equal sessions on twice as many accelerators have two each; nobody stays without work."""
+    sessions = [session(20.0), session(20.0)]
+
+    plan = make_plan(ClusterSpec(sessions=sessions, kinds=[0] * 4), [0.01, 0.01])
+
+    assert Counter(share.session for row in plan.backends for share in row) == {0: 2, 1: 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ({"frontends": 0}, "frontends"),
+        ({"drop": "never"}, "drop"),
+        ({"cap": "none"}, "cap"),
+        ({"rates": (1.0, 2.0)}, "rates"),
+        ({"rates": (-1.0,)}, "rates"),
+        ({"placement": []}, "placement"),
+        ({"placement": [[(1, 1, 1.0)]]}, "placement"),
+        ({"placement": [[(0, 9, 1.0)]]}, "placement"),
+        ({"placement": [[(0, 1, 0.0)]]}, "placement"),
+        ({"placement": [[(0, 1, 1.0), (0, 2, 1.0)]]}, "placement"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], setting: str) -> None:
+    """What does not fit the cluster is refused with the name of the option."""
+    with pytest.raises(InvalidInput) as caught:
+        build(ClusterSpec(sessions=[session(20.0)], kinds=[0]), Options(**options))
+
+    assert caught.value.setting == setting
+
+
+def cluster(rng: np.random.Generator) -> tuple[ClusterSpec, list[list[tuple[int, int, float]]]]:
+    """A random cluster and a random plan for it."""
+    response = float(rng.choice([0.0, 0.002]))
+    sessions = []
+    for index in range(int(rng.integers(1, 4))):
+        fast = np.append(0.0, 0.003 + np.cumsum(rng.choice([0.0, 0.001, 0.004], 8)))
+        slo = response + float(rng.choice([1.2, 2.0, 4.0])) * fast[4]
+        sessions.append(SessionSpec(name=f"{index}", slo=slo, latency=np.array([fast, 1.5 * fast])))
+    kinds = rng.integers(0, 2, int(rng.integers(1, 5))).tolist()
+    delays = Delays(control=1e-4, data=5e-5, response=response) if response else Delays()
+    plan = []
+    for _ in kinds:
+        chosen = rng.permutation(len(sessions))[: int(rng.integers(0, len(sessions) + 1))].tolist()
+        plan.append([(s, int(rng.integers(1, 9)), float(rng.choice([1.0, 1.0, 0.5, 0.3]))) for s in chosen])
+    return ClusterSpec(sessions=sessions, kinds=kinds, delays=delays), plan
+
+
+def arrivals(rng: np.random.Generator, sessions: int, count: int = 150) -> list[tuple[float, int, int]]:
+    """Bursts and pauses, with requests at one instant, from three sources."""
+    gaps = rng.exponential(rng.choice([0.0003, 0.002, 0.006]), count) * rng.choice(
+        [0.0, 0.5, 1.0, 3.0], count
+    )
+    owners, sources = rng.integers(0, sessions, count).tolist(), rng.integers(0, 3, count).tolist()
+    return list(zip(np.cumsum(gaps).tolist(), owners, sources, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("drop", ["early", "lazy"])
+def test_equals_the_plain_twin(seed: int, drop: str) -> None:
+    """Every event is answered with the same commands, whether batches last as believed or not."""
+    rng = np.random.default_rng(seed)
+    spec, plan = cluster(rng)
+    frontends = int(rng.integers(1, 4))
+    policy = build(spec, Options(frontends=frontends, drop=drop, placement=plan))
+
+    stretch = (1.0,) if seed % 2 else tuple(rng.uniform(0.5, 2.0, 7).tolist())
+    trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
+
+    twin = NaiveNexus(spec, plan, frontends=frontends, early=drop == "early")
+    assert given(trace.events) == retell(twin, trace.events)
+
+
+def test_early_drop_beats_lazy_drop() -> None:
+    """Nexus, Figure 9 at alpha 1.0: at 90 % of the optimum lazy drop loses far more than early drop."""
+    latency = linear_latency(0.001, 0.025, 0.1)[None]
+    spec = ClusterSpec(sessions=[SessionSpec(name="m", slo=0.1, latency=latency)], kinds=[0])
+    times = np.cumsum(np.random.default_rng(3).exponential(1 / 450, 4000)).tolist()
+
+    early, lazy = (
+        len(drive(build(spec, Options(drop=drop)), [(time, 0, 0) for time in times]).dropped) / len(times)
+        for drop in ("early", "lazy")
+    )
+
+    assert Plan(make_plan(spec).backends).backends[0][0].batch == 25
+    assert early < 0.1
+    assert lazy > early + 0.1

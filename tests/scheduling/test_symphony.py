@@ -1,0 +1,392 @@
+"""The deferred scheduler: traces computed by hand, its options, and its plain twin on random scenarios."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from tests.scheduling.drive import DROPPED, SENT, drive, read_commands
+from tests.scheduling.naive_symphony import NaiveSymphony
+from tests.scheduling.scenarios import MS, RESNET50, assert_twin, linear, one, random_scenario, sent
+from tuner.errors import InvalidInput
+from tuner.scheduling import arrive, eager, finish, wake
+from tuner.scheduling.candidate import target_batch
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
+from tuner.scheduling.symphony import DropRule, Options, Order, build, reconfigure
+
+SMALL = (1 * MS, 5 * MS, 25 * MS)  # l(b) = b + 5 ms, SLO 25 ms
+
+
+# -- when a candidate is schedulable
+
+
+def test_waits_until_no_further_request_could_be_included() -> None:
+    """One request at 0 is sent at 25 - l(2) = 18 ms, though the accelerator is idle all the time."""
+
+    log = drive(build(one(*SMALL)), [(0.0, 0)])
+
+    assert sent(log) == [(18.0, (0,))]
+
+
+def test_each_request_brings_the_time_forward() -> None:
+    """Two requests are sent together at 25 - l(3) = 17 ms; one at 17.5 ms would have been too late."""
+
+    log = drive(build(one(*SMALL)), [(0.0, 0), (1 * MS, 0), (17.5 * MS, 0)])
+
+    assert sent(log)[0] == (17.0, (0, 1))
+
+
+def test_the_network_is_allowed_for() -> None:
+    """sched_at = 25 - 2 - l(2) - (0.1 + 2 * 0.05) = 15.8 ms; the batch of one is there 0.15 ms later."""
+    spec = one(*SMALL, control=0.1 * MS, data=0.05 * MS, response=2 * MS)
+
+    log = drive(build(spec), [(0.0, 0)])
+
+    assert sent(log) == [(15.8, (0,))]
+    (entry,) = [entry for entry in log if entry.start == entry.start]
+    assert entry.start == pytest.approx(15.95 * MS)
+    assert entry.finish == pytest.approx(21.95 * MS)
+
+
+@pytest.mark.parametrize(("deferral", "time"), [(0.0, 0.0), (0.5, 9.0), (1.0, 18.0)])
+def test_deferral_is_the_part_of_the_wait(deferral: float, time: float) -> None:
+    """Between 0, at once, and 1, at sched_at = 18 ms, a candidate waits in proportion."""
+
+    log = drive(build(one(*SMALL), Options(deferral=deferral)), [(0.0, 0)])
+
+    assert sent(log) == [(time, (0,))]
+
+
+def test_more_than_beta_lambda_requests_are_schedulable() -> None:
+    """With beta = 5.5 ms and a request each ms, a batch is sent as soon as it holds 6 > 5.5 of them."""
+    spec = one(1 * MS, 5.5 * MS, 40 * MS, accelerators=4)
+    arrivals = [(number * MS, 0) for number in range(200)]
+
+    log = drive(build(spec, Options(schedulable="beta_lambda")), arrivals, until=199.5 * MS)
+
+    settled = [(time, numbers) for time, numbers in sent(log) if time > 100]
+    assert len(settled) > 10
+    assert all(len(numbers) == 6 and time == numbers[-1] for time, numbers in settled)
+
+
+def test_without_the_test_the_same_load_makes_larger_batches() -> None:
+    """Pure sched_at waits for 17: the last of them comes at 16 ms, and 40 - l(18) is 16.5."""
+    spec = one(1 * MS, 5.5 * MS, 40 * MS, accelerators=4)
+    arrivals = [(number * MS, 0) for number in range(200)]
+
+    log = drive(build(spec), arrivals, until=199.5 * MS)
+
+    assert {len(numbers) for _, numbers in sent(log)} == {17}
+
+
+def test_a_full_batch_waits_for_nothing() -> None:
+    """With a cap of 4, a burst of 10 is sent as 4 and 4 at once; 2 are left until 25 - l(3) = 17 ms."""
+
+    log = drive(build(one(*SMALL, accelerators=3), Options(cap=4)), [(0.0, 0)] * 10)
+
+    assert sent(log) == [(0.0, (0, 1, 2, 3)), (0.0, (4, 5, 6, 7)), (17.0, (8, 9))]
+
+
+# -- which requests are given up
+
+BUSY = ClusterSpec(
+    sessions=[
+        linear("a", 1 * MS, 5 * MS, 20 * MS),
+        SessionSpec(name="long", slo=25 * MS, latency=np.array([[0.0, 18 * MS]])),
+    ],
+    kinds=[0],
+)
+BURSTS = [(0.0, 1)] + [(time * MS, 0) for time in (0, 1, 2, 8, 9, 10)]
+"""The accelerator is busy until 18 ms; the deadlines of requests 1..6 are at 20, 21, 22, 28, 29, 30."""
+
+
+def test_window_drop_by_hand() -> None:
+    """Heads go when a batch of min(target, the rest that could be one batch) would fail them.
+
+    The target is 5, as l(5) = 20 / 2. At 10 ms all six together would end at 21 > 20, the last five at 20:
+    so five are planned, until 20 - l(5) = 10 ms. Then 1 goes. Five from 2 on hold until 21 - l(5) = 11, four
+    until 21 - l(4) = 12: 2 goes. 3 holds in a batch of four until 22 - l(4) = 13, of three until
+    22 - l(3) = 14, and goes. The last three wait for 28 - l(4) = 19 ms.
+    """
+
+    log = drive(build(BUSY), BURSTS)
+
+    assert sent(log, DROPPED) == [(10.001, (1,)), (12.001, (2,)), (14.001, (3,))]
+    assert sent(log) == [(0.0, (0,)), (19.0, (4, 5, 6))]
+
+
+@pytest.mark.parametrize(("target", "times"), [(True, [10.001, 11.001]), (False, [10.0, 10.0])])
+def test_the_target_keeps_requests_from_being_given_up(target: bool, times: list[float]) -> None:
+    """Two old requests are followed by eight at 10 ms, which would make a batch of l(8) = 13 ms.
+
+    With the target of 5 a batch of l(5) = 10 ms is large enough: the old ones, due at 20 and 21, hold as long
+    as that is in time. Without, they go when they keep a batch of the new ones from being larger.
+    """
+
+    log = drive(build(BUSY, Options(target_batch=target)), [(0, 1), (0, 0), (1 * MS, 0), *[(10 * MS, 0)] * 8])
+
+    assert sent(log, DROPPED)[:2] == [(times[0], (1,)), (times[1], (2,))]
+
+
+def test_early_drop_by_hand() -> None:
+    """Heads go when a batch of the target size 5 would fail them: at 20 - l(5) = 10 ms, 11; of four, 13."""
+
+    log = drive(build(BUSY, Options(drop="early")), BURSTS)
+
+    assert sent(log, DROPPED) == [(10.001, (1,)), (11.001, (2,)), (13.001, (3,))]
+    assert sent(log)[1:] == [(19.0, (4, 5, 6))]
+
+
+def test_lazy_drop_by_hand() -> None:
+    """Heads go when they would fail alone: at deadline - l(1), 14, 15 and 16 ms."""
+
+    log = drive(build(BUSY, Options(drop="lazy")), BURSTS)
+
+    assert sent(log, DROPPED) == [(14.001, (1,)), (15.001, (2,)), (16.001, (3,))]
+    assert sent(log)[1:] == [(19.0, (4, 5, 6))]
+
+
+def test_a_burst_is_not_thinned_out() -> None:
+    """Of 30 requests that came at 1 ms, 16 can end at 26 if sent at 5; the others can wait, so none goes."""
+    five = SessionSpec(name="five", slo=25 * MS, latency=np.array([[0.0, 5 * MS]]))
+    spec = ClusterSpec(sessions=[linear("a", *SMALL), five], kinds=[0, 0])
+
+    log = drive(build(spec), [(0.0, 1), (0.0, 1)] + [(1 * MS, 0)] * 30)
+
+    assert sent(log)[2:] == [(5.0, tuple(range(2, 18))), (6.0, tuple(range(18, 32)))]
+    assert sent(log, DROPPED) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "rate", "expected"),
+    [
+        (RESNET50, 5839, 16),  # 8 staggered accelerators (Symphony, section 4.2)
+        ((5.090 * MS, 18.368 * MS, 70 * MS), 1083, 8),
+        (RESNET50, 0, 7),  # not known: l(b) <= SLO / 2, as without coordination
+        ((5.090 * MS, 18.368 * MS, 70 * MS), 0, 3),
+        (RESNET50, 10, 1),  # waiting for a second one takes longer than the SLO
+    ],
+)
+def test_target_batch_is_the_closed_form(
+    model: tuple[float, float, float], rate: float, expected: int
+) -> None:
+    """The largest b with l(b) (1 + 1/n) <= SLO, n = rate * l(b) / b accelerators."""
+
+    assert target_batch(build(one(*model)).cluster, 0, rate) == expected
+
+
+def test_the_target_follows_the_rate() -> None:
+    """After a while at 5,839 requests/s the target is 16; the network's allowances make it smaller."""
+    arrivals = [(number / 5839, 0) for number in range(800)]
+    free = build(one(*RESNET50, accelerators=8))
+    slow = build(one(*RESNET50, accelerators=8, control=0.1 * MS, data=0.05 * MS, response=2 * MS))
+
+    for policy in (free, slow):
+        drive(policy, arrivals)
+
+    assert free.candidates[0].target == 16
+    assert (
+        slow.candidates[0].target == 13
+    )  # 5.072 + 13 (1.053 + 0.05 + 0.17126) = 21.64 <= 22.9 < 22.91 for 14
+    assert free.candidates[0].rate == pytest.approx(5839, rel=0.02)
+
+
+# -- accelerators
+
+
+def test_sends_ahead_so_that_the_batch_arrives_when_the_accelerator_is_free() -> None:
+    """With a control delay of 3 ms, the second batch is sent 3 ms before the first ends, to start then."""
+    spec = one(5 * MS, 5 * MS, 30 * MS, control=3 * MS)
+
+    log = drive(build(spec, Options(deferral=0, cap=1)), [(0.0, 0), (1 * MS, 0)])
+
+    assert sent(log) == [(0.0, (0,)), (10.0, (1,))]
+    assert [round(entry.start / MS, 6) for entry in log if entry.kind == "dispatch"] == [3.0, 13.0]
+
+
+def test_an_overdue_accelerator_gets_nothing_until_it_has_finished() -> None:
+    """The first batch takes twice the believed 6 ms; the second is sent when it really ends."""
+
+    log = drive(build(one(*SMALL), Options(deferral=0)), [(0.0, 0), (1 * MS, 0)], slowness=lambda batch: 2.0)
+
+    assert sent(log) == [(0.0, (0,)), (12.0, (1,))]
+
+
+def test_a_late_batch_moves_those_behind_it() -> None:
+    """Of two batches, believed to end at 13 and 23 ms, the first ends at 15: the second is expected at 25."""
+    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), Options(deferral=0, cap=1))
+    arrive(policy, 0, 0, 0, 0.0)
+    arrive(policy, 0, 0, 1, 1 * MS)
+    wake(policy, float(policy.cluster.board[0].wake_at))
+
+    finish(policy, 0, 15 * MS)
+
+    assert policy.cluster.accelerators[0].free_at == pytest.approx(25 * MS)
+    assert policy.cluster.accelerators[0].outstanding == 1
+
+
+def test_an_early_batch_leaves_those_behind_it_as_they_were() -> None:
+    """What is on the way is not there earlier; alone, an early end frees the accelerator at once."""
+    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), Options(deferral=0, cap=1))
+    arrive(policy, 0, 0, 0, 0.0)
+    arrive(policy, 0, 0, 1, 1 * MS)
+    wake(policy, float(policy.cluster.board[0].wake_at))
+
+    finish(policy, 0, 12 * MS)
+    assert policy.cluster.accelerators[0].free_at == pytest.approx(23 * MS)
+
+    finish(policy, 0, 20 * MS)
+    assert policy.cluster.accelerators[0].free_at == pytest.approx(20 * MS)
+
+
+def test_requests_are_dropped_though_no_accelerator_ever_finishes() -> None:
+    """Without a word from the accelerator, what waits is given up in time; then there is no timer left."""
+    policy = build(one(*SMALL), Options(deferral=0))
+    for number in range(5):
+        arrive(policy, 0, 0, number, number * MS)
+    dropped: list[int] = []
+    for _ in range(100):
+        now = float(policy.cluster.board[0].wake_at)
+        if now == np.inf:
+            break
+        wake(policy, now)
+        commands = read_commands(policy)
+        assert all(entry.kind == DROPPED for entry in commands)
+        assert all(now <= (number + 25) * MS for entry in commands for number in entry.numbers)
+        dropped += [number for entry in commands for number in entry.numbers]
+
+    assert dropped == [1, 2, 3, 4]
+    assert policy.cluster.board[0].wake_at == np.inf
+
+
+def test_a_batch_is_formed_for_the_accelerator_that_it_gets() -> None:
+    """Of a burst the fast accelerator takes 19, as 25 - l(20) = 0; the slow one 7, as 25 - l(8) < 0."""
+    fast = np.arange(31) + 5.0
+    slow = 2.0 * np.arange(31) + 10.0
+    fast[0] = slow[0] = 0
+    session = SessionSpec(name="a", slo=25 * MS, latency=np.array([slow, fast]) * MS)
+    spec = ClusterSpec(sessions=[session], kinds=[1, 0])
+
+    log = drive(build(spec), [(0.0, 0)] * 26)
+
+    assert sent(log) == [(0.0, tuple(range(19))), (0.0, tuple(range(19, 26)))]
+    assert [entry.accelerator for entry in log if entry.kind == "dispatch"] == [0, 1]
+
+
+# -- dispatch order
+
+
+@pytest.mark.parametrize(("order", "first"), [("sched_at", 1), ("deadline", 2), ("latest", 0)])
+def test_dispatch_order_among_schedulable_candidates(order: Order, first: int) -> None:
+    """While the accelerator is busy until 20 ms, three sessions become schedulable; one goes first.
+
+    Of a request at 0: session 0 has deadline 60, l(1) = 30 and l(2) = 31: latest start 30, sched_at 29.
+    Session 1 has 58, 24 and 32: 34 and 26. Session 2 has 50, 10 and 20: 40 and 30.
+    """
+
+    def session(slo: float, *latency: float) -> SessionSpec:
+        return SessionSpec(name="x", slo=slo * MS, latency=np.array([[0.0, *latency]]) * MS)
+
+    spec = ClusterSpec(
+        sessions=[session(60, 30, 31), session(58, 24, 32), session(50, 10, 20), session(40, 20)], kinds=[0]
+    )
+    policy = build(spec, Options(deferral=0, order=order))
+
+    log = drive(policy, [(0.0, 3), (0.0, 0), (0.0, 1), (0.0, 2)])
+
+    assert [entry.session for entry in log if entry.kind == "dispatch"][:2] == [3, first]
+
+
+# -- options
+
+
+def test_options_can_change_between_events() -> None:
+    """A waiting candidate is sent at once, by a wake, when deferral is turned off."""
+    policy = build(one(*SMALL))
+    arrive(policy, 0, 0, 7, 1 * MS)
+
+    reconfigure(policy, Options(deferral=0))
+    assert policy.cluster.board[0].wake_at == 1 * MS
+    wake(policy, 2 * MS)
+
+    assert [entry.numbers for entry in read_commands(policy)] == [(7,)]
+
+
+def test_a_new_cap_holds_for_what_waits() -> None:
+    """After the cap is set to 2, of three waiting requests two are sent at once."""
+    policy = build(one(*SMALL))
+    for number in range(3):
+        arrive(policy, 0, 0, number, number * MS)
+
+    reconfigure(policy, Options(cap=2))
+    wake(policy, 2 * MS)
+
+    assert [entry.numbers for entry in read_commands(policy)] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"deferral": 1.5}, {"deferral": float("nan")}, {"cap": -1}, {"drop": "none"}, {"order": "random"}],
+)
+def test_options_are_checked(wrong: dict[str, object]) -> None:
+    """A value that is not allowed is refused, by name."""
+
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Options(**wrong)  # type: ignore[arg-type]
+
+
+# -- the plain twin
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_plain_twin(seed: int) -> None:
+    """On random clusters, loads and options, the twin gives the same commands at the same times."""
+    rng = np.random.default_rng([seed, 1])
+    options = Options(
+        deferral=float(rng.choice([0.0, 0.3, 1.0], p=[0.2, 0.2, 0.6])),
+        schedulable="beta_lambda" if rng.random() < 0.4 else "sched_at",
+        target_batch=bool(rng.random() < 0.7),
+        cap=int(rng.choice([0, 0, 1, 3, 8])),
+        drop=get_args(DropRule)[rng.integers(3)],
+        order=get_args(Order)[rng.integers(3)],
+    )
+    scenario = random_scenario(seed)
+
+    commands = assert_twin(build(scenario.spec, options), NaiveSymphony(scenario.spec, options), scenario)
+
+    assert commands > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_without_deferral_it_sends_what_eager_sends(seed: int) -> None:
+    """By deadline, with lazy drop, no network and one kind of accelerator, both give the same batches."""
+    scenario = random_scenario(seed)
+    spec = replace(scenario.spec, delays=Delays(), kinds=[0] * len(scenario.spec.kinds))
+    options = Options(deferral=0, drop="lazy", order="deadline")
+
+    deferred = drive(build(spec, options), scenario.arrivals, slowness=scenario.slowness)
+    at_once = drive(eager.build(spec), scenario.arrivals, slowness=scenario.slowness)
+
+    assert [entry for entry in deferred if entry.kind == SENT] == [
+        entry for entry in at_once if entry.kind == SENT
+    ]
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    """The twin counts a list of arrivals; both agree over three windows with a pause in the second."""
+    spec = ClusterSpec(sessions=[linear("a", *SMALL)], kinds=[0] * 2, delays=Delays())
+    times = np.concatenate([np.arange(0, 6, 0.02), np.arange(6, 9, 0.2), np.arange(20.3, 31, 0.05)])
+    options = Options(schedulable="beta_lambda")
+    policy, twin = build(spec, options), NaiveSymphony(spec, options)
+    rates = []
+    for number, time in enumerate(times.tolist()):
+        arrive(policy, 0, 0, number, time)
+        twin.arrive(0, number, time)
+        rates.append(float(policy.candidates[0].rate))
+        assert rates[-1] == pytest.approx(twin.lines[0].rate)
+
+    assert rates[290] == pytest.approx(50, rel=0.02)
+    assert rates[-1] == pytest.approx(20, rel=0.03)

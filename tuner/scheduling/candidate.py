@@ -1,0 +1,301 @@
+"""The batch that a session would send now: how large it may be, and which requests are given up for it.
+
+One candidate per session (Symphony, section 4.2). Its requests are always the oldest that wait, so that a
+number tells which. The parts, as in the authors' later code:
+
+* **Target batch**: the largest b with ``l(b) (1 + 1/n) + data b <= SLO - control - response``, where
+  ``n = lambda l(b) / b`` accelerators carry the load; for ``n <= 1`` the time to gather a batch counts
+  instead of ``l(b) / n``. Both are ``l(b) + b / lambda``, so there is one formula. Until the rate is known it
+  is the largest b with ``l(b) <= SLO / 2``. It says how large a batch must be before no more requests are
+  given up for it; it does not keep a batch from being larger.
+* **Rate**: arrivals of the last ``WINDOW`` seconds, those of the window before the present one taken as
+  spread evenly. Looked at every ``LOOK`` seconds; a change below ``NOTICEABLE`` changes nothing.
+* **Drop rules**, which say from which request on the batch begins when time is short:
+
+  - ``WINDOW_DROP`` (Symphony). Shrink from the head until all the rest could be one batch that ends by the
+    deadline of its own head. With the target as size, or with the size of this rest if that is less, give up
+    those before it that such a batch would fail. Then extend the batch while the deadline of its head holds.
+  - ``EARLY_DROP`` (Nexus, section 6.3). Give up the head until a batch of the target size, or of all that
+    wait if they are fewer, ends by the deadline of its head. Then extend as above. Without a target, that of
+    an unknown rate counts, which is Nexus' own.
+  - ``LAZY_DROP`` (Clipper; Nexus' rival). Give up only what cannot even end in time alone. The batch is the
+    largest that ends by the deadline of its head.
+
+Where we differ: if not one request of a queue can end in time, all are given up at once; the authors' code
+keeps them until the next arrival. On unlike accelerators they take the slowest profile for everything; we
+take it for the target only, and form batches with the profile of the accelerator that they would get.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.fleet import delay
+from tuner.scheduling.requests import deadline, drop
+from tuner.scheduling.vocabulary import Cluster
+
+__all__ = [
+    "BETA_LAMBDA",
+    "CANDIDATE",
+    "EARLY_DROP",
+    "LAZY_DROP",
+    "LOOK",
+    "OPTIONS",
+    "SCHED_AT",
+    "TOLERANCE",
+    "WINDOW",
+    "WINDOW_DROP",
+    "Forming",
+    "count_arrival",
+    "fits",
+    "form",
+    "target_batch",
+    "tune",
+]
+
+TOLERANCE = 5e-10
+"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
+WINDOW = 5.0
+"""s over which the request rate is measured."""
+LOOK = 0.05
+"""s between two looks at the rate."""
+NOTICEABLE = 0.01
+"""Relative change of the rate from which on the target batch is computed anew."""
+
+# When is a candidate schedulable before its time (Options.schedulable)?
+SCHED_AT = 0  # never
+BETA_LAMBDA = 1  # as soon as it holds more than beta * lambda requests
+
+# Drop rules, from the mildest to the strictest (Options.drop).
+LAZY_DROP = 0
+WINDOW_DROP = 1
+EARLY_DROP = 2
+
+OPTIONS = np.dtype(
+    [
+        ("deferral", "f8"),  # 0: schedulable at once .. 1: at sched_at
+        ("schedulable", "i8"),  # SCHED_AT or BETA_LAMBDA
+        ("targeting", "i8"),  # whether there is a target batch
+        ("drop", "i8"),  # drop rule
+        ("order", "i8"),  # which of the schedulable candidates goes first
+    ],
+    align=True,
+)
+CANDIDATE = np.dtype(
+    [
+        ("planned", "i8"),  # requests of the batch that would be sent now; 0 if none waits
+        ("kind", "i8"),  # kind of accelerator it is planned for
+        ("free", "f8"),  # s, when that is free; -inf for as soon as the batch is there
+        ("largest", "i8"),  # largest batch allowed: of the session, or the cap
+        ("suffix", "i8"),  # position: from here on all that wait could be one batch (WINDOW_DROP)
+        ("target", "i8"),  # target batch
+        ("enough", "f8"),  # beta * lambda; infinite if it does not count
+        ("beta", "f8"),  # s, the part of the latency that does not depend on the batch
+        ("rate", "f8"),  # 1/s, the one that `target` and `enough` were computed with; 0 if not known
+        ("look_at", "f8"),  # s, when to look at the rate again
+        ("began", "f8"),  # s, begin of the present window; before 0 if nothing has arrived yet
+        ("count", "i8"),  # arrivals in the present window
+        ("before", "i8"),  # arrivals in the window before; -1 if there was none
+    ],
+    align=True,
+)
+
+
+class Forming(Protocol):
+    """The part of a policy's state that the functions here work on."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """What every policy knows."""
+
+    @property
+    def options(self) -> np.ndarray:
+        """(1,) OPTIONS."""
+
+    @property
+    def candidates(self) -> np.ndarray:
+        """(M,) CANDIDATE."""
+
+
+@njit_inline
+def fits(forming: Forming, session: int, count: int, latest: float) -> bool:
+    """Whether a batch of ``count`` requests decided now ends by ``latest`` on the accelerator planned for."""
+    cluster, candidates = forming.cluster, forming.candidates
+    start = max(cluster.board[0].now + delay(cluster, count), candidates[session].free)
+    return bool(start + cluster.latency[candidates[session].kind, session, count] <= latest + TOLERANCE)
+
+
+@njit_flat
+def form(forming: Forming, session: int, kind: int, free: float) -> None:
+    """Form the session's batch anew; what its drop rule gives up is dropped with one command at most.
+
+    Args:
+        forming: Cluster and candidate are modified in place.
+        session: Which session.
+        kind: For which kind of accelerator.
+        free: When the accelerator is free, s; -inf for as soon as the batch is there.
+    """
+    candidates = forming.candidates
+    head = forming.cluster.queues[session].head
+    candidates[session].kind = kind
+    candidates[session].free = free
+    candidates[session].suffix = max(candidates[session].suffix, head)
+    if forming.options[0].drop == WINDOW_DROP:
+        keep = _window(forming, session)
+    elif forming.options[0].drop == EARLY_DROP:
+        keep = _early(forming, session)
+    else:
+        keep = _lazy(forming, session)
+    candidates[session].suffix = max(candidates[session].suffix, keep)
+    if keep > head:
+        drop(forming.cluster, session, keep - head)
+
+
+@njit_flat
+def _window(forming: Forming, session: int) -> int:
+    """Plan by WINDOW_DROP; return the first position to keep. Modifies the candidate in place."""
+    cluster, candidates = forming.cluster, forming.candidates
+    tail = cluster.queues[session].tail
+    keep = cluster.queues[session].head
+    suffix = max(candidates[session].suffix, tail - cluster.sessions[session].largest)
+    while suffix < tail:
+        if fits(forming, session, tail - suffix, deadline(cluster, session, suffix)):
+            break
+        suffix += 1
+    candidates[session].suffix = suffix
+    count = min(tail - suffix, candidates[session].target, candidates[session].largest)
+    if count == 0:
+        keep = tail
+    while keep < suffix and not fits(forming, session, count, deadline(cluster, session, keep)):
+        keep += 1
+    if keep == suffix:  # the rest is known to fit whole
+        count = min(tail - keep, candidates[session].largest)
+    else:
+        count = _extend(forming, session, keep, count)
+    candidates[session].planned = count
+    return int(keep)
+
+
+@njit_flat
+def _early(forming: Forming, session: int) -> int:
+    """Plan by EARLY_DROP; return the first position to keep. Modifies the candidate in place."""
+    cluster, candidates = forming.cluster, forming.candidates
+    tail = cluster.queues[session].tail
+    keep = cluster.queues[session].head
+    count = 0
+    while keep < tail:
+        count = min(tail - keep, candidates[session].target, candidates[session].largest)
+        if fits(forming, session, count, deadline(cluster, session, keep)):
+            break
+        keep += 1
+    candidates[session].planned = _extend(forming, session, keep, count)
+    return int(keep)
+
+
+@njit_flat
+def _lazy(forming: Forming, session: int) -> int:
+    """Plan by LAZY_DROP; return the first position to keep. Modifies the candidate in place."""
+    cluster, candidates = forming.cluster, forming.candidates
+    tail = cluster.queues[session].tail
+    keep = cluster.queues[session].head
+    while keep < tail and not fits(forming, session, 1, deadline(cluster, session, keep)):
+        keep += 1
+    candidates[session].planned = _extend(forming, session, keep, 1)
+    return int(keep)
+
+
+@njit_flat
+def _extend(forming: Forming, session: int, keep: int, count: int) -> int:
+    """Return the largest batch from ``keep`` on that ends by its head's deadline; ``count`` is known to."""
+    cluster, candidates = forming.cluster, forming.candidates
+    high = min(cluster.queues[session].tail - keep, candidates[session].largest)
+    if high <= count:
+        return int(high)
+    latest = deadline(cluster, session, keep)
+    if not fits(forming, session, count + 1, latest):
+        return int(count)
+    low = count + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(forming, session, middle, latest):
+            low = middle
+        else:
+            high = middle - 1
+    return int(low)
+
+
+@njit_flat
+def target_batch(cluster: Cluster, session: int, rate: float) -> int:
+    """Return the session's target batch at a request rate (1/s; 0 if not known), on the slowest kind."""
+    budget = cluster.sessions[session].budget - cluster.board[0].d_control
+    each = cluster.board[0].d_data
+    if rate > 0:
+        each += 1 / rate
+    else:
+        budget = cluster.sessions[session].slo / 2
+        each = 0.0
+    count = 1
+    while count < cluster.sessions[session].largest:
+        slowest = 0.0
+        for kind in range(cluster.latency.shape[0]):
+            slowest = max(slowest, cluster.latency[kind, session, count + 1])
+        if slowest + (count + 1) * each > budget:
+            break
+        count += 1
+    return count
+
+
+@njit_flat
+def tune(forming: Forming, session: int) -> None:
+    """Compute what depends on the options and the rate. The session's candidate is modified in place."""
+    cluster, candidates = forming.cluster, forming.candidates
+    rate = candidates[session].rate
+    candidates[session].enough = np.inf
+    if forming.options[0].schedulable == BETA_LAMBDA and rate > 0:
+        candidates[session].enough = candidates[session].beta * rate
+    if forming.options[0].targeting:
+        candidates[session].target = target_batch(cluster, session, rate)
+    elif forming.options[0].drop == EARLY_DROP:
+        candidates[session].target = target_batch(cluster, session, 0.0)
+    else:
+        candidates[session].target = cluster.sessions[session].largest
+
+
+@njit_inline
+def count_arrival(forming: Forming, session: int) -> None:
+    """Count an arrival, and look at the rate if it is time to. Modifies the candidate in place."""
+    candidates = forming.candidates
+    now = forming.cluster.board[0].now
+    candidates[session].count += 1
+    if now >= candidates[session].look_at:
+        rate = _look(candidates, session, now)
+        if abs(rate - candidates[session].rate) > NOTICEABLE * candidates[session].rate:
+            candidates[session].rate = rate
+            tune(forming, session)
+
+
+@njit_flat
+def _look(candidates: np.ndarray, session: int, now: float) -> float:
+    """Return the request rate, 1/s. The session's candidate is modified in place."""
+    began = candidates[session].began
+    rate = 0.0
+    if began < 0:  # the first arrival opens the first window and does not count in it
+        began = now
+        candidates[session].count = 0
+    elif now >= began + WINDOW:
+        idle = now >= began + 2 * WINDOW
+        candidates[session].before = 0 if idle else candidates[session].count - 1
+        candidates[session].count = 1
+        began = now if idle else began + WINDOW
+    passed = now - began
+    if candidates[session].before >= 0:
+        share = 1 - passed / WINDOW
+        rate = (candidates[session].before * share + candidates[session].count) / WINDOW
+    elif passed > 0:
+        rate = candidates[session].count / passed
+    candidates[session].began = began
+    candidates[session].look_at = min(now + LOOK, began + WINDOW)
+    return rate

@@ -1,0 +1,126 @@
+"""When which accelerator will be free: what was sent to it, and belief put right by what is told.
+
+A policy that sends a batch ahead, so that it arrives when the accelerator gets free, must know when that
+will be. It believes the profile until it is told that a batch ended:
+
+* Ended as believed, or before: what is on the way starts as planned, for it is not there earlier.
+* Ended later: the batches behind it start and end later by what it takes away from them.
+* Should have ended by now, and was not told: overdue. Nobody knows when this accelerator will be free, so
+  nothing is sent to it until it is told.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat
+from tuner.scheduling.requests import dispatch
+from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
+from tuner.scheduling.vocabulary import Cluster, records
+
+__all__ = ["AHEAD", "Fleet", "delay", "earliest", "ended", "free_at", "make_fleet", "next_kind", "send"]
+
+AHEAD = 8
+"""Batches that may be outstanding on one accelerator; with a slow network several are on the way at once."""
+
+SENT = np.dtype(
+    [
+        ("start", "f8"),  # s, when its execution starts, as believed
+        ("length", "f8"),  # s, how long it takes
+    ],
+    align=True,
+)
+
+
+class Fleet(NamedTuple):
+    """What is believed of the accelerators. Both arrays are modified in place."""
+
+    free: np.ndarray  # tree over accelerators: when it is free, s; infinite if it can be sent nothing
+    sent: np.ndarray  # (N, AHEAD) SENT, the oldest first; the first `outstanding` of a row count
+
+
+def make_fleet(accelerators: int) -> Fleet:
+    """Return the state at time 0: all are free."""
+    free = make_tree(accelerators)
+    for accelerator in range(accelerators):
+        set_key(free, accelerator, 0.0)
+    return Fleet(free, records((accelerators, AHEAD), SENT))
+
+
+@njit_flat
+def earliest(cluster: Cluster, fleet: Fleet) -> int:
+    """Return the accelerator that is free first, -1 if of none it is known when.
+
+    Overdue ones are taken out of ``fleet.free``, which is modified in place.
+    """
+    now = cluster.board[0].now
+    while least_key(fleet.free) < np.inf:
+        accelerator = least_index(fleet.free)
+        if cluster.accelerators[accelerator].outstanding == 0:
+            return int(accelerator)
+        if fleet.sent[accelerator, 0].start + fleet.sent[accelerator, 0].length > now:
+            return int(accelerator)
+        set_key(fleet.free, accelerator, np.inf)
+    return -1
+
+
+@njit_flat
+def free_at(fleet: Fleet, accelerator: int) -> float:
+    """Return when an accelerator will be free, s; the past if it is idle."""
+    return key_of(fleet.free, accelerator)
+
+
+@njit_flat
+def next_kind(cluster: Cluster, fleet: Fleet) -> int:
+    """Return the kind of the accelerator that is free first; of any if of none it is known when."""
+    if cluster.latency.shape[0] == 1:
+        return 0
+    kind: int = cluster.accelerators[least_index(fleet.free)].kind
+    return kind
+
+
+@njit_flat
+def delay(cluster: Cluster, count: int) -> float:
+    """Return the time from a decision until a batch of ``count`` requests is at the accelerator, s."""
+    span: float = cluster.board[0].d_control + cluster.board[0].d_data * count
+    return span
+
+
+@njit_flat
+def send(cluster: Cluster, fleet: Fleet, queue: int, count: int, accelerator: int) -> None:
+    """Send the ``count`` oldest requests of a queue to an accelerator, to start when both are there.
+
+    Args:
+        cluster: Gets the command; modified in place.
+        fleet: Learns of the batch; modified in place.
+        queue: The queue; loses the requests.
+        count: How many, at least 1.
+        accelerator: One that :func:`earliest` gave.
+    """
+    start = max(cluster.board[0].now + delay(cluster, count), free_at(fleet, accelerator))
+    end = dispatch(cluster, queue, count, accelerator, start)
+    outstanding = cluster.accelerators[accelerator].outstanding
+    kind = cluster.accelerators[accelerator].kind
+    fleet.sent[accelerator, outstanding - 1].start = start
+    fleet.sent[accelerator, outstanding - 1].length = cluster.latency[
+        kind, cluster.queues[queue].session, count
+    ]
+    set_key(fleet.free, accelerator, end if outstanding < AHEAD else np.inf)
+
+
+@njit_flat
+def ended(cluster: Cluster, fleet: Fleet, accelerator: int) -> None:
+    """Note that the oldest batch of an accelerator has just ended. Both states are modified in place."""
+    outstanding = cluster.accelerators[accelerator].outstanding - 1
+    end = cluster.board[0].now
+    for index in range(outstanding):
+        start = max(fleet.sent[accelerator, index + 1].start, end)
+        length = fleet.sent[accelerator, index + 1].length
+        fleet.sent[accelerator, index].start = start
+        fleet.sent[accelerator, index].length = length
+        end = start + length
+    cluster.accelerators[accelerator].outstanding = outstanding
+    cluster.accelerators[accelerator].free_at = end
+    set_key(fleet.free, accelerator, end)

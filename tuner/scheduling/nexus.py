@@ -1,0 +1,225 @@
+"""Nexus: frontends send each request to a backend at once; backends run their sessions in turn.
+
+Nexus, sections 4.3 and 6.1 to 6.3; Symphony, section 3, on what several frontends do to it. Nobody sees the
+whole cluster: a frontend knows the plan and its own past (:mod:`tuner.scheduling.nexus_frontend`), a backend
+its own queues, one per session it hosts. The plan is made for an epoch (:mod:`tuner.scheduling.nexus_plan`).
+
+Rules of a backend
+------------------
+* When it is idle, the sessions take turns. A turn takes a batch of up to the planned size; a session
+  without requests is passed over at once, so the backend never idles while something waits that can still
+  be served (the duty cycle is at most the planned one).
+* Early drop: a window of the planned size, or of what waits if that is less, slides from the head of the
+  queue to the first request by whose deadline the whole window can be executed. All before are dropped,
+  the window is the batch.
+* Lazy drop: heads that cannot be served in time even alone are dropped; the batch is the largest, up to
+  the planned size, that can be executed by the deadline of the head that remains.
+* A frontend sends a request, with its data, when it arrives; so it is at the backend ``control + data``
+  later, and each queue belongs to an accelerator. A batch starts when the backend is idle and its newest
+  request is there; between batches nothing is waited for, for the backend serves itself.
+
+Requests of a session that the plan leaves out are refused at once.
+
+Where we differ: the paper's lazy rule drops what *has* missed its deadline; ours also drops what cannot meet
+it any more, for that makes the rival stronger; so does ``cap="profile"``, which is not in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat
+from tuner.errors import InvalidInput
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.nexus_frontend import Frontends, make_frontends, move_on, receiver
+from tuner.scheduling.nexus_plan import Plan, Share, check_plan, make_plan
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.requests import begin, deadline, dispatch, drop, push, waiting
+from tuner.scheduling.vocabulary import OK, Cluster, records
+
+__all__ = ["Nexus", "Options", "Plan", "Share", "build"]
+
+DROPS = ("early", "lazy")
+CAPS = ("planned", "profile")
+
+BACKEND = np.dtype(
+    [
+        ("first", "i8"),  # its first queue; the others follow
+        ("count", "i8"),  # how many sessions it hosts
+        ("turn", "i8"),  # whose turn is next, 0..count-1
+    ],
+    align=True,
+)
+RULE = np.dtype([("early", "i8")], align=True)  # 1: early drop, 0: lazy drop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How the cluster is planned and run."""
+
+    frontends: int = 1
+    """How many send requests independently; the source of a request tells which one does."""
+    drop: str = "early"
+    """Rule by which backends drop: ``early`` or ``lazy``."""
+    placement: Plan | Sequence[Sequence[tuple[int, int, float]]] | None = None
+    """Per accelerator its (session, batch, rate) in turn; made by :func:`make_plan` if None."""
+    cap: str = "planned"
+    """Most that a turn takes: the ``planned`` batch, or ``profile``: all that meets the deadline."""
+    rates: tuple[float, ...] | None = None
+    """Requests/s per session to plan for, if the plan is made here; every session everywhere if None."""
+
+    def __post_init__(self) -> None:
+        if self.frontends < 1:
+            raise InvalidInput("frontends", f"{self.frontends} is not a number of frontends", "use 1 or more")
+        if self.drop not in DROPS:
+            raise InvalidInput("drop", f"there is no rule {self.drop!r}", f"use {' or '.join(DROPS)}")
+        if self.cap not in CAPS:
+            raise InvalidInput("cap", f"there is no {self.cap!r}", f"use {' or '.join(CAPS)}")
+
+
+class Nexus(NamedTuple):
+    """The state; modified in place: the cluster, the frontends and whose turn it is."""
+
+    cluster: Cluster  # one queue per session and backend, those of a backend in a row
+    frontends: Frontends
+    backends: np.ndarray  # (N,) BACKEND
+    batch: np.ndarray  # (Q,) planned batch size of the queue
+    rule: np.ndarray  # (1,) RULE
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Nexus:
+    """Return the state at time 0.
+
+    Raises:
+        InvalidInput: The placement or the rates do not fit the cluster.
+    """
+    options = options or Options()
+    plan = options.placement if options.placement is not None else make_plan(spec, options.rates)
+    plan = plan if isinstance(plan, Plan) else Plan.of(plan)
+    check_plan(plan, spec)
+    backends = records(len(plan.backends), BACKEND)
+    queues: list[tuple[int, int]] = []
+    batch: list[int] = []
+    rates: list[list[tuple[int, float]]] = [[] for _ in spec.sessions]
+    for accelerator, row in enumerate(plan.backends):
+        backends[accelerator] = (len(queues), len(row), 0)
+        for share in row:
+            rates[share.session].append((len(queues), share.rate))
+            queues.append((share.session, accelerator))
+            largest = spec.sessions[share.session].latency.shape[1] - 1
+            batch.append(largest if options.cap == "profile" else share.batch)
+    for session, hosts in enumerate(rates):
+        if not hosts:
+            hosts.append((len(queues), 1.0))
+            queues.append((session, -1))
+            batch.append(1)
+    rule = records(1, RULE)
+    rule[0].early = int(options.drop == "early")
+    most = max(len(row) for row in plan.backends)
+    cluster = build_cluster(spec, queues=queues, commands=most + 2)
+    frontends = make_frontends(rates, options.frontends)
+    return Nexus(cluster, frontends, backends, np.array(batch, np.int64), rule)
+
+
+@njit_flat
+def arrive(policy: Nexus, session: int, source: int, number: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.arrive`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    queue = receiver(policy.frontends, source, session)
+    status = push(cluster, queue, number, now)
+    if status != OK:
+        return int(status)
+    move_on(policy.frontends, source, session)
+    accelerator = cluster.queues[queue].accelerator
+    if accelerator < 0:
+        drop(cluster, queue, 1)
+    elif cluster.accelerators[accelerator].outstanding == 0:
+        _serve(policy, accelerator, now)
+    return OK
+
+
+@njit_flat
+def finish(policy: Nexus, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    begin(policy.cluster, now)
+    policy.cluster.accelerators[accelerator].outstanding -= 1
+    _serve(policy, accelerator, now)
+    return OK
+
+
+@njit_flat
+def wake(policy: Nexus, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`: never needed, idle backends have empty queues."""
+    begin(policy.cluster, now)
+    return OK
+
+
+@njit_flat
+def _serve(policy: Nexus, accelerator: int, now: float) -> None:
+    """Give an idle backend the batch of the first session in turn that has one."""
+    cluster = policy.cluster
+    first, count = policy.backends[accelerator].first, policy.backends[accelerator].count
+    turn = policy.backends[accelerator].turn
+    for _ in range(count):
+        queue = first + turn
+        turn = turn + 1 if turn + 1 < count else 0
+        if not waiting(cluster, queue):
+            continue
+        size = _early(policy, queue, now) if policy.rule[0].early else _lazy(policy, queue, now)
+        if size:
+            dispatch(cluster, queue, size, accelerator, _start(cluster, queue, 0, size, now))
+            policy.backends[accelerator].turn = turn
+            return
+
+
+@njit_flat
+def _early(policy: Nexus, queue: int, now: float) -> int:
+    """Drop what stands before the first window that can be executed; return its size, 0 if there is none."""
+    cluster, count = policy.cluster, waiting(policy.cluster, queue)
+    gone, size = 0, min(policy.batch[queue], count)
+    while size and not _fits(cluster, queue, gone, size, now):
+        gone += 1
+        size = min(size, count - gone)
+    if gone:
+        drop(cluster, queue, gone)
+    return int(size)
+
+
+@njit_flat
+def _lazy(policy: Nexus, queue: int, now: float) -> int:
+    """Drop the heads that are too late even alone; return what fits with the next one, 0 if none is left."""
+    cluster, count = policy.cluster, waiting(policy.cluster, queue)
+    gone = 0
+    while gone < count and not _fits(cluster, queue, gone, 1, now):
+        gone += 1
+    if gone:
+        drop(cluster, queue, gone)
+    size = min(policy.batch[queue], count - gone)
+    while size > 1 and not _fits(cluster, queue, 0, size, now):
+        size -= 1
+    return int(size)
+
+
+@njit_flat
+def _fits(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> bool:
+    """Whether the batch of ``size`` requests, ``offset`` after the head, ends by its first one's deadline."""
+    session, accelerator = cluster.queues[queue].session, cluster.queues[queue].accelerator
+    latency = cluster.latency[cluster.accelerators[accelerator].kind, session, size]
+    latest = deadline(cluster, queue, cluster.queues[queue].head + offset)
+    return bool(_start(cluster, queue, offset, size, now) + latency <= latest)
+
+
+@njit_flat
+def _start(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> float:
+    """When an idle backend has all of ``size`` requests, ``offset`` after the head, s."""
+    newest = cluster.queues[queue].head + offset + size - 1
+    sent = cluster.waiting[queue, newest & (cluster.waiting.shape[1] - 1)].arrival
+    return float(max(now, sent + cluster.board[0].d_control + cluster.board[0].d_data))
+
+
+register(Nexus, Functions(arrive, finish, wake))

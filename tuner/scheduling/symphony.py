@@ -1,0 +1,329 @@
+"""Symphony: a batch is sent when it can take in no further request, not when an accelerator is idle.
+
+Deferred batching (Symphony, sections 4.2-4.5, appendix C). Per session there is a candidate, the batch that
+would be sent now. It becomes *schedulable* at ``sched_at = deadline - l(b + 1) - delay(b + 1)``, after which
+a further request could not be included, or before (:class:`Options`). A schedulable candidate gets the
+accelerator that is free first, as soon as its batch, sent now, would not wait there; of several candidates
+the first in dispatch order.
+
+The paper's two kinds of threads are one sequential policy here:
+
+* ``ModelThread.schedule`` is :func:`arrive`, ``update_candidate`` is ``_plan``. The model timer and the drop
+  timer are one timer per session, ``timers``: of a candidate that is not yet schedulable the time when it
+  will be; of one that waits for an accelerator the time from which on it is too late as it is.
+* ``RankThread.mc`` is the tree ``ready``, ``gpu_free_at`` is :class:`~tuner.scheduling.fleet.Fleet`, and
+  ``granted_gpu`` and ``on_gpu_timer`` are ``_settle`` and ``_grant``.
+
+Where we differ:
+
+* The GPU timer is set for the candidate that goes next; the paper sets it for the one with the longest delay,
+  and would then send the next one earlier than needed.
+* A candidate that an accelerator comes too late for is formed anew for this accelerator, at once. The paper
+  discards it until the next arrival, which may be after its deadline.
+* ``sched_at`` allows for the data of the further request, as in the authors' later code (appendix C: not),
+  and a candidate that is as large as allowed is schedulable at once.
+* An accelerator whose batch has not ended in time gets nothing until it has.
+
+At deferral 0 this is work-conserving like :mod:`~tuner.scheduling.eager`; it differs from it in that batches
+are formed by the drop rule and that there are other dispatch orders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.errors import InvalidInput
+from tuner.scheduling.candidate import (
+    BETA_LAMBDA,
+    CANDIDATE,
+    EARLY_DROP,
+    LAZY_DROP,
+    OPTIONS,
+    SCHED_AT,
+    TOLERANCE,
+    WINDOW_DROP,
+    count_arrival,
+    fits,
+    form,
+    tune,
+)
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.fleet import Fleet, delay, earliest, ended, free_at, make_fleet, next_kind, send
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.requests import begin, deadline, push, waiting
+from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
+from tuner.scheduling.vocabulary import OK, Cluster, records
+
+__all__ = ["DropRule", "Options", "Order", "Schedulable", "Symphony", "build", "reconfigure"]
+
+GRACE = 1e-6
+"""s from a candidate's latest start until it is formed anew: more than what rounding could take back."""
+ROOM = 2
+"""Commands that one step may give: a drop and a dispatch."""
+
+# Dispatch orders among the schedulable candidates (Options.order).
+BY_SCHED_AT = 0
+BY_DEADLINE = 1
+BY_LATEST = 2
+
+Schedulable = Literal["sched_at", "beta_lambda"]
+DropRule = Literal["lazy", "window", "early"]
+Order = Literal["sched_at", "deadline", "latest"]
+
+_SCHEDULABLE = {"sched_at": SCHED_AT, "beta_lambda": BETA_LAMBDA}
+_DROP = {"lazy": LAZY_DROP, "window": WINDOW_DROP, "early": EARLY_DROP}
+_ORDER = {"sched_at": BY_SCHED_AT, "deadline": BY_DEADLINE, "latest": BY_LATEST}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What can be chosen; the defaults are those of the authors' later code.
+
+    Raises:
+        InvalidInput: A value is not one of those allowed.
+    """
+
+    deferral: float = 1.0
+    """How long a candidate waits: 0 not at all, 1 until ``sched_at``; between, this part of the way there
+    from the arrival of its oldest request."""
+    schedulable: Schedulable = "sched_at"
+    """``beta_lambda``: also schedulable if it holds more than beta * lambda requests (section 4.3)."""
+    target_batch: bool = True
+    """Whether requests are given up only until the batch has its target size; see
+    :mod:`~tuner.scheduling.candidate`. If not, until it is as large as it can be."""
+    cap: int = 0
+    """Largest batch, 0 for none but the session's own."""
+    drop: DropRule = "window"
+    """Which requests are given up when time is short; see :mod:`~tuner.scheduling.candidate`."""
+    order: Order = "sched_at"
+    """Which schedulable candidate goes first: with the earliest ``sched_at``, the earliest deadline, or the
+    earliest latest start of the batch as it is."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.deferral <= 1:
+            raise InvalidInput(
+                "deferral", f"{self.deferral} is not in 0..1", "0 is eager, 1 is fully deferred"
+            )
+        if self.cap < 0:
+            raise InvalidInput("cap", f"{self.cap} is below 0", "write the largest batch, or 0 for none")
+        for name, choices in (("schedulable", Schedulable), ("drop", DropRule), ("order", Order)):
+            if getattr(self, name) not in get_args(choices):
+                raise InvalidInput(
+                    name, f"there is no {getattr(self, name)!r}", f"use one of {', '.join(get_args(choices))}"
+                )
+
+
+class Symphony(NamedTuple):
+    """The state; all arrays are modified in place."""
+
+    cluster: Cluster
+    fleet: Fleet
+    options: np.ndarray  # (1,) OPTIONS
+    candidates: np.ndarray  # (M,) CANDIDATE
+    timers: np.ndarray  # tree over sessions: when its candidate must be looked at again, s
+    ready: np.ndarray  # tree over sessions: place in the dispatch order, s, if schedulable
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Symphony:
+    """Return the state at time 0."""
+    sessions = len(spec.sessions)
+    candidates = records(sessions, CANDIDATE)
+    candidates["began"] = -1.0
+    candidates["before"] = -1
+    candidates["beta"] = [_beta(session.latency, spec.kinds) for session in spec.sessions]
+    policy = Symphony(
+        cluster=build_cluster(spec),
+        fleet=make_fleet(len(spec.kinds)),
+        options=records(1, OPTIONS),
+        candidates=candidates,
+        timers=make_tree(sessions),
+        ready=make_tree(sessions),
+    )
+    reconfigure(policy, options or Options())
+    return policy
+
+
+def reconfigure(policy: Symphony, options: Options) -> None:
+    """Change the options, between events.
+
+    What waits is formed anew at the next event, which is a wake at once.
+
+    Args:
+        policy: Modified in place.
+        options: The new ones.
+    """
+    cluster, candidates = policy.cluster, policy.candidates
+    policy.options[0] = (
+        options.deferral,
+        _SCHEDULABLE[options.schedulable],
+        options.target_batch,
+        _DROP[options.drop],
+        _ORDER[options.order],
+    )
+    for session in range(len(candidates)):
+        largest = int(cluster.sessions[session].largest)
+        candidates[session].largest = min(largest, options.cap) if options.cap else largest
+        tune(policy, session)
+        candidates[session].suffix = 0
+        set_key(policy.ready, session, np.inf)
+        if waiting(cluster, session):
+            set_key(policy.timers, session, cluster.board[0].now)
+            cluster.board[0].wake_at = cluster.board[0].now
+
+
+def _beta(latency: np.ndarray, kinds: object) -> float:
+    """Return the latency of an empty batch by a straight line through the profile, s, at least 0.
+
+    Args:
+        latency: (K, B+1) s.
+        kinds: Kind of each accelerator; the mean over them is returned.
+    """
+    table = latency[np.asarray(kinds)].mean(axis=0)[1:]
+    if len(table) == 1:
+        return 0.0
+    line = np.polynomial.Polynomial.fit(np.arange(1, len(table) + 1), table, 1).convert()
+    return max(float(line(0.0)), 0.0)
+
+
+@njit_inline
+def arrive(policy: Symphony, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
+    """See :func:`tuner.scheduling.policy.arrive`."""
+    cluster, candidates = policy.cluster, policy.candidates
+    begin(cluster, now)
+    status = push(cluster, session, number, now)
+    if status != OK:
+        return status
+    count_arrival(policy, session)
+    planned = candidates[session].planned
+    if (
+        planned + 1 == waiting(cluster, session)
+        and 0 < planned < candidates[session].largest
+        and now < key_of(policy.timers, session)
+        and key_of(policy.ready, session) == np.inf
+        and next_kind(cluster, policy.fleet) == candidates[session].kind
+    ):  # all that wait are planned and the time is not up: forming it anew would include the new one too
+        candidates[session].planned = planned + 1
+        _enlist(policy, session)
+    else:
+        _plan(policy, session, next_kind(cluster, policy.fleet), -np.inf)
+    _settle(policy)
+    return OK
+
+
+@njit_flat
+def finish(policy: Symphony, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    begin(policy.cluster, now)
+    ended(policy.cluster, policy.fleet, accelerator)
+    _settle(policy)
+    return OK
+
+
+@njit_flat
+def wake(policy: Symphony, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`: a candidate's time has come, or that to send one ahead."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    while least_key(policy.timers) <= now and _has_room(cluster):
+        _plan(policy, least_index(policy.timers), next_kind(cluster, policy.fleet), -np.inf)
+    _settle(policy)
+    return OK
+
+
+@njit_inline
+def _settle(policy: Symphony) -> None:
+    """Send schedulable candidates while there are accelerators for them; say when to go on."""
+    board = policy.cluster.board
+    send_at = np.inf
+    if least_key(policy.ready) < np.inf:
+        send_at = _serve(policy)
+    board[0].wake_at = max(min(least_key(policy.timers), send_at), board[0].now)
+
+
+@njit_flat
+def _serve(policy: Symphony) -> float:
+    """Send schedulable candidates; return when the next one can be sent, s."""
+    cluster, fleet, candidates = policy.cluster, policy.fleet, policy.candidates
+    now = cluster.board[0].now
+    while least_key(policy.ready) < np.inf:
+        accelerator = earliest(cluster, fleet)
+        if accelerator < 0:
+            break
+        session = least_index(policy.ready)
+        send_at: float = free_at(fleet, accelerator) - delay(cluster, candidates[session].planned)
+        if send_at > now:
+            return send_at
+        if not _has_room(cluster):
+            return float(now)
+        _grant(policy, session, accelerator)
+    return np.inf
+
+
+@njit_flat
+def _grant(policy: Symphony, session: int, accelerator: int) -> None:
+    """Send a schedulable candidate to an accelerator, or form it anew if as it is it would be late there."""
+    cluster, candidates = policy.cluster, policy.candidates
+    kind = cluster.accelerators[accelerator].kind
+    free = free_at(policy.fleet, accelerator)
+    planned = candidates[session].planned
+    candidates[session].free = free
+    latest = deadline(cluster, session, cluster.queues[session].head)
+    if kind == candidates[session].kind and fits(policy, session, planned, latest):
+        send(cluster, policy.fleet, session, planned, accelerator)
+        _plan(policy, session, next_kind(cluster, policy.fleet), -np.inf)
+    else:
+        _plan(policy, session, kind, free)
+
+
+@njit_flat
+def _plan(policy: Symphony, session: int, kind: int, free: float) -> None:
+    """Form a session's candidate anew for a kind of accelerator that is free at some time."""
+    form(policy, session, kind, free)
+    _enlist(policy, session)
+
+
+@njit_inline
+def _enlist(policy: Symphony, session: int) -> None:
+    """Find when a session's candidate is schedulable; set its timer and its place in the dispatch order."""
+    cluster, candidates = policy.cluster, policy.candidates
+    planned = candidates[session].planned
+    if planned == 0:
+        set_key(policy.timers, session, np.inf)
+        set_key(policy.ready, session, np.inf)
+        return
+    now = cluster.board[0].now
+    kind = candidates[session].kind
+    oldest = cluster.queues[session].head & (cluster.waiting.shape[1] - 1)
+    arrival = cluster.waiting[session, oldest].arrival
+    must_end = arrival + cluster.sessions[session].budget
+    latest = must_end - cluster.latency[kind, session, planned] - delay(cluster, planned)
+    sched_at = latest
+    due = now
+    if planned < candidates[session].largest:
+        sched_at = must_end - cluster.latency[kind, session, planned + 1] - delay(cluster, planned + 1)
+        due = arrival + policy.options[0].deferral * (sched_at - arrival)
+    if due > now and planned <= candidates[session].enough:
+        set_key(policy.timers, session, due)
+        set_key(policy.ready, session, np.inf)
+        return
+    set_key(policy.timers, session, max(latest, now - TOLERANCE) + GRACE)
+    place = sched_at
+    if policy.options[0].order == BY_DEADLINE:
+        place = must_end
+    elif policy.options[0].order == BY_LATEST:
+        place = latest
+    set_key(policy.ready, session, place)
+
+
+@njit_flat
+def _has_room(cluster: Cluster) -> bool:
+    """Whether one more step can note its commands in this event."""
+    free: bool = cluster.board[0].commands + ROOM <= cluster.commands.size
+    return free
+
+
+register(Symphony, Functions(arrive, finish, wake))

@@ -1,0 +1,398 @@
+"""What every scheduling policy must do, as tests to inherit, and a plain driver that needs no engine.
+
+A policy's test module subclasses :class:`PolicyContract`::
+
+    class TestEager(PolicyContract):
+        promises = True
+
+        def make(self, spec):
+            return build(spec)
+
+Clusters and requests are drawn by hypothesis, the same ones in every run. Importing this module needs
+hypothesis and pytest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, grow
+from tuner.scheduling.policy import arrive, finish, wake
+from tuner.scheduling.vocabulary import DISPATCH, FULL, NEVER, OK, REQUEST, Cluster, records
+
+__all__ = ["Case", "Command", "Event", "PolicyContract", "Trace", "cases", "drive", "replay", "with_rings"]
+
+TINY = 1e-9
+"""s that two ways of adding up the same times may differ."""
+CALLS: dict[str, Callable[..., int]] = {"arrive": arrive, "finish": finish, "wake": wake}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A cluster and the requests that come to it."""
+
+    spec: ClusterSpec
+    arrivals: Sequence[tuple[float, int, int]]
+    """Per request its time (s), session and source, in order of time."""
+
+
+class Command(NamedTuple):
+    """What a policy wanted done; start and finish are 0 for DROP."""
+
+    kind: int
+    session: int
+    queue: int
+    first: int
+    numbers: tuple[int, ...]
+    accelerator: int
+    start: float
+    finish: float
+
+
+class Event(NamedTuple):
+    """What a policy was told, and how it answered."""
+
+    kind: str
+    """``arrive``, ``finish`` or ``wake``."""
+    subject: tuple[int, ...]
+    """Session, source and number; or the accelerator; or nothing."""
+    now: float
+    commands: tuple[Command, ...]
+    wake_at: float
+
+
+@dataclass(kw_only=True)
+class Trace:
+    """All that happened in a run."""
+
+    policy: Any
+    """The state at the end."""
+    events: list[Event] = field(default_factory=list)
+    ended: dict[int, float] = field(default_factory=dict)
+    """When the execution of a request ended, s."""
+
+    @property
+    def commands(self) -> list[tuple[float, Command]]:
+        """Every command with the time it was given, in order."""
+        return [(event.now, command) for event in self.events for command in event.commands]
+
+    @property
+    def batches(self) -> list[tuple[float, Command]]:
+        """Every batch with the time it was sent, in order."""
+        return [pair for pair in self.commands if pair[1].kind == DISPATCH]
+
+    @property
+    def dropped(self) -> dict[int, float]:
+        """When a request was refused, s."""
+        drops = [(now, command) for now, command in self.commands if command.kind != DISPATCH]
+        return {number: now for now, command in drops for number in command.numbers}
+
+
+def drive(
+    policy: Any, arrivals: Sequence[tuple[float, int, int]], stretch: Sequence[float] = (1.0,)
+) -> Trace:
+    """Run a policy until all is answered: the same rules as the engine's, slow and plain.
+
+    Args:
+        policy: Its state at time 0; modified in place.
+        arrivals: As in :class:`Case`.
+        stretch: By how much the n-th batch takes longer than the policy believes, in turn.
+
+    Raises:
+        AssertionError: It does not come to rest.
+    """
+    trace = Trace(policy=policy)
+    lines: list[deque[float]] = [deque() for _ in policy[0].accelerators]  # ends of what was sent there
+    free = [0.0] * len(lines)
+    now, come, sent = 0.0, 0, 0
+    for _ in range(1000 + 20 * len(arrivals)):
+        end, accelerator = min(((line[0], a) for a, line in enumerate(lines) if line), default=(NEVER, -1))
+        arrival = arrivals[come][0] if come < len(arrivals) else NEVER
+        alarm = float(trace.policy[0].board[0].wake_at)
+        if min(end, arrival, alarm) == NEVER:
+            return trace
+        now = max(now, min(end, arrival, alarm))
+        if end <= now:
+            lines[accelerator].popleft()
+            event = tell(trace, "finish", (accelerator,), now)
+        elif arrival <= now:
+            event = tell(trace, "arrive", (*arrivals[come][1:], come), now)
+            come += 1
+        else:
+            event = tell(trace, "wake", (), now)
+        for command in event.commands:
+            if command.kind == DISPATCH:
+                start = max(command.start, free[command.accelerator])
+                took = believed(trace.policy[0], command) * stretch[sent % len(stretch)]
+                free[command.accelerator] = start + took
+                lines[command.accelerator].append(start + took)
+                trace.ended |= dict.fromkeys(command.numbers, start + took)
+                sent += 1
+    raise AssertionError(f"still busy at {now=} after {len(trace.events)} events")
+
+
+def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float) -> Event:
+    """Tell the policy of an event, growing its rings where needed; return it with the answer."""
+    status = FULL
+    while status == FULL:
+        status = CALLS[kind](trace.policy, *subject, now)
+        if status == FULL:
+            trace.policy = grow(trace.policy)
+    assert status == OK, f"{kind} answers {status=}"
+    event = Event(kind, subject, now, noted(trace.policy[0]), float(trace.policy[0].board[0].wake_at))
+    trace.events.append(event)
+    return event
+
+
+def noted(cluster: Cluster) -> tuple[Command, ...]:
+    """Read the commands of the last event, with the requests they are about."""
+    commands = []
+    for kind, session, queue, first, count, accelerator, start, end in cluster.commands[
+        : cluster.board[0].commands
+    ].tolist():
+        slots = np.arange(first, first + count) & (cluster.waiting.shape[1] - 1)
+        numbers = tuple(cluster.waiting[queue]["number"][slots].tolist())
+        times = (start, end) if kind == DISPATCH else (0.0, 0.0)
+        commands.append(Command(kind, session, queue, first, numbers, accelerator, *times))
+    return tuple(commands)
+
+
+def believed(cluster: Cluster, command: Command) -> float:
+    """Return how long the policy believes that a batch takes, s."""
+    kind, largest = cluster.accelerators["kind"][command.accelerator], cluster.latency.shape[2] - 1
+    assert 1 <= len(command.numbers) <= largest, f"a batch of {len(command.numbers)}, {largest=}"
+    return float(cluster.latency[kind, command.session, len(command.numbers)])
+
+
+def replay(policy: Any, events: Sequence[Event]) -> list[Event]:
+    """Tell a policy at time 0 what another was told; return the events with its own answers."""
+    trace = Trace(policy=policy)
+    return [tell(trace, event.kind, event.subject, event.now) for event in events]
+
+
+def with_rings(policy: Any, length: int) -> Any:
+    """Return a policy at time 0 with rings of another length, a power of 2."""
+    cluster = policy[0]
+    rings = records((cluster.waiting.shape[0], length), REQUEST)
+    return policy._replace(cluster=cluster._replace(waiting=rings))
+
+
+@st.composite
+def _sessions(draw: st.DrawFn, response: float) -> SessionSpec:
+    """A linear profile or one in steps, fast and slow accelerators, SLOs from hopeless to generous."""
+    size = draw(st.sampled_from([8, 1, 3, 20]))
+    alpha, beta = draw(st.sampled_from([(0.001, 0.005), (0.005, 0.001), (0.0, 0.01)]))
+    steps = alpha * np.arange(size + 1)
+    if draw(st.booleans()):
+        steps = alpha * np.cumsum(
+            draw(st.lists(st.sampled_from([0, 1, 4]), min_size=size + 1, max_size=size + 1))
+        )
+    fast = beta + steps
+    fast[0] = 0.0
+    slack, full = draw(st.sampled_from([(3.0, 0.5), (1.2, 0.0), (10.0, 1.0), (1.0, 2.0), (0.9, 0.0)]))
+    slo = response + slack * fast[1] + full * fast[size]
+    return SessionSpec(name=f"s{size}", slo=float(slo), latency=np.array([fast, 1.7 * fast]))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw a small cluster and up to 50 requests, from idle to heavy overload, with ties and bursts."""
+    delays = draw(st.sampled_from([Delays(), Delays(control=1e-4, data=5e-5, response=2e-3)]))
+    sessions = draw(st.lists(_sessions(delays.response), min_size=1, max_size=4))
+    kinds = draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))
+    gap = sessions[0].latency[0, -1] / (sessions[0].latency.shape[1] - 1) / len(kinds)
+    gap /= draw(st.sampled_from([1.0, 0.02, 0.5, 3.0, 20.0]))
+    steps = st.sampled_from([1.0, 0.0, 0.0, 0.1, 0.5, 2.0, 7.0])
+    owners = st.integers(0, len(sessions) - 1)
+    drawn = draw(st.lists(st.tuples(steps, owners, st.integers(0, 2)), min_size=8, max_size=50))
+    times = np.cumsum([step * gap for step, _, _ in drawn]).tolist()
+    arrivals = [(time, owner, source) for time, (_, owner, source) in zip(times, drawn, strict=True)]
+    return Case(spec=ClusterSpec(sessions=sessions, kinds=kinds, delays=delays), arrivals=arrivals)
+
+
+def overload() -> Case:
+    """Return a case of 300 requests: three sessions on two unlike accelerators, a flood and then calm."""
+    rng = np.random.default_rng(7)
+    sizes = np.arange(17)
+    sessions = []
+    for name, alpha, beta, slo in (("a", 1e-3, 5e-3, 0.025), ("b", 5e-3, 1e-3, 0.04), ("c", 2e-3, 0.02, 0.2)):
+        fast = np.where(sizes > 0, alpha * sizes + beta, 0.0)
+        sessions.append(SessionSpec(name=name, slo=slo, latency=np.array([fast, 1.5 * fast])))
+    gaps = rng.exponential(1.0, 300) * np.where(np.arange(300) < 200, 0.0004, 0.02)
+    owners, sources = rng.integers(0, 3, 300).tolist(), rng.integers(0, 3, 300).tolist()
+    arrivals = list(zip(np.cumsum(gaps).tolist(), owners, sources, strict=True))
+    delays = Delays(control=1e-4, data=5e-5, response=2e-3)
+    return Case(spec=ClusterSpec(sessions=sessions, kinds=[0, 1], delays=delays), arrivals=arrivals)
+
+
+examined = settings(
+    max_examples=25,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
+)
+
+
+class PolicyContract:
+    """Inherit, and override :meth:`make`; set the flags to what the policy claims."""
+
+    promises = False
+    """Whether it sends no batch that ends after a deadline, as it expects itself."""
+    central = True
+    """Whether requests come from the scheduler: no batch starts before its data can be there."""
+    reorders = False
+    """Whether a request may be served before older ones of its queue."""
+    sources = 1
+    """How many frontends it knows."""
+
+    def make(self, spec: ClusterSpec) -> Any:
+        """Return a fresh policy at time 0."""
+        raise NotImplementedError("override `make`")
+
+    def run(self, case: Case, stretch: Sequence[float] = (1.0,)) -> Trace:
+        """Drive a fresh policy through a case."""
+        return drive(self.make(case.spec), self.told(case), stretch)
+
+    def told(self, case: Case) -> list[tuple[float, int, int]]:
+        """The requests of a case with sources that the policy knows."""
+        return [(time, session, source % self.sources) for time, session, source in case.arrivals]
+
+    @examined
+    @given(case=cases())
+    def test_every_request_is_answered_once(self, case: Case) -> None:
+        """Every request is in one batch or refused, once, and none is invented."""
+        assert_answered_once(case, self.run(case))
+
+    @examined
+    @given(case=cases())
+    def test_oldest_first(self, case: Case) -> None:
+        """Requests leave a queue from its head, the oldest first, and are of the session of the command."""
+        assert_in_order(case, self.run(case), self.reorders)
+
+    @examined
+    @given(case=cases())
+    def test_batches_fit(self, case: Case) -> None:
+        """A batch has at least one request and no more than the profile knows."""
+        for _, command in self.run(case).batches:
+            assert 1 <= len(command.numbers) < case.spec.sessions[command.session].latency.shape[1]
+            assert 0 <= command.accelerator < len(case.spec.kinds)
+
+    @examined
+    @given(case=cases())
+    def test_batches_never_overlap(self, case: Case) -> None:
+        """On each accelerator a batch starts when the one before has ended, and lasts what the table says."""
+        trace = self.run(case)
+
+        free = dict.fromkeys(range(len(case.spec.kinds)), 0.0)
+        for _, command in trace.batches:
+            assert command.start >= free[command.accelerator] - TINY
+            latency = believed(trace.policy[0], command)
+            assert command.finish == pytest.approx(command.start + latency, abs=TINY)
+            free[command.accelerator] = command.finish
+
+    @examined
+    @given(case=cases())
+    def test_batches_start_when_the_data_is_there(self, case: Case) -> None:
+        """Nothing starts before it was decided; nor, sent by a scheduler, before it can have arrived."""
+        delays = case.spec.delays
+        for now, command in self.run(case).batches:
+            travel = delays.control + delays.data * len(command.numbers) if self.central else 0.0
+            assert command.start >= now + travel - TINY
+
+    @examined
+    @given(case=cases())
+    def test_no_promise_is_broken(self, case: Case) -> None:
+        """No batch ends after the deadline of a request in it, by the policy's own reckoning."""
+        if not self.promises:
+            pytest.skip("this policy sends late batches, too")
+        for _, command in self.run(case).batches:
+            session = case.spec.sessions[command.session]
+            oldest = min(case.arrivals[number][0] for number in command.numbers)
+            assert command.finish <= oldest + session.slo - case.spec.delays.response + TINY
+
+    @examined
+    @given(case=cases())
+    def test_time_goes_on(self, case: Case) -> None:
+        """The next wake-up is never in the past, and `wake` moves it unless room for commands was lacking."""
+        trace = self.run(case)
+
+        for earlier, event in zip([None, *trace.events], trace.events, strict=False):
+            assert earlier is None or event.now >= earlier.now
+            assert event.wake_at >= event.now
+            full = len(event.commands) == len(trace.policy[0].commands)
+            assert event.kind != "wake" or event.wake_at > event.now or full
+
+    @examined
+    @given(case=cases())
+    def test_replays_identically(self, case: Case) -> None:
+        """A fresh policy told the recorded events gives the same commands to the last bit."""
+        recorded = self.run(case).events
+
+        assert replay(self.make(case.spec), recorded) == recorded
+
+    @examined
+    @given(case=cases())
+    def test_growing_changes_nothing(self, case: Case) -> None:
+        """Whether rings begin tiny and grow, or are large enough, the commands are the same."""
+        tiny, large = (
+            drive(with_rings(self.make(case.spec), length), self.told(case)) for length in (2, 256)
+        )
+
+        assert tiny.events == large.events
+
+    @examined
+    @given(case=cases(), stretch=st.lists(st.sampled_from([1.0, 0.6, 1.3, 4.0]), min_size=1, max_size=5))
+    def test_survives_surprises(self, case: Case, stretch: list[float]) -> None:
+        """Batches that take more or less time than expected lose nothing, and the policy comes to rest."""
+        trace = self.run(case, stretch)
+
+        assert_answered_once(case, trace)
+        assert_in_order(case, trace, self.reorders)
+
+    def test_overload_passes(self) -> None:
+        """After a flood all is answered, and of the last requests, which come slowly, most are served."""
+        case = overload()
+
+        trace = self.run(case)
+
+        assert_answered_once(case, trace)
+        assert_in_order(case, trace, self.reorders)
+        assert len(set(range(280, 300)) & set(trace.ended)) > 10
+        assert not trace.policy[0].accelerators["outstanding"].any()
+
+
+def assert_answered_once(case: Case, trace: Trace) -> None:
+    """Check that the commands hold every request once.
+
+    Raises:
+        AssertionError: One is missing, double or unknown.
+    """
+    numbers = [number for _, command in trace.commands for number in command.numbers]
+    assert sorted(numbers) == list(range(len(case.arrivals)))
+
+
+def assert_in_order(case: Case, trace: Trace, reorders: bool = False) -> None:
+    """Check that every queue is emptied from the head, without gaps, and the oldest first unless it reorders.
+
+    Raises:
+        AssertionError: A command takes others, or of another session.
+    """
+    head: dict[int, int] = {}
+    newest: dict[int, float] = {}
+    for _, command in trace.commands:
+        assert command.first == head.get(command.queue, 0)
+        head[command.queue] = command.first + len(command.numbers)
+        for number in command.numbers:
+            arrival, session, _ = case.arrivals[number]
+            assert session == command.session
+            assert reorders or arrival >= newest.get(command.queue, -math.inf)
+            newest[command.queue] = arrival
