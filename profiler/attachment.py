@@ -150,6 +150,7 @@ def attach(
     rate: float | None = None,
     arrival: str | None = None,
     seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
     foreign_limit: float = FOREIGN_LIMIT,
 ) -> Iterator[Attachment]:
     """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
@@ -160,6 +161,7 @@ def attach(
         rate: Send Poisson load of our own, requests/s.
         arrival: Send another arrival process, as text.
         seed: Of our own load.
+        shapes: Shapes of inputs with open dimensions, without the batch dimension, for our own load.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
 
     Raises:
@@ -176,7 +178,8 @@ def attach(
         from tuner.profiler.host import LocalHost, RemoteHost
 
         description = backend.describe()
-        load = _load(target, description, rate, arrival, seed)
+        loaded = rate is not None or arrival is not None
+        load = _load(target, description, arrival or f"poisson:{rate}", shapes, seed) if loaded else None
         if load is not None:
             opened.callback(load.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
@@ -205,15 +208,16 @@ def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Att
 
 
 def _load(
-    target: str, description: Description, rate: float | None, arrival: str | None, seed: int
-) -> LoadGenerator | None:
-    if rate is None and arrival is None:
-        return None
+    target: str,
+    description: Description,
+    arrival: str,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    seed: int,
+) -> LoadGenerator:
     from tuner.profiler.load_generator import LoadGenerator
 
-    url = urlsplit(target)
-    text = arrival if arrival is not None else f"poisson:{rate}"
-    return LoadGenerator(url.netloc, description.model, text, seed=seed, timeout=TIMEOUT)
+    address = urlsplit(target).netloc
+    return LoadGenerator(address, description.model, arrival, shapes=shapes, seed=seed, timeout=TIMEOUT)
 
 
 def _live(

@@ -52,7 +52,7 @@ def test_neighbours_differ_by_one_step_of_one_knob():
 
 
 def test_configurations_equal_in_effect_are_one():
-    """Where a knob has no effect, its default stands for all its values."""
+    """Where a knob has no effect, its idle value stands for all its values."""
     space = KnobSpace(
         [
             Knob(name="batch", grid=(1, 4), default=1),
@@ -62,6 +62,9 @@ def test_configurations_equal_in_effect_are_one():
 
     assert [space.decode(int(i))["delay"] for i in space.canonical] == [0, 0, 0, 0, 2, 5]
     assert space.distinct.tolist() == [0, 3, 4, 5]
+    assert space.effective({"batch": 1, "delay": 7}) == Configuration(batch=1, delay=0)
+    assert space.effective({"batch": 4, "delay": 7}) == Configuration(batch=4, delay=7)
+    assert space.effective({"delay": 7}) == Configuration(delay=7)
 
 
 def test_apply_cost_is_that_of_the_dearest_change():

@@ -95,7 +95,9 @@ class Knob:
     unit: str = ""
     """``s`` for durations, empty for counts."""
     idle_when: tuple[str, float] | None = None
-    """Another knob and its value with which this one has no effect; it then stands at its default."""
+    """Another knob and its value with which this one has no effect."""
+    idle_value: float = 0.0
+    """What it reads as then; need not be on the grid."""
 
     def __post_init__(self) -> None:
         setting = f"knob {self.name}"
@@ -173,8 +175,20 @@ class KnobSpace:
                 continue
             other = self.names.index(knob.idle_when[0])
             grid = np.array(self.knobs[other].grid)
-            steps[grid[steps[:, other]] == knob.idle_when[1], column] = knob.grid.index(knob.default)
+            steps[grid[steps[:, other]] == knob.idle_when[1], column] = knob.grid.index(
+                knob.nearest(knob.idle_value)
+            )
         return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape))
+
+    def effective(self, configuration: Mapping[str, float]) -> Configuration:
+        """Return a configuration as it reads back: knobs without effect stand at their idle value."""
+        values = {name: float(value) for name, value in configuration.items()}
+        for knob in self.knobs:
+            if knob.name in values and knob.idle_when is not None:
+                other, value = knob.idle_when
+                if values.get(other) == value:
+                    values[knob.name] = knob.idle_value
+        return Configuration(values)
 
     @cached_property
     def distinct(self) -> np.ndarray:

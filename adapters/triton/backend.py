@@ -13,7 +13,6 @@ from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
-    canonical,
     differ_in_instances_only,
     is_batching,
     model_limit,
@@ -138,7 +137,7 @@ class TritonBackend:
         and the report gives the delay as 0.
         """
         check(self._space, configuration, self._limit)
-        wanted = canonical(configuration)
+        wanted = self._space.effective(configuration)
         begun = time.monotonic()
         before = self._client.config()
         running = read_configuration(before, self._space.names)

@@ -39,7 +39,6 @@ __all__ = [
     "MAX_BATCH_SIZE",
     "PARAMETER",
     "ModelConfig",
-    "canonical",
     "differ_in_instances_only",
     "is_batching",
     "model_limit",
@@ -104,14 +103,6 @@ def _read_parameter(config: Mapping[str, Any], name: str) -> int:
         raise InvalidInput(
             f"knob {name}", f"its value '{text}' is not a whole number", "leave it out"
         ) from None
-
-
-def canonical(configuration: Mapping[str, float]) -> Configuration:
-    """Return a configuration as it would read back: without batching there is no delay."""
-    values = dict(configuration)
-    if values.get(MAX_BATCH_SIZE) == 1 and DELAY in values:
-        values[DELAY] = 0.0
-    return Configuration(values)
 
 
 def rewrite(

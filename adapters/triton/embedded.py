@@ -128,7 +128,10 @@ class EmbeddedTriton:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        words = self.log_tail() if isinstance(error, AdapterError) and not self.processes() else ""
         self.stop()
+        if words:
+            raise AdapterError(f"{error}; the embedded Triton has ended, its last words:\n{words}") from error
 
     def start(self) -> None:
         """Start the server and wait until its models are ready.

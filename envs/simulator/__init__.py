@@ -1,6 +1,6 @@
 """A simulated Triton: compiled dynamic batcher, server models and virtual clients."""
 
-from tuner.envs.simulator.backend import SimulatedTriton, canonical, connect, triton_space
+from tuner.envs.simulator.backend import SimulatedTriton, connect, triton_space
 from tuner.envs.simulator.load import ArrivalStream, RateSchedule, parse_schedule
 from tuner.envs.simulator.oracle import exact_costs, kernel_speed, simulate
 from tuner.envs.simulator.server import MODELS, ServerModel, calibrate
@@ -14,7 +14,6 @@ __all__ = [
     "SimulatedTriton",
     "World",
     "calibrate",
-    "canonical",
     "connect",
     "exact_costs",
     "kernel_speed",

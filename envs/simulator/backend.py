@@ -5,7 +5,7 @@ An ordinary profiler measures it like a live server: it is a
 :mod:`tuner.profiler.source`, so that all of them live in one virtual time.
 
 Configurations equal in effect read back alike: with ``max_batch_size`` 1 the delay reads 0, as in Triton,
-where batching is then off. :func:`canonical` tells what a configuration reads back as.
+where batching is then off. ``space.effective`` tells what a configuration reads back as.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["SimulatedTriton", "canonical", "connect", "triton_space"]
+__all__ = ["SimulatedTriton", "connect", "triton_space"]
 
 MAX_BATCH, DELAY, INSTANCES = "max_batch_size", "max_queue_delay", "instances"
 LARGEST_BATCH = 1024
@@ -72,7 +72,7 @@ class SimulatedTriton:
         )
         self._target = target
         self._grids, self._schedule, self._shape = grids, schedule, shape
-        self._world.configure(_batching(canonical(self._space.default)), fresh=False)
+        self._world.configure(_batching(self._space.effective(self._space.default)), fresh=False)
 
     @property
     def space(self) -> KnobSpace:
@@ -147,7 +147,7 @@ class SimulatedTriton:
             InvalidInput: A knob is unknown, missing, or has an unusable value; values off the grid are fine.
         """
         self._check(configuration)
-        wanted, old = canonical(configuration), self.current()
+        wanted, old = self._space.effective(configuration), self.current()
         cost = self._space.apply_cost(old, wanted)
         if cost is ApplyCost.FREE:
             return ApplyReport(configuration=old, changed=False, cost=cost, seconds=0.0, settle=0.0)
@@ -226,12 +226,6 @@ class SimulatedTriton:
         delay = configuration[DELAY]
         if not 0 <= delay < math.inf:
             raise InvalidInput(f"knob {DELAY}", f"{delay} is not a duration in seconds")
-
-
-def canonical(configuration: Mapping[str, float]) -> Configuration:
-    """Return what a configuration reads back as: at ``max_batch_size`` 1 there is no delay."""
-    plain = Configuration({name: float(value) for name, value in configuration.items()})
-    return plain.replace(**{DELAY: 0.0}) if plain[MAX_BATCH] == 1 else plain
 
 
 def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:

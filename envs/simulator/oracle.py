@@ -8,12 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from tuner.envs.simulator import batcher
-from tuner.envs.simulator.backend import canonical
 from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World
-from tuner.knobs import KnobSpace
+from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.objective import Objective
 from tuner.profile import fit_profile
@@ -51,7 +50,7 @@ def exact_costs(
     costs = np.empty(space.size)
     known: dict[Mapping[str, float], float] = {}  # equal in effect, measured once
     for index in range(space.size):
-        effective = canonical(space.decode(index))
+        effective = space.effective(space.decode(index))
         if effective not in known:
             known[effective] = objective.cost(simulate(server, effective, rate, seconds=seconds, seed=seed))
         costs[index] = known[effective]
@@ -75,8 +74,11 @@ def simulate(
         seconds: Length of the window.
         seed: Of arrivals and noise.
     """
-    plain = canonical(configuration)
-    batching = Batching(int(plain["max_batch_size"]), plain["max_queue_delay"], int(plain["instances"]))
+    batching = Batching(
+        int(configuration["max_batch_size"]),
+        float(configuration["max_queue_delay"]),
+        int(configuration["instances"]),
+    )
     world = World(
         server,
         RateSchedule.constant(rate),
@@ -98,7 +100,7 @@ def simulate(
     return Measurement(
         start=start,
         end=end,
-        configuration=plain,
+        configuration=Configuration(configuration),
         requests=requests,
         failures=sample.failed,
         arrival_rate=sample.intended.size / seconds,

@@ -32,6 +32,8 @@ def fails(monkeypatch, capsys, *arguments):
         (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "max_batch_size"], "--knob"),
         (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "threads=1,2"], "knob threads"),
         (["run", "sim://mlp", "--slo", "p95=30ms", "--knob", "max_batch_size=0,4"], "knob max_batch_size"),
+        (["run", "sim://mlp", "--slo", "p95=30ms", "--shape", "image=3,x"], "--shape"),
+        (["sweep", "sim://mlp", "--rate", "9", "--shape", "a=1", "--shape", "a=2"], "--shape a"),
         (["run", "sim://resnet", "--slo", "p95=30ms"], "models loaded: mlp"),
         (["run", "sim://mlp", "--slo", "p95=30ms", "--objective", "gpu"], "no GPU can be seen"),
         (["run", "ftp://mlp", "--slo", "p95=30ms"], "sim://"),

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Arrival, ForeignLimit, Knobs, Rate, Target, grids, window_seconds
+from tuner.cli.options import (
+    Arrival,
+    ForeignLimit,
+    Knobs,
+    Rate,
+    Shapes,
+    Target,
+    grids,
+    shapes,
+    window_seconds,
+)
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -19,6 +29,7 @@ def calibrate(
     target: Target,
     rate: Rate = None,
     arrival: Arrival = None,
+    shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of each of the few windows.")] = "5s",
@@ -36,7 +47,12 @@ def calibrate(
     window = window_seconds(seconds)
     make_folder(out.absolute().parent, "--out")
     with attach(
-        target, grids=grids(knobs), rate=rate, arrival=arrival, foreign_limit=foreign_limit
+        target,
+        grids=grids(knobs),
+        rate=rate,
+        arrival=arrival,
+        shapes=shapes(shape),
+        foreign_limit=foreign_limit,
     ) as attachment:
         model, _ = measure_server_model(attachment, window)
         model.save(out)

@@ -15,10 +15,12 @@ __all__ = [
     "Policy",
     "Rate",
     "Seed",
+    "Shapes",
     "SloText",
     "Target",
     "Window",
     "grids",
+    "shapes",
     "window_seconds",
 ]
 
@@ -57,6 +59,14 @@ Arrival = Annotated[
         help="Instead of --rate: poisson:200, gamma:0.5:200, constant:100, step:30s@100,30s@300, trace:FILE.",
     ),
 ]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="INPUT=D,D,..",
+        help="Shape of an input with open dimensions, without the batch, for requests of our own. Repeat.",
+    ),
+]
 Window = Annotated[str, typer.Option("--window", help="Length of a measuring window.")]
 Policy = Annotated[
     Path | None,
@@ -88,6 +98,26 @@ def grids(knobs: list[str] | None, setting: str = "--knob") -> dict[str, tuple[f
                 f"{setting} {name}", "given twice", "give all its values at once, comma-separated"
             )
         found[name] = values
+    return found
+
+
+def shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Read repeated ``INPUT=D,D`` options.
+
+    Raises:
+        InvalidInput: One is malformed or given twice.
+    """
+    from tuner.errors import InvalidInput
+
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts or []:
+        name, equals, rest = text.partition("=")
+        sizes = [part.strip() for part in rest.split(",")]
+        if not (name and equals and all(size.isdecimal() and int(size) > 0 for size in sizes)):
+            raise InvalidInput("--shape", f"'{text}' is not a shape", "write INPUT=D,D, like image=224,224,3")
+        if name in found:
+            raise InvalidInput(f"--shape {name}", "given twice", "give one shape for each input")
+        found[name] = tuple(int(size) for size in sizes)
     return found
 
 

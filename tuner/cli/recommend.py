@@ -15,10 +15,12 @@ from tuner.cli.options import (
     Knobs,
     Policy,
     Rate,
+    Shapes,
     SloText,
     Target,
     Window,
     grids,
+    shapes,
     window_seconds,
 )
 
@@ -38,6 +40,7 @@ def recommend(
     goal: Goal = "latency",
     rate: Rate = None,
     arrival: Arrival = None,
+    shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     window: Window = "5s",
@@ -58,7 +61,12 @@ def recommend(
     slo_value, seconds = parse_slo(slo), window_seconds(window)
     console = make_console()
     with attach(
-        target, grids=grids(knobs), rate=rate, arrival=arrival, foreign_limit=foreign_limit
+        target,
+        grids=grids(knobs),
+        rate=rate,
+        arrival=arrival,
+        shapes=shapes(shape),
+        foreign_limit=foreign_limit,
     ) as attachment:
         objective = Objective(slo=slo_value, goal=goal, cores=attachment.host.cores)
         agent = None

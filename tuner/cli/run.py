@@ -16,10 +16,12 @@ from tuner.cli.options import (
     Policy,
     Rate,
     Seed,
+    Shapes,
     SloText,
     Target,
     Window,
     grids,
+    shapes,
     window_seconds,
 )
 
@@ -35,6 +37,7 @@ def run(
     goal: Goal = "latency",
     rate: Rate = None,
     arrival: Arrival = None,
+    shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     window: Window = "5s",
@@ -67,7 +70,13 @@ def run(
     slo_value = parse_slo(slo)
     seconds = window_seconds(window)
     with attach(
-        target, grids=grids(knobs), rate=rate, arrival=arrival, seed=seed, foreign_limit=foreign_limit
+        target,
+        grids=grids(knobs),
+        rate=rate,
+        arrival=arrival,
+        seed=seed,
+        shapes=shapes(shape),
+        foreign_limit=foreign_limit,
     ) as attachment:
         session = TuningSession.start(
             attachment,

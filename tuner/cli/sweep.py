@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Arrival, ForeignLimit, Rate, Seed, Target, grids, window_seconds
+from tuner.cli.options import Arrival, ForeignLimit, Rate, Seed, Shapes, Target, grids, shapes, window_seconds
 
 if TYPE_CHECKING:
     from tuner.control.sweep import SweepResult
@@ -25,6 +25,7 @@ def sweep(
     target: Target,
     rate: Rate = None,
     arrival: Arrival = None,
+    shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
     grid: Annotated[
         list[str] | None,
@@ -51,7 +52,13 @@ def sweep(
     wanted = grids(grid, "--grid")
     make_folder(out.absolute().parent, "--out")
     with attach(
-        target, grids=wanted, rate=rate, arrival=arrival, seed=seed, foreign_limit=foreign_limit
+        target,
+        grids=wanted,
+        rate=rate,
+        arrival=arrival,
+        seed=seed,
+        shapes=shapes(shape),
+        foreign_limit=foreign_limit,
     ) as attachment:
         result = _measure(attachment, wanted, window, repeats, out)
         make_console().print(_table(result, attachment))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
 from tuner.adapters.backend import Backend
 from tuner.control.driver import Measurer
-from tuner.errors import AdapterError, Refused, StorageError
+from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
-from tuner.storage import write_atomically
+from tuner.stored import Part, Stored
 
 __all__ = ["SweepResult", "SweepRow", "measure_configurations"]
 
@@ -64,15 +63,11 @@ def measure_configurations(
         restore()
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class SweepRow(_Part):
+class SweepRow(Part):
     """One configuration and its windows."""
 
     configuration: dict[str, float]
-    windows: list[dict[str, Any]] = []
+    windows: list[dict[str, Any]] = Field(default_factory=list)
     refused: str = ""
 
     def median(self, name: str) -> float:
@@ -85,8 +80,10 @@ class SweepRow(_Part):
         return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
-class SweepResult(_Part):
+class SweepResult(Stored):
     """An exhaustive measurement of a grid under one load."""
+
+    what: ClassVar[str] = "sweep"
 
     version: int = 1
     command: str
@@ -98,7 +95,7 @@ class SweepResult(_Part):
     seconds: float
     repeats: int
     knobs: list[dict[str, Any]]
-    rows: list[SweepRow] = []
+    rows: list[SweepRow] = Field(default_factory=list)
 
     def add(self, configuration: Configuration, outcome: Measurement | Refused) -> None:
         """Add a window or a refusal."""
@@ -115,25 +112,3 @@ class SweepResult(_Part):
     def ranked(self, name: str = "latency_p95") -> list[SweepRow]:
         """Return the rows that were measured, the least first."""
         return sorted((r for r in self.rows if math.isfinite(r.median(name))), key=lambda r: r.median(name))
-
-    def save(self, path: Path) -> None:
-        """Write the file.
-
-        Raises:
-            StorageError: The folder cannot be written.
-        """
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> SweepResult:
-        """Read a stored sweep.
-
-        Raises:
-            StorageError: It cannot be read or is no sweep.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise StorageError(f"sweep {path}: {error.strerror or error}") from error
-        except ValidationError as error:
-            raise StorageError(f"sweep {path}: not a sweep of this version") from error

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from tuner.errors import StorageError
 from tuner.measurement import Measurement
-from tuner.storage import write_atomically
+from tuner.stored import Part, Stored
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
 
@@ -20,18 +17,14 @@ Number = float | None
 """A quantity, or None where nobody measured it."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class Server(_Part):
+class Server(Part):
     """Who served."""
 
     name: str
     version: str
 
 
-class Served(_Part):
+class Served(Part):
     """How one configuration served under one load."""
 
     configuration: dict[str, float]
@@ -47,7 +40,7 @@ class Served(_Part):
     """How many windows the figures are the median of."""
 
 
-class WindowReport(_Part):
+class WindowReport(Part):
     """One window of the run."""
 
     number: int
@@ -80,7 +73,7 @@ class WindowReport(_Part):
     disturbed: list[str]
 
 
-class LevelReport(_Part):
+class LevelReport(Part):
     """Before and after under one load."""
 
     rate: float
@@ -88,7 +81,7 @@ class LevelReport(_Part):
     after: Served
 
 
-class LearnedCost(_Part):
+class LearnedCost(Part):
     """What the agent learned under one load level."""
 
     rate: float
@@ -97,8 +90,10 @@ class LearnedCost(_Part):
     visits: list[int]
 
 
-class Report(_Part):
+class Report(Stored):
     """A whole run."""
+
+    what: ClassVar[str] = "report"
 
     version: int = 1
     title: str
@@ -114,37 +109,15 @@ class Report(_Part):
     knobs: list[dict[str, Any]]
     before: Served | None = None
     after: Served | None = None
-    levels: list[LevelReport] = []
-    windows: list[WindowReport] = []
-    learned: list[LearnedCost] = []
+    levels: list[LevelReport] = Field(default_factory=list)
+    windows: list[WindowReport] = Field(default_factory=list)
+    learned: list[LearnedCost] = Field(default_factory=list)
     failed_requests: int = 0
     sent_requests: int = 0
     reconfigurations: int = 0
-    windows_to_slo: dict[str, int] = {}
-    profile: dict[str, Number] = {}
-    notes: list[str] = []
-
-    def save(self, path: Path) -> None:
-        """Write ``report.json``.
-
-        Raises:
-            StorageError: The folder cannot be written.
-        """
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> Report:
-        """Read ``report.json``.
-
-        Raises:
-            StorageError: It cannot be read or is not a report.
-        """
-        try:
-            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise StorageError(f"report {path}: {error.strerror or error}") from error
-        except (ValidationError, ValueError) as error:
-            raise StorageError(f"report {path}: not a report of this version") from error
+    windows_to_slo: dict[str, int] = Field(default_factory=dict)
+    profile: dict[str, Number] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
 
 
 def milliseconds(seconds: float) -> Number:

@@ -128,6 +128,20 @@ def test_exception_inside(nothing_left):
     assert gone(processes)
 
 
+def test_death_is_told_with_the_last_words(nothing_left):
+    """Who sees a connection refused learns that the server is gone, and what it said last."""
+
+    def die():
+        with EmbeddedTriton() as server:
+            killed = server.processes()
+            os.kill(server.pid, signal.SIGKILL)
+            assert wait_until(lambda: gone(killed))
+            raise AdapterError("connection refused")
+
+    with pytest.raises(AdapterError, match=r"refused; the embedded Triton has ended, its last words:\n.+"):
+        die()
+
+
 def test_failure_at_start(nothing_left, monkeypatch):
     """The server's last words are in the message."""
     monkeypatch.setattr(
