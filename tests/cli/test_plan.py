@@ -1,0 +1,111 @@
+"""``tuner plan instances``: what it prints, stores and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+SESSION = "sessions: [{name: s, model: m, qos_ms: 40, sizes: 'gaussian:100,20'}]\n"
+CATALOGUE = """catalogue:
+  - {name: gpu, price: 1.0, max_count: 3, profile: {m: {alpha_ms: 0.01, beta_ms: 5}}}
+  - {name: cpu, price: 0.1, max_count: 9, profile: {m: {1: 1, 64: 20, 128: 19, 256: 80}}}
+"""
+
+
+@pytest.fixture
+def plan(monkeypatch, capsys, tmp_path):
+    """Plan a file in an empty folder; return the exit code, what was printed, and the errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(text, *arguments):
+        Path("k.yaml").write_text(text)
+        monkeypatch.setattr(sys, "argv", ["tuner", "plan", "instances", "k.yaml", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return ending.value.code, said.out, said.err
+
+    return call
+
+
+def test_the_plan_is_shown_and_stored(plan):
+    """A table with the chosen pool, the reasons, and the same in JSON."""
+    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--json", "plan.json")
+
+    stored = json.loads(Path("plan.json").read_text())
+    assert (code, err) == (0, "")
+    assert "1 x g4dn.xlarge, 13 x r5n.large for 2.463 $/h" in out
+    assert "331 pools" in out
+    assert "→ 1" in out
+    assert stored["chosen"]["counts"] == [1, 0, 13, 0]
+    assert len(stored["top"]) == 20
+    assert stored["why"]
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("kairos*.yaml")), ids=lambda path: path.name)
+def test_the_examples_can_be_planned(plan, example):
+    """As the documentation says."""
+    code, _, err = plan(example.read_text())
+
+    assert (code, err) == (0, "")
+
+
+def test_a_catalogue_may_be_a_file_beside_the_scenario(plan):
+    """What was done to its figures is told, and stored."""
+    Path("types.yaml").write_text(CATALOGUE)
+
+    code, out, err = plan(f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}", "--json", "plan.json")
+
+    assert (code, err) == (0, "")
+    assert "note: the profile of m on cpu falls" in out
+    assert "at 128 items" in json.loads(Path("plan.json").read_text())["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"{CATALOGUE}{SESSION}", "budget: is missing"),
+        (f"budget: 0.2\n{CATALOGUE}{SESSION}", "0.2 $/h buys no instance that keeps qos_ms"),
+        (
+            f"budget: 2\n{CATALOGUE}{SESSION.replace('100,20', '300,20')}",
+            "profile of m on cpu: holds 1 to 256",
+        ),
+        (f"budget: 2\n{CATALOGUE}{SESSION.replace('40', '3')}", "gpu needs"),
+        (
+            f"budget: 2\n{CATALOGUE.replace('20,', '-20,')}{SESSION}",
+            "k.yaml line 4: catalogue[1].profile.m.64",
+        ),
+        (
+            f"budget: 2\ncatalogue: none.yaml\n{SESSION}",
+            "k.yaml line 2: catalogue: there is no file none.yaml",
+        ),
+        (f"budget: 2\n{CATALOGUE}{SESSION.replace('gaussian', 'gauss')}", "gauss:100,20"),
+        (f"budgets: 2\n{CATALOGUE}{SESSION}", "did you mean 'budget'?"),
+        (f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
+    ],
+)
+def test_mistakes_are_named(plan, text, names):
+    """Exit code 2, one error, and nothing is written."""
+    code, out, err = plan(text, "--json", "plan.json")
+
+    assert code == 2
+    assert names in err
+    assert out == ""
+    assert not Path("plan.json").exists()
+
+
+def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan):
+    """Not with the scenario's."""
+    Path("types.yaml").write_text(CATALOGUE.replace("price: 0.1", "price: free"))
+
+    code, _, err = plan(f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}")
+
+    assert code == 2
+    assert "types.yaml line 3: catalogue[1].price" in err

@@ -1,0 +1,71 @@
+"""The choice of a pool from bounds alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.kairos.choice import best_homogeneous, choose
+
+BASE = np.array([True, False])
+
+
+def test_agreeing_base_instances_take_the_highest_bound():
+    """The three highest have two base instances each."""
+    pools = np.array([[2, 9], [2, 0], [2, 5], [1, 5]])
+
+    choice = choose(pools, np.arange(4), BASE)
+
+    assert choice.agreed
+    assert choice.pool == 0
+
+
+def test_otherwise_the_one_nearest_to_the_others_is_taken():
+    """Squared distances by hand: 17 and 26 from the first, 1 between the others."""
+    pools = np.array([[1, 0], [2, 4], [2, 5]])
+
+    choice = choose(pools, np.arange(3), BASE)
+
+    assert not choice.agreed
+    assert choice.distance.tolist() == [17 + 26, 17 + 1, 26 + 1]
+    assert choice.pool == 1
+
+
+def test_only_the_ten_highest_are_candidates():
+    """Pools behind them have no say, however many they are."""
+    near = [[1 + n % 2, n] for n in range(10)]
+    far = [[9, 90]] * 50
+    order = np.arange(60)
+
+    with_far = choose(np.array(near + far), order, BASE)
+    without = choose(np.array(near), order[:10], BASE)
+
+    assert with_far.pool == without.pool
+    assert with_far.distance.tolist() == without.distance.tolist()
+
+
+def test_the_order_of_bounds_is_followed():
+    """The index is into the pools, not into the order."""
+    pools = np.array([[1, 1], [2, 2], [2, 3], [2, 4]])
+
+    assert choose(pools, np.array([3, 2, 1, 0]), BASE).pool == 3
+
+
+def test_one_pool_is_chosen():
+    """There is nothing to compare."""
+    assert choose(np.array([[1, 0]]), np.array([0]), BASE).pool == 0
+
+
+def test_the_homogeneous_pool_is_scaled_to_the_whole_budget():
+    """Four instances for 2.104 $/h, scaled to 2.5 $/h (section 8.1)."""
+    found = best_homogeneous(np.array([0.526, 0.1]), np.array([5, 9]), np.array([10.0, 0.0]), 2.5)
+
+    assert (found.kind, found.instances, found.rate) == (0, 4, 40.0)
+    assert found.scaled_rate == pytest.approx(40 * 2.5 / 2.104)
+
+
+def test_of_several_base_types_the_one_with_most_throughput_for_the_money_is_taken():
+    """20/s for 0.8 $/h are better than 10/s for 0.5 $/h; what the budget cannot buy is not."""
+    price, rate = np.array([0.5, 0.8, 3.0]), np.array([10.0, 20.0, 900.0])
+
+    assert best_homogeneous(price, np.array([9, 9, 9]), rate, 2.5).kind == 1

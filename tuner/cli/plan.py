@@ -1,0 +1,86 @@
+"""``tuner plan``: decide what to rent before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.kairos import Plan
+
+__all__ = ["EXAMPLES", "app"]
+
+EXAMPLES = """Example: [bold]tuner plan instances kairos.yaml --json plan.json[/bold];
+docs/examples/kairos.yaml is a file to begin with."""
+
+app = typer.Typer(help="Decide what to rent before anything runs.", epilog=EXAMPLES, no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Decide what to rent before anything runs."""
+
+
+@app.command("instances", epilog=EXAMPLES)
+def plan_instances(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-instances.md.")],
+    out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
+    ] = None,
+) -> None:
+    """Choose the instances of mixed types that serve most queries within the latency target and the budget.
+
+    Nothing is started: the choice is made from upper bounds of the throughput (Kairos, section 5.2).
+    """
+    from tuner.cli.console import make_console
+    from tuner.kairos import MixedScenario, plan_scenario
+    from tuner.storage import make_folder, write_atomically
+    from tuner.yaml_file import load_yaml
+
+    scenario = load_yaml(file, MixedScenario)
+    if out is not None:
+        make_folder(out.absolute().parent, "--json")
+    plan = plan_scenario(scenario)
+    console = make_console()
+    for note in plan.offers.notes:
+        console.print(f"[yellow]note:[/yellow] {note}")
+    console.print(_table(plan))
+    counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
+    rate = f"{_rate(plan.chosen.bound)} queries/s"
+    console.print(f"[bold]{counts}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
+    for sentence in plan.why:
+        console.print(f"  {sentence}")
+    if out is not None:
+        write_atomically(out, json.dumps(plan.to_json(), indent=1, allow_nan=False) + "\n")
+        print(out)
+
+
+def _table(plan: Plan) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = f"{plan.session.name}: the {len(plan.top)} highest bounds of {plan.pools:,} pools"
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name in ("", *plan.offers.names, "bound, queries/s", "ceiling", "$/h", "distance"):
+        table.add_column(name, justify="right")
+    table.add_column("bottleneck")
+    for rank, pool in enumerate(plan.top, 1):
+        chosen = pool == plan.chosen
+        table.add_row(
+            f"→ {rank}" if chosen else str(rank),
+            *(str(count) for count in pool.counts.values()),
+            _rate(pool.bound),
+            _rate(pool.ceiling),
+            f"{pool.cost:.4f}",
+            "" if pool.distance is None else str(pool.distance),
+            pool.bottleneck,
+            style="bold" if chosen else None,
+        )
+    return table
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"

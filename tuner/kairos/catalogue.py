@@ -1,0 +1,179 @@
+"""The instance types that can be rented: price, how many there are, and how fast each runs each model.
+
+An execution profile is a line (``alpha_ms`` per item and ``beta_ms`` per query) or a table from items to
+milliseconds. Between the sizes of a table the time is interpolated; outside them it is unknown, and a plan
+that would need it is refused. A table that falls somewhere is made monotone by the cumulative maximum, which
+never promises a shorter time than was measured, and every plan made with it says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
+
+from tuner.errors import InvalidInput
+from tuner.kairos.sizes import SizeDistribution
+
+__all__ = ["CatalogueFile", "Entry", "InstanceType", "Line", "Offers", "Table", "make_offers"]
+
+Positive = Annotated[float, Field(strict=True, gt=0)]
+NotNegative = Annotated[float, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
+Items = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Entry(BaseModel):
+    """A part of the file: knows its fields, refuses others, does not change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Line(Entry):
+    """A query of n items takes ``alpha_ms * n + beta_ms``."""
+
+    alpha_ms: NotNegative
+    """Per item."""
+    beta_ms: NotNegative
+    """Per query."""
+
+    @check_model(mode="after")
+    def _takes_time(self) -> Line:
+        if self.alpha_ms + self.beta_ms == 0:
+            raise ValueError("alpha_ms and beta_ms must not both be 0")
+        return self
+
+    def latency(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the execution times of queries of so many items.   # (n,) s."""
+        latency: np.ndarray = (self.alpha_ms * sizes + self.beta_ms) / 1e3
+        return latency
+
+    def unknown(self, smallest: int, largest: int) -> str:  # noqa: ARG002 - a line knows every size
+        """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
+        return ""
+
+    def raised(self) -> tuple[int, ...]:
+        """Return the sizes whose time had to be raised; a line has none."""
+        return ()
+
+
+class Table(RootModel[Annotated[dict[Items, Positive], Field(min_length=1)]]):
+    """Measured times: items of a query, and milliseconds."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    def _columns(self) -> tuple[np.ndarray, np.ndarray]:
+        sizes = np.array(sorted(self.root))  # (k,) items
+        return sizes, np.array([self.root[size] for size in sizes.tolist()])  # (k,) ms
+
+    def latency(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the execution times of queries of so many items.   # (n,) s."""
+        known, times = self._columns()
+        latency: np.ndarray = np.interp(sizes, known, np.maximum.accumulate(times)) / 1e3
+        return latency
+
+    def unknown(self, smallest: int, largest: int) -> str:
+        """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
+        first, last = min(self.root), max(self.root)
+        if first <= smallest and largest <= last:
+            return ""
+        return f"holds {first} to {last} items, but queries have {smallest} to {largest}"
+
+    def raised(self) -> tuple[int, ...]:
+        """Return the sizes whose time had to be raised, because a smaller one took longer."""
+        sizes, times = self._columns()
+        return tuple(int(size) for size in sizes[np.maximum.accumulate(times) > times])
+
+
+def _form(value: Any) -> str:
+    line = isinstance(value, Line) or (
+        isinstance(value, dict) and not {"alpha_ms", "beta_ms"}.isdisjoint(value)
+    )
+    return "line" if line else "table"
+
+
+Profile = Annotated[Annotated[Line, Tag("line")] | Annotated[Table, Tag("table")], Discriminator(_form)]
+
+
+class InstanceType(Entry):
+    """A type of instance, as the catalogue offers it."""
+
+    name: str = Field(min_length=1)
+    price: Positive
+    """$/h of one."""
+    max_count: Count
+    """So many can be had."""
+    profile: dict[str, Profile] = Field(min_length=1)
+    """By model; a model that is missing does not run on it."""
+
+
+class CatalogueFile(Entry):
+    """A catalogue in a file of its own, or inside a scenario."""
+
+    catalogue: tuple[InstanceType, ...] = Field(min_length=1)
+
+    @check_field("catalogue")
+    @classmethod
+    def _names_differ(cls, types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+        return check_names(types)
+
+
+def check_names(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    """Return the types; raises ValueError if two have one name."""
+    name, times = Counter(kind.name for kind in types).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"{name!r} is the name of {times} instance types; rename all but one")
+    return types
+
+
+class Offers(NamedTuple):
+    """What the catalogue offers for one model: the types that run it, in the catalogue's order."""
+
+    names: tuple[str, ...]
+    price: np.ndarray  # (T,) $/h
+    max_count: np.ndarray  # (T,)
+    latency: np.ndarray  # (T, S+1) s by items, never falling; meaningful for the sizes that come
+    notes: tuple[str, ...]  # what was done to the catalogue's figures
+
+
+def make_offers(types: Sequence[InstanceType], model: str, sizes: SizeDistribution) -> Offers:
+    """Return what is offered for a model under a distribution of query sizes.
+
+    Raises:
+        InvalidInput: No type runs the model, or a table does not hold all the sizes that come.
+    """
+    fit = [kind for kind in types if model in kind.profile]
+    if not fit:
+        known = sorted({name for kind in types for name in kind.profile})
+        raise InvalidInput("model", f"no instance type has a profile of {model!r}", f"use {', '.join(known)}")
+    notes = [f"{kind.name} has no profile of {model} and is left out" for kind in types if kind not in fit]
+    for kind in fit:
+        profile = kind.profile[model]
+        problem = profile.unknown(sizes.smallest, sizes.largest)
+        if problem:
+            fix = "measure the missing sizes, or give alpha_ms and beta_ms"
+            raise InvalidInput(f"profile of {model} on {kind.name}", problem, fix)
+        raised = profile.raised()
+        if raised:
+            notes.append(
+                f"the profile of {model} on {kind.name} falls; raised to the longest time of a smaller size "
+                f"at {_listed(raised)} items"
+            )
+    items = np.arange(sizes.probability.size)
+    return Offers(
+        names=tuple(kind.name for kind in fit),
+        price=np.array([kind.price for kind in fit]),
+        max_count=np.array([kind.max_count for kind in fit]),
+        latency=np.stack([kind.profile[model].latency(items) for kind in fit]),
+        notes=tuple(notes),
+    )
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    text = ", ".join(str(size) for size in sizes[:5])
+    return f"{text} and {len(sizes) - 5} more" if len(sizes) > 5 else text

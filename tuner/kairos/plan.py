@@ -1,0 +1,218 @@
+"""A plan: which instances to rent for a session within a budget, and why (Kairos, section 5.2).
+
+Nothing is tried: the pool is chosen from upper bounds, which need the profiles and the query sizes only. The
+bound does not know the quantile of the QoS target; it holds every query to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import InvalidInput
+from tuner.kairos.bound import Terms, auxiliary_limited, bounds, make_terms
+from tuner.kairos.catalogue import Offers, make_offers
+from tuner.kairos.ceiling import ceilings
+from tuner.kairos.choice import Homogeneous, best_homogeneous, choose
+from tuner.kairos.pool import pools_within, ranked
+from tuner.kairos.reason import reasons
+from tuner.kairos.scenario import MixedScenario, QuerySession
+from tuner.kairos.sizes import SizeDistribution
+
+__all__ = ["Plan", "PlannedPool", "plan_instances", "plan_scenario"]
+
+SHOWN = 20
+"""Pools in a plan, as in Fig. 13."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedPool:
+    """A pool with its upper bound."""
+
+    counts: dict[str, int]
+    """Instances by type."""
+    bound: float
+    """Of the throughput, queries/s."""
+    cost: float
+    """$/h."""
+    ceiling: float
+    """What no policy exceeds with a ``quantile`` of the queries within QoS, queries/s."""
+    bottleneck: str
+    """``base`` or ``auxiliary`` instances."""
+    distance: int | None
+    """Summed squared distance to the other candidates; None if it is none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plain values of the result file."""
+        return {
+            "instances": [{"type": name, "count": count} for name, count in self.counts.items() if count],
+            "counts": list(self.counts.values()),
+            "bound": round(self.bound, 4),
+            "ceiling": round(self.ceiling, 4),
+            "cost": round(self.cost, 6),
+            "bottleneck": self.bottleneck,
+            "distance": self.distance,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The pool that was chosen, and what it was chosen from."""
+
+    session: QuerySession
+    sizes: SizeDistribution
+    budget: float
+    """$/h."""
+    offers: Offers
+    terms: Terms
+    pools: int
+    """Within the budget."""
+    top: tuple[PlannedPool, ...]
+    """The highest bounds, best first."""
+    chosen: PlannedPool
+    agreed: bool
+    """Whether the highest bounds have the same base instances, so that no distance was needed."""
+    homogeneous: Homogeneous
+
+    @property
+    def gain(self) -> float:
+        """The chosen pool's bound over the best homogeneous pool, scaled by cost."""
+        return self.chosen.bound / self.homogeneous.scaled_rate
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The reasons, in sentences."""
+        return reasons(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plain values of the result file."""
+        same = self.homogeneous
+        return {
+            "session": self.session.name,
+            "model": self.session.model,
+            "qos_ms": self.session.qos_ms,
+            "quantile": self.session.quantile,
+            "sizes": self.sizes.name,
+            "budget": self.budget,
+            "pools": self.pools,
+            "chosen": self.chosen.to_json(),
+            "gain": round(self.gain, 4),
+            "homogeneous": {
+                "instances": [{"type": self.offers.names[same.kind], "count": same.instances}],
+                "throughput": round(same.rate, 4),
+                "scaled_throughput": round(same.scaled_rate, 4),
+            },
+            "types": [self._type(index) for index in range(len(self.offers.names))],
+            "top": [pool.to_json() for pool in self.top],
+            "why": list(self.why),
+            "notes": list(self.offers.notes),
+        }
+
+    def _type(self, index: int) -> dict[str, Any]:
+        cutoff, terms = int(self.terms.cutoff[index]), self.terms
+        rates = terms.base_rate[index] if terms.base[index] else terms.small_rate[index, index]
+        return {
+            "name": self.offers.names[index],
+            "price": float(self.offers.price[index]),
+            "base": bool(terms.base[index]),
+            "largest_within_qos": cutoff,
+            "share": round(float(terms.share[index]), 6),
+            "throughput": round(float(rates), 4),
+        }
+
+
+def plan_scenario(scenario: MixedScenario) -> Plan:
+    """Plan the instances of a scenario.
+
+    Raises:
+        TunerError: It has more than one session or no budget, or a plan is impossible.
+    """
+    if len(scenario.sessions) > 1:
+        names = ", ".join(session.name for session in scenario.sessions)
+        raise InvalidInput(
+            "sessions", f"a plan is for one session, but got {names}", "write a file with a budget for each"
+        )
+    if scenario.budget is None:
+        raise InvalidInput("budget", "is missing", "write how many $/h the instances may cost: budget: 2.5")
+    session = scenario.sessions[0]
+    sizes = session.distribution()
+    return plan_instances(session, sizes, make_offers(scenario.types, session.model, sizes), scenario.budget)
+
+
+def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offers, budget: float) -> Plan:
+    """Choose the pool for a session.
+
+    Args:
+        session: The model and its QoS target; its own ``sizes`` are not looked at.
+        sizes: Of its queries: what its file says, or what a monitor saw.
+        offers: What can be rented for the model.
+        budget: $/h.
+
+    Raises:
+        InvalidInput: No type keeps the QoS target at the largest size, or the budget buys none that does.
+    """
+    terms = make_terms(offers.latency, session.qos, sizes.probability)
+    _check_base(session, sizes, offers, terms)
+    _check_budget(offers, terms, budget)
+    pools = pools_within(offers.price, offers.max_count, terms.base, budget)
+    bound, cost = bounds(pools, terms), pools @ offers.price
+    order = ranked(bound, cost)
+    choice = choose(pools, order, terms.base)
+    homogeneous = best_homogeneous(offers.price, offers.max_count, terms.base_rate, budget)
+    shown = order[:SHOWN].tolist()
+    spare = auxiliary_limited(pools[shown], terms).tolist()
+    ceiling = ceilings(pools[shown], offers.latency, session.qos, sizes.probability, session.quantile)
+    top = tuple(
+        PlannedPool(
+            counts=dict(zip(offers.names, pools[index].tolist(), strict=True)),
+            bound=float(bound[index]),
+            ceiling=float(ceiling[rank]),
+            cost=float(cost[index]),
+            bottleneck="auxiliary" if spare[rank] else "base",
+            distance=int(choice.distance[rank]) if rank < len(choice.distance) else None,
+        )
+        for rank, index in enumerate(shown)
+    )
+    return Plan(
+        session=session,
+        sizes=sizes,
+        budget=budget,
+        offers=offers,
+        terms=terms,
+        pools=len(pools),
+        top=top,
+        chosen=top[shown.index(choice.pool)],
+        agreed=choice.agreed,
+        homogeneous=homogeneous,
+    )
+
+
+def _check_base(session: QuerySession, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:
+    if terms.base.any():
+        return
+    failures = [
+        f"{name} needs {offers.latency[index, sizes.largest] * 1e3:.4g} ms and keeps it "
+        + (f"up to {terms.cutoff[index]} items" if terms.cutoff[index] else "at no size that comes")
+        for index, name in enumerate(offers.names)
+    ]
+    raise InvalidInput(
+        f"session {session.name}",
+        f"no instance type keeps qos_ms {session.qos_ms:g} at the largest size, {sizes.largest} items: "
+        + "; ".join(failures),
+        "raise qos_ms, or add a faster instance type",
+    )
+
+
+def _check_budget(offers: Offers, terms: Terms, budget: float) -> None:
+    base = np.flatnonzero(terms.base)
+    cheapest, least = int(offers.price.argmin()), int(base[offers.price[base].argmin()])
+    if offers.price[least] <= budget * (1 + 1e-9):
+        return
+    needed = f"{offers.names[least]}, which costs {offers.price[least]:g} $/h"
+    if offers.price[cheapest] > budget:
+        problem = f"{budget:g} $/h buys no instance; the cheapest costs {offers.price[cheapest]:g} $/h"
+        raise InvalidInput("budget", problem, f"the largest queries need at least one {needed}")
+    problem = f"{budget:g} $/h buys no instance that keeps qos_ms at the largest size"
+    raise InvalidInput("budget", problem, f"one {needed}, is needed at least")

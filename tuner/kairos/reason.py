@@ -1,0 +1,64 @@
+"""Why a plan is as it is, in sentences for the person who rents the instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.kairos.choice import AGREEING, CANDIDATES
+
+if TYPE_CHECKING:
+    from tuner.kairos.plan import Plan
+
+__all__ = ["reasons"]
+
+
+def reasons(plan: Plan) -> tuple[str, ...]:
+    """Say what was compared, what each type is good for, how the pool was chosen, and what limits it."""
+    same = f"{plan.homogeneous.instances} x {plan.offers.names[plan.homogeneous.kind]}"
+    return (
+        f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that keeps "
+        f"{plan.session.qos_ms:g} ms at {plan.sizes.largest} items ({_bases(plan)}).",
+        *_auxiliaries(plan),
+        _rule(plan),
+        _limit(plan),
+        f"The bound is {plan.gain:.2f} times that of {same}, scaled up to the whole budget.",
+    )
+
+
+def _bases(plan: Plan) -> str:
+    return " or ".join(plan.offers.names[index] for index in plan.terms.base.nonzero()[0].tolist())
+
+
+def _auxiliaries(plan: Plan) -> list[str]:
+    texts = []
+    for index, name in enumerate(plan.offers.names):
+        cutoff = int(plan.terms.cutoff[index])
+        if not plan.terms.base[index] and cutoff:
+            share = f"{plan.terms.share[index]:.1%} of the queries"
+            texts.append(f"{name} keeps {plan.session.qos_ms:g} ms up to {cutoff} items, {share}.")
+        elif not plan.terms.base[index]:
+            texts.append(f"{name} keeps {plan.session.qos_ms:g} ms at no size that comes, and is of no use.")
+    return texts
+
+
+def _rule(plan: Plan) -> str:
+    count = min(plan.pools, AGREEING)
+    if count == 1:
+        return "It is the only pool."
+    if plan.agreed:
+        return f"The {count} highest bounds have the same base instances, so the highest is taken."
+    candidates = min(plan.pools, CANDIDATES)
+    return (
+        f"The {count} highest bounds differ in base instances, so of the {candidates} highest "
+        f"the one nearest to the others is taken (summed squared distance {plan.chosen.distance})."
+    )
+
+
+def _limit(plan: Plan) -> str:
+    counts = list(plan.chosen.counts.values())
+    mixed = any(count and not base for count, base in zip(counts, plan.terms.base, strict=True))
+    if not mixed:
+        return "No auxiliary instances are worth their price."
+    if plan.chosen.bottleneck == "base":
+        return f"The queries that only {_bases(plan)} can serve in time limit the throughput."
+    return f"The auxiliary instances are always busy; {_bases(plan)} has time left for small queries, too."

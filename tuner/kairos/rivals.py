@@ -1,0 +1,175 @@
+"""The searches that Kairos+ is compared with (Fig. 11): random, annealing, genetic, and Bayesian (Ribbon).
+
+None of them knows the bounds. Like in the paper each is given Kairos+'s pruning of sub-configurations. So the
+candidates are a known list that shrinks with every evaluation, and each step evaluates one that is still
+open: where a method would go to a point that is not, it goes to the nearest that is. Optimisers from
+libraries propose points of a box instead, of which most would be outside the budget or closed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.kairos.gaussian import expected_improvement
+from tuner.kairos.search import Evaluate, Found, Progress
+
+__all__ = ["RIVALS", "Rival", "annealing_search", "bayesian_search", "genetic_search", "random_search"]
+
+HOTTEST = 0.2
+"""First temperature, relative to the best throughput so far."""
+COOLING = 0.95
+"""Of the temperature, with each evaluation."""
+POPULATION = 10
+"""Pools that may become parents."""
+FIRST = 5
+"""Random pools before the first model."""
+
+
+@dataclass(kw_only=True)
+class _Walk:
+    """What every search needs: the candidates, the randomness, and when to stop."""
+
+    progress: Progress
+    generator: np.random.Generator
+    limit: int
+
+    @property
+    def goes_on(self) -> bool:
+        return bool(self.progress.open.any()) and self.progress.count < self.limit
+
+    def anywhere(self) -> int:
+        """Return an open pool, each as likely."""
+        return int(self.generator.choice(np.flatnonzero(self.progress.open)))
+
+    def near(self, point: np.ndarray) -> int:
+        """Return an open pool nearest to a point; of equally near ones any.   # point: (T,)."""
+        candidates = np.flatnonzero(self.progress.open)
+        distance = ((self.progress.pools[candidates] - point) ** 2).sum(axis=1)
+        return int(self.generator.choice(candidates[distance == distance.min()]))
+
+    def rate(self, index: int) -> float:
+        """Evaluate an open pool and return its throughput."""
+        self.progress.evaluate(index)
+        return self.progress.last.rate
+
+
+Rival = Callable[[np.ndarray, Evaluate, np.random.Generator, int | None], Found]
+
+
+def _start(pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None) -> _Walk:
+    most = len(pools) if limit is None else limit
+    return _Walk(progress=Progress(pools, evaluate), generator=generator, limit=most)
+
+
+def random_search(
+    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
+) -> Found:
+    """Try open pools in random order.
+
+    Args:
+        pools: Instances of each type.   # (n, T)
+        evaluate: Returns the throughput of a pool; asked for each at most once.
+        generator: Of everything random.
+        limit: Most evaluations; None for as many as there are pools.
+    """
+    walk = _start(pools, evaluate, generator, limit)
+    while walk.goes_on:
+        walk.rate(walk.anywhere())
+    return walk.progress.found()
+
+
+def annealing_search(
+    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
+) -> Found:
+    """Walk to neighbours; a worse one is accepted with a probability that falls as the walk cools.
+
+    A neighbour has one instance more, less, or of another type. Arguments as of :func:`random_search`.
+    """
+    walk = _start(pools, evaluate, generator, limit)
+    here, rate, heat = pools[0], -math.inf, HOTTEST
+    if walk.goes_on:
+        first = walk.anywhere()
+        here, rate = pools[first], walk.rate(first)
+    while walk.goes_on:
+        there = walk.near(_step(here, generator))
+        found = walk.rate(there)
+        scale = heat * max(walk.progress.rate, 1e-12)
+        if found >= rate or generator.random() < math.exp((found - rate) / scale):
+            here, rate = pools[there], found
+        heat *= COOLING
+    return walk.progress.found()
+
+
+def _step(pool: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return a pool with one instance more, less, or of another type.   # (T,)."""
+    point = pool.astype(np.int64)
+    more, less = generator.integers(-1, point.size, size=2)  # -1: none
+    if more >= 0:
+        point[more] += 1
+    if less >= 0:
+        point[less] -= 1
+    return point
+
+
+def genetic_search(
+    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
+) -> Found:
+    """Breed pools: of two good ones each type's count comes from either, and some change by one.
+
+    The child takes the place of the worst of the population. Arguments as of :func:`random_search`.
+    """
+    walk = _start(pools, evaluate, generator, limit)
+    population: list[tuple[float, int]] = []  # throughput and index
+    while walk.goes_on:
+        if len(population) < POPULATION:
+            index = walk.anywhere()
+        else:
+            mother, father = (_fitter(population, generator) for _ in range(2))
+            child = np.where(generator.random(pools.shape[1]) < 0.5, pools[mother], pools[father])
+            changed = generator.random(child.size) < 1 / child.size
+            index = walk.near(child + np.where(changed, generator.choice([-1, 1], child.size), 0))
+        population.append((walk.rate(index), index))
+        population = sorted(population, reverse=True)[:POPULATION]
+    return walk.progress.found()
+
+
+def _fitter(population: list[tuple[float, int]], generator: np.random.Generator) -> int:
+    """Return the better of two of the population."""
+    one, other = generator.choice(len(population), size=2, replace=False).tolist()
+    better: int = max(population[one], population[other])[1]
+    return better
+
+
+def bayesian_search(
+    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
+) -> Found:
+    """Try the open pool of the highest expected improvement under a Gaussian process, as Ribbon does.
+
+    Arguments as of :func:`random_search`.
+    """
+    walk = _start(pools, evaluate, generator, limit)
+    scaled = pools / np.maximum(pools.max(axis=0), 1)  # (n, T)
+    tried: list[int] = []
+    rates: list[float] = []
+    while walk.goes_on:
+        index = walk.anywhere()
+        if len(tried) >= FIRST:
+            candidates = np.flatnonzero(walk.progress.open)
+            gain = expected_improvement(scaled[tried], np.array(rates), scaled[candidates])
+            index = int(candidates[gain.argmax()])
+        tried.append(index)
+        rates.append(walk.rate(index))
+    return walk.progress.found()
+
+
+RIVALS: dict[str, Rival] = {
+    "random": random_search,
+    "annealing": annealing_search,
+    "genetic": genetic_search,
+    "bayesian": bayesian_search,
+}
+"""By name."""
