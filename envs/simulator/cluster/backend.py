@@ -1,0 +1,224 @@
+"""The scheduler of a simulated cluster as a backend: its knobs, its counters, and how it is measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.envs.simulator.cluster.outcome import Outcome
+from tuner.envs.simulator.cluster.scenario import Scenario
+from tuner.envs.simulator.cluster.simulation import Simulation
+from tuner.envs.simulator.cluster.statistics import edges
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.measurement import Measurement
+from tuner.profile import BatchingProfile
+from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
+from tuner.scheduling.symphony import Options, reconfigure
+
+__all__ = ["SimulatedCluster"]
+
+QUANTILES = (0.50, 0.95, 0.99)
+
+
+class SimulatedCluster:
+    """Begins idle at virtual time 0, with the default configuration of its knobs.
+
+    Time passes in :meth:`sleep` and :meth:`measure`. Requests that are late count as failures like those that
+    are dropped: nobody waits for them any more.
+
+    Args:
+        scenario: The cluster and its load, under the policy ``symphony``; its length does not matter.
+        space: The knobs; all of them if None.
+
+    Raises:
+        InvalidInput: The policy has no knobs.
+    """
+
+    def __init__(self, scenario: Scenario, space: KnobSpace | None = None) -> None:
+        if scenario.policy != "symphony":
+            raise InvalidInput("policy", f"{scenario.policy} has no knobs", "use symphony")
+        self._space = space or scheduler_space()
+        self._scenario = scenario
+        self._simulation = Simulation(scenario)
+        self._options: Options = TypeAdapter(Options).validate_python(scenario.options)
+        self._configuration = Configuration(
+            {name: configuration_of(self._options)[name] for name in self._space.names}
+        )
+        self._counters = _no_counters()
+        self._run(self._space.default)
+
+    @property
+    def space(self) -> KnobSpace:
+        """The scheduler's knobs."""
+        return self._space
+
+    def describe(self) -> Description:
+        """Return who this is."""
+        return Description(
+            target="simulated cluster",
+            server="simulated-cluster",
+            version="1",
+            model=", ".join(dict.fromkeys(session.name for session in self._scenario.sessions)),
+            writable=True,
+            quantiles=False,
+            notes=("simulated: time is virtual and the clients are part of the simulation",),
+        )
+
+    def current(self) -> Configuration:
+        """Return what the scheduler runs with."""
+        return self._configuration
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        """Change the knobs, at once; what waits is planned anew, and no request is lost.
+
+        Raises:
+            InvalidInput: A knob is unknown or missing, or its value unusable; values off the grid are fine.
+        """
+        for name in self._space.names:
+            if name not in configuration:
+                raise InvalidInput(f"knob {name}", "has no value", "a configuration gives every knob one")
+        changed = configuration != self._configuration
+        if changed:
+            self._run(configuration)
+        longest = max(session.slo for session in self._scenario.each_session)
+        return ApplyReport(
+            configuration=self._configuration,
+            changed=changed,
+            cost=ApplyCost.FREE,
+            seconds=0.0,
+            settle=longest if changed else 0.0,
+        )
+
+    def counters(self) -> Counters:
+        """Return the totals since time 0."""
+        return self._counters
+
+    def profile(self) -> BatchingProfile | None:
+        """There are several models; no one profile describes them."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._simulation.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        if seconds > 0:
+            self._pass(seconds)
+
+    def measure(self, seconds: float, settle: float = 0.0) -> Measurement:
+        """Return what a window shows.
+
+        Args:
+            seconds: Its length.
+            settle: How much time to let pass before, s.
+        """
+        self.sleep(settle)
+        start = self.now()
+        outcome = self._pass(seconds)
+        good = sum(session.good for session in outcome.sessions)
+        answered = [s for s in outcome.sessions if s.good + s.late]
+        weights = np.array([s.good + s.late for s in answered], dtype=float)
+        scales = np.array([self._reference / s.slo for s in answered])
+        means = np.array([s.mean_latency for s in answered])
+        waits = np.array([s.mean_queueing for s in answered])
+        counts = _batches(outcome)
+        executions = int(counts.sum())
+        p50, p95, p99 = self._quantiles(outcome)
+        return Measurement(
+            start=start,
+            end=self.now(),
+            configuration=self._configuration,
+            requests=good,
+            failures=outcome.requests - good,
+            arrival_rate=outcome.rate,
+            latency_mean=_mean(means * scales, weights),
+            latency_p50=p50,
+            latency_p95=p95,
+            latency_p99=p99,
+            quantiles_from="client" if answered else "none",
+            queue_mean=_mean(waits, weights),
+            compute_mean=_mean(means - waits, weights),
+            batch_mean=float(np.arange(counts.size) @ counts) / executions if executions else math.nan,
+            batches={int(size): int(counts[size]) for size in np.flatnonzero(counts)},
+            gpu=outcome.mean_utilisation,
+        )
+
+    @property
+    def _reference(self) -> float:
+        """The SLO that the latencies of the other sessions are scaled to, s."""
+        return self._scenario.each_session[0].slo
+
+    def _run(self, configuration: Mapping[str, float]) -> None:
+        options = options_from(configuration, self._options)
+        reconfigure(self._simulation.policy, options)
+        self._options = options
+        self._configuration = Configuration({name: float(configuration[name]) for name in self._space.names})
+
+    def _pass(self, seconds: float) -> Outcome:
+        """Let time pass and add what happened to the totals."""
+        self._simulation.reset_totals()
+        self._simulation.advance(seconds)
+        outcome = self._simulation.outcome()
+        self._counters = _added(self._counters, outcome, self.now())
+        return outcome
+
+    def _quantiles(self, outcome: Outcome) -> list[float]:
+        """Latencies of the answered requests of all sessions, scaled to the first one's SLO, s."""
+        ends = [edges()[1:] * (self._reference / session.slo) for session in outcome.sessions]
+        latency = np.concatenate(ends)
+        counts = np.concatenate([session.latencies for session in outcome.sessions])
+        order = np.argsort(latency, kind="stable")
+        below = np.cumsum(counts[order])
+        if below[-1] == 0:
+            return [math.nan] * len(QUANTILES)
+        places = np.searchsorted(below, np.array(QUANTILES) * below[-1])
+        return [float(value) for value in latency[order][places]]
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.average(values, weights=weights)) if weights.size else math.nan
+
+
+def _batches(outcome: Outcome) -> np.ndarray:
+    """Batches per size, of all sessions.   # (B+1,)."""
+    return np.asarray(np.sum([session.batches for session in outcome.sessions], axis=0))
+
+
+def _no_counters() -> Counters:
+    nothing = np.zeros(1, np.int64)
+    return Counters(
+        time=0.0, requests=0, failures=0, latency=0.0, queue=0.0, compute=0.0, inferences=0,
+        batch_counts=nothing, batch_seconds=nothing.astype(float),
+    )  # fmt: skip
+
+
+def _added(before: Counters, outcome: Outcome, now: float) -> Counters:
+    """The totals with what happened since."""
+    answered = [s for s in outcome.sessions if s.good + s.late]
+    latency = sum(s.mean_latency * (s.good + s.late) for s in answered)
+    queue = sum(s.mean_queueing * (s.good + s.late) for s in answered)
+    good = sum(s.good for s in outcome.sessions)
+    counts = _batches(outcome)
+    counts[: before.batch_counts.size] += before.batch_counts
+    return replace(
+        before,
+        time=now,
+        requests=before.requests + good,
+        failures=before.failures + outcome.requests - good,
+        latency=before.latency + latency,
+        queue=before.queue + queue,
+        compute=before.compute + latency - queue,
+        inferences=before.inferences + int(np.arange(counts.size) @ _batches(outcome)),
+        batch_counts=counts,
+        batch_seconds=np.zeros(counts.size),
+    )

@@ -1,0 +1,295 @@
+"""The virtual-time engine: tells a policy its events in order of time, and executes what it commands.
+
+Rules
+-----
+* The next event is the earliest of: the end of the oldest batch outstanding on some accelerator, the next
+  arrival, the policy's own timer. At one instant they come in that order; of two accelerators the lower
+  number comes first. No event at or after ``until`` happens, for an arrival not yet known may precede it.
+* A batch starts at the latest of: the start it was commanded for; its command plus the network's delay, as
+  drawn; the end of what its accelerator does before. It takes the time of the profile times a factor, as
+  drawn. The clients have their answers a response delay after its end. All that is known when the
+  batch is sent, and is counted then.
+* :func:`advance` can stop between any two commands, for the caller to make room, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.envs.simulator.cluster.log import ARRIVE, ENTRY, FINISH, WAKE, note_command, note_event
+from tuner.envs.simulator.cluster.statistics import Totals, count_batch, count_drop
+from tuner.scheduling.policy import arrive, finish, wake
+from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
+from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster, records
+
+if TYPE_CHECKING:
+    from tuner.envs.simulator.cluster.workload import Chunk
+
+__all__ = [
+    "CROWDED",
+    "DRAWS",
+    "LOGGED",
+    "MORE",
+    "STUCK",
+    "Execution",
+    "advance",
+    "lengthen",
+    "make_execution",
+]
+
+# Statuses of `advance` besides OK and FULL: do what they say, then call again.
+CROWDED = 2  # an accelerator has more batches outstanding than there is room for: `lengthen`
+DRAWS = 3  # the drawn numbers are used up: draw more
+LOGGED = 4  # the buffer of the log is full: empty it
+MORE = 5  # EVENTS events have passed: nothing to do, but a chance to stop
+STUCK = 6  # the policy asks for `wake` at one instant for ever: a mistake of the policy, do not go on
+
+EVENTS = 1 << 19
+STALLS = 10_000
+DEPTH = 4
+"""Outstanding batches per accelerator that there is room for at first."""
+
+CLOCK = np.dtype(
+    [
+        ("now", "f8"),  # s
+        ("arrived", "i8"),  # requests told to the policy so far; also the number of the next
+        ("answered", "i8"),  # requests sent or dropped so far
+        ("taken", "i8"),  # arrivals of the chunk told so far
+        ("carried", "i8"),  # commands of the last event carried out so far
+        ("ended", "i8"),  # accelerator of the last event if its key in `ends` is not up to date, else -1
+        ("stalls", "i8"),  # wakes in a row that gave no command and let no time pass
+        ("drawn", "i8"),  # numbers used so far
+        ("filled", "i8"),  # numbers drawn so far
+        ("logged", "i8"),  # entries in the buffer of the log
+    ],
+    align=True,
+)
+LINE = np.dtype(
+    [
+        ("head", "i8"),  # position of the oldest outstanding batch, counted without wrapping
+        ("tail", "i8"),  # position of the next to be sent
+        ("busy_until", "f8"),  # s, when everything sent so far will have ended, in truth
+    ],
+    align=True,
+)
+SENT = np.dtype([("start", "f8"), ("end", "f8")], align=True)  # s, of an outstanding batch, in truth
+
+
+class Execution(NamedTuple):
+    """What really happens, which the policy only learns from events; all arrays are modified in place.
+
+    The last four are rings of drawn numbers, used one per batch; their lengths are powers of 2, and 1 if the
+    number is always the same.
+    """
+
+    clock: np.ndarray  # (1,) CLOCK
+    lines: np.ndarray  # (N,) LINE
+    sent: np.ndarray  # (N, D) SENT, rings; D is a power of 2
+    ends: np.ndarray  # tree over accelerators: when the oldest outstanding batch ends, s
+    log: np.ndarray  # (n,) ENTRY buffer; n = 0: nothing is noted
+    factor: np.ndarray  # on the execution time
+    control: np.ndarray  # s from the command to the accelerator
+    data: np.ndarray  # s per request of the batch, on top
+    response: np.ndarray  # s from the end of the execution to the client
+
+
+def make_execution(accelerators: int, log: int = 0) -> Execution:
+    """Return everything idle at time 0, executing as long as the profile says, with no delays.
+
+    Args:
+        accelerators: How many.
+        log: Length of the log's buffer; 0 for none, else more than one event can fill.
+    """
+    clock = records(1, CLOCK)
+    clock[0].ended = -1
+    clock[0].filled = np.iinfo(np.int64).max
+    return Execution(
+        clock=clock,
+        lines=records(accelerators, LINE),
+        sent=records((accelerators, DEPTH), SENT),
+        ends=make_tree(accelerators),
+        log=records(log, ENTRY),
+        factor=np.ones(1),
+        control=np.zeros(1),
+        data=np.zeros(1),
+        response=np.zeros(1),
+    )
+
+
+def lengthen(execution: Execution) -> Execution:
+    """Return the execution with room for twice as many outstanding batches; shares the other arrays."""
+    count, depth = execution.sent.shape
+    larger = records((count, 2 * depth), SENT)
+    for accelerator in range(count):
+        line = execution.lines[accelerator]
+        positions = np.arange(line.head, line.tail)
+        larger[accelerator, positions & (2 * depth - 1)] = execution.sent[
+            accelerator, positions & (depth - 1)
+        ]
+    return execution._replace(sent=larger)
+
+
+@njit_flat
+def advance(policy: Any, execution: Execution, chunk: Chunk, totals: Totals, until: float) -> int:
+    """Let time pass up to, not including, a time.
+
+    Args:
+        policy: The policy's state; modified in place.
+        execution: Where the accelerators stand; modified in place.
+        chunk: All arrivals from the clock to ``until`` that were not told yet, from ``taken`` on.
+        totals: The counts; modified in place.
+        until: s; the clock stands there afterwards. Infinite: until everything is answered.
+
+    Returns:
+        OK; FULL if the policy's rings are (see :func:`tuner.scheduling.cluster.grow`); or one of those above.
+    """
+    clock, board = execution.clock, policy[0].board
+    for _ in range(EVENTS):
+        status = settle(policy[0], execution, totals)
+        if status != OK:
+            return status
+        if execution.log.size and execution.log.size - clock[0].logged <= policy[0].commands.size:
+            return LOGGED
+        end = least_key(execution.ends)
+        arrival = chunk.time[clock[0].taken] if clock[0].taken < chunk.time.size else np.inf
+        timer = max(board[0].wake_at, clock[0].now)
+        if not min(end, arrival, timer) < until:
+            clock[0].now = until if until < np.inf else clock[0].now
+            return OK
+        if end <= arrival and end <= timer:
+            status = tell_finish(policy, execution, end)
+        elif arrival <= timer:
+            status = tell_arrival(policy, execution, chunk)
+        elif min(end, arrival, until) == np.inf and clock[0].answered == clock[0].arrived:
+            return OK  # nothing left; a policy with a periodic timer would go on for ever
+        else:
+            status = tell_wake(policy, execution, timer)
+        if status != OK:
+            return status
+    return MORE
+
+
+@njit_inline
+def tell_finish(policy: Any, execution: Execution, now: float) -> int:
+    """The batch that ends first has ended. ``policy`` and ``execution`` are modified in place."""
+    accelerator = least_index(execution.ends)
+    status = finish(policy, accelerator, now)
+    if status != OK:
+        return status
+    execution.lines[accelerator].head += 1
+    execution.clock[0].ended = accelerator
+    execution.clock[0].now = now
+    execution.clock[0].carried = 0
+    execution.clock[0].stalls = 0
+    if execution.log.size:
+        note_event(execution, FINISH, accelerator, 0)
+    return OK
+
+
+@njit_inline
+def tell_arrival(policy: Any, execution: Execution, chunk: Chunk) -> int:
+    """The next request of the chunk arrives. ``policy`` and ``execution`` are modified in place."""
+    clock = execution.clock
+    taken, number = clock[0].taken, clock[0].arrived
+    now, session, source = chunk.time[taken], chunk.session[taken], chunk.source[taken]
+    status = arrive(policy, session, source, number, now)
+    if status != OK:
+        return status
+    clock[0].now = now
+    clock[0].carried = 0
+    clock[0].stalls = 0
+    if execution.log.size:
+        note_event(execution, ARRIVE, session, source)
+    clock[0].taken = taken + 1
+    clock[0].arrived = number + 1
+    return OK
+
+
+@njit_inline
+def tell_wake(policy: Any, execution: Execution, now: float) -> int:
+    """The policy's timer has come. ``policy`` and ``execution`` are modified in place."""
+    clock = execution.clock
+    status = wake(policy, now)
+    if status != OK:
+        return status
+    idle = policy[0].board[0].commands == 0 and clock[0].now == now
+    clock[0].stalls = clock[0].stalls + 1 if idle else 0
+    clock[0].now = now
+    clock[0].carried = 0
+    if execution.log.size:
+        note_event(execution, WAKE, 0, 0)
+    return STUCK if clock[0].stalls > STALLS else OK
+
+
+@njit_inline
+def settle(cluster: Cluster, execution: Execution, totals: Totals) -> int:
+    """Carry out what is left of the last event. ``execution`` and ``totals`` are modified in place."""
+    clock = execution.clock
+    while clock[0].carried < cluster.board[0].commands:
+        command = clock[0].carried
+        if cluster.commands[command].kind == DISPATCH:
+            status = send(cluster, execution, totals, command)
+            if status != OK:
+                return status
+        else:
+            count_drop(cluster, totals, command)
+            if execution.log.size:
+                note_command(cluster, execution, command, np.nan, np.nan)
+        clock[0].answered += cluster.commands[command].count
+        clock[0].carried = command + 1
+    if clock[0].ended >= 0:
+        show(execution, clock[0].ended)
+        clock[0].ended = -1
+    return OK
+
+
+@njit_inline
+def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -> int:
+    """Let an accelerator execute a batch. ``execution`` and ``totals`` are modified in place."""
+    clock = execution.clock
+    accelerator = cluster.commands[command].accelerator
+    count = cluster.commands[command].count
+    head, tail = execution.lines[accelerator].head, execution.lines[accelerator].tail
+    depth = execution.sent.shape[1]
+    if tail - head == depth:
+        return CROWDED
+    drawn = clock[0].drawn
+    if drawn == clock[0].filled:
+        return DRAWS
+    delay = pick(execution.control, drawn) + pick(execution.data, drawn) * count
+    start = max(
+        cluster.commands[command].start, clock[0].now + delay, execution.lines[accelerator].busy_until
+    )
+    kind, session = cluster.accelerators[accelerator].kind, cluster.commands[command].session
+    end = start + cluster.latency[kind, session, count] * pick(execution.factor, drawn)
+    execution.sent[accelerator, tail & (depth - 1)].start = start
+    execution.sent[accelerator, tail & (depth - 1)].end = end
+    execution.lines[accelerator].tail = tail + 1
+    execution.lines[accelerator].busy_until = end
+    clock[0].drawn = drawn + 1
+    if tail == head:
+        set_key(execution.ends, accelerator, end)
+    count_batch(cluster, totals, command, start, end, end + pick(execution.response, drawn))
+    if execution.log.size:
+        note_command(cluster, execution, command, start, end)
+    return OK
+
+
+@njit_inline
+def show(execution: Execution, accelerator: int) -> None:
+    """Bring the key of an accelerator in ``ends`` up to date. ``execution`` is modified in place."""
+    head, end = execution.lines[accelerator].head, np.inf
+    if head < execution.lines[accelerator].tail:
+        end = execution.sent[accelerator, head & (execution.sent.shape[1] - 1)].end
+    if key_of(execution.ends, accelerator) != end:
+        set_key(execution.ends, accelerator, end)
+
+
+@njit_inline
+def pick(ring: np.ndarray, drawn: int) -> float:
+    """Return the number of a ring that belongs to a draw."""
+    number: float = ring[drawn & (ring.size - 1)]
+    return number

@@ -1,0 +1,221 @@
+"""``tuner simulate`` and ``tuner goodput``: what they print and store, and how they tell mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import blocks, run_all
+from tuner.cli import main
+from tuner.envs.simulator.cluster.scenario import Scenario
+from tuner.scheduling.catalogue import POLICIES, options_of
+from tuner.yaml_file import load_yaml
+
+ROOT = Path(__file__).parents[2]
+SMALL = """
+policy: eager
+accelerators: 2
+sessions:
+  - {name: resnet50, alpha_ms: 1.053, beta_ms: 5.072, slo_ms: 25, rate: 200}
+  - {name: other, profile_ms: [6, 7, 8], slo_ms: 30, rate: 50, arrival: constant}
+network: {control_ms: 0.1, data_ms_per_request: 0.05, response_ms: 2}
+seconds: 1
+warmup_seconds: 0.2
+"""
+FIELDS = "name requests good dropped late p50_ms p95_ms p99_ms mean_batch median_batch max_queueing_ms"
+
+
+@pytest.fixture
+def tuner(monkeypatch, capsys, tmp_path):
+    """Run the command line in a folder with cluster.yaml; return exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(SMALL)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return ending.value.code or 0, said.out, said.err
+
+    return call
+
+
+def test_simulate_prints_and_stores(tuner, tmp_path):
+    """A table for people; JSON with the promised fields, which add up."""
+    code, printed, _ = tuner("simulate", "cluster.yaml", "--json", "out.json", "--seed", "3")
+
+    stored = json.loads((tmp_path / "out.json").read_text())
+    assert code == 0
+    assert "resnet50" in printed
+    assert "out.json" in printed
+    assert list(stored) == ["policy", "seed", "seconds", "sessions", "utilisation", "bad_rate"]
+    assert (stored["policy"], stored["seed"], stored["seconds"]) == ("eager", 3, 1.0)
+    assert [list(session) for session in stored["sessions"]] == [FIELDS.split()] * 2
+    assert stored["sessions"][1]["requests"] == pytest.approx(50, abs=1)
+    for session in stored["sessions"]:
+        assert session["good"] + session["dropped"] + session["late"] == session["requests"]
+        assert 8 < session["p50_ms"] <= session["p95_ms"] <= session["p99_ms"] <= 30.3
+    assert len(stored["utilisation"]) == 2
+    assert all(0 < share < 1 for share in stored["utilisation"])
+    assert 0 <= stored["bad_rate"] < 0.1
+
+
+def test_the_same_seed_gives_the_same_file(tuner, tmp_path):
+    """And another seed another one; --seconds takes the place of the file's."""
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        tuner("simulate", "cluster.yaml", "--seed", seed, "--seconds", "0.5", "--json", name)
+
+    a, b, c = ((tmp_path / name).read_text() for name in "abc")
+    assert a == b != c
+    assert json.loads(a)["seconds"] == 0.5
+
+
+def test_a_trace_shows_every_batch(tuner, tmp_path):
+    """In the format of Chrome's viewer."""
+    tuner("simulate", "cluster.yaml", "--trace", "trace.json")
+
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    batches = [event for event in events if event["ph"] == "X"]
+    assert {event["name"].split()[0] for event in batches} == {"resnet50", "other"}
+    assert all(event["dur"] > 0 for event in batches)
+
+
+def test_goodput_prints_and_stores(tuner, tmp_path):
+    """The rate, and how it was served; two accelerators cannot serve more than their capacity."""
+    (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 50", "rate: 200"))
+
+    code, printed, _ = tuner("goodput", "cluster.yaml", "--json", "out.json", "--overall", "--limit", "2%")
+
+    stored = json.loads((tmp_path / "out.json").read_text())
+    assert code == 0
+    assert list(stored) == ["policy", "seed", "seconds", "rate", "sessions", "utilisation", "bad_rate"]
+    assert 300 < stored["rate"] < 1500
+    assert 0 < stored["bad_rate"] <= 0.02
+    assert "with at most 2 % of all requests late or dropped" in printed
+
+
+@pytest.mark.parametrize("command", ["simulate", "goodput"])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("slo_ms: 25", "slo_ms: -25", "cluster.yaml line 5: sessions[0].slo_ms: must be greater than 0"),
+        ("slo_ms: 25", "slo_ms: 3", "line 5: sessions[0].slo_ms: must be at least 6.125 ms"),
+        ("policy: eager", "policy: eagr", "line 2: policy: there is no 'eagr'; use one of symphony, eager"),
+        ("rate: 50", "rat: 50", "line 6: sessions[1].rat: there is no such field; did you mean 'rate'?"),
+        ("accelerators: 2", "accelerators: two", "line 3: accelerators: must be a valid integer"),
+        ("constant", "trace:no.csv", "line 6: sessions[1].arrival: there is no file no.csv"),
+        ("response_ms: 2", "response_ms: slow", "line 7: network.response_ms: 'slow' is not a delay"),
+        ("seconds: 1\n", "seconds: 1\nseconds: 2\n", "line 9: seconds: is given twice, first in line 8"),
+        ("policy: eager", "policy: {eager", "line 3: is not valid YAML"),
+        (
+            "policy: eager",
+            "policy: clipper\noptions: {share: 2}",
+            "line 3: options: share: 2.0 is not between",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_names_line_and_field(tuner, tmp_path, command, old, new, said):
+    """Exit code 2, one message, nothing written."""
+    (tmp_path / "cluster.yaml").write_text(SMALL.replace(old, new, 1))
+
+    code, _, errors = tuner(command, "cluster.yaml", "--json", "out.json")
+
+    assert code == 2
+    assert said in errors
+    assert errors.startswith("error: cluster.yaml")
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulate", "missing.yaml"], "missing.yaml: cannot be read"),
+        (
+            ["simulate", "cluster.yaml", "--json", "cluster.yaml/out.json"],
+            "cluster.yaml/out.json: cannot write",
+        ),
+        (["simulate", "cluster.yaml", "--trace", "cluster.yaml/t.json"], "cluster.yaml/t.json: cannot write"),
+        (["goodput", "cluster.yaml", "--limit", "200%"], "--limit: '200%' is not a share"),
+        (["goodput", "cluster.yaml", "--limit", "some"], "write 1% or 0.01"),
+        (["simulate", "cluster.yaml", "--seed", "-1"], "--seed"),
+        (["simulate", "cluster.yaml", "--seconds", "0"], "--seconds"),
+    ],
+)
+def test_mistakes_on_the_command_line(tuner, arguments, said):
+    """Exit code 2 and the option's name."""
+    code, _, errors = tuner(*arguments)
+
+    assert code == 2
+    assert said in errors
+
+
+def test_many_sessions_are_cut_to_the_worst(tuner, tmp_path):
+    """The table stays readable; the file holds all."""
+    (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 200", "rate: 2, copies: 60"))
+
+    _, printed, _ = tuner("simulate", "cluster.yaml", "--json", "out.json")
+
+    assert "the 40 sessions of 61 with the highest bad rate" in printed
+    assert len(json.loads((tmp_path / "out.json").read_text())["sessions"]) == 61
+
+
+@pytest.mark.parametrize("command", ["simulate", "goodput"])
+def test_interrupting_leaves_no_half_file(tuner, tmp_path, monkeypatch, command):
+    """Ctrl-C in the middle of a simulation ends with code 130, and nothing is written."""
+
+    def interrupt(simulation, until):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuner.envs.simulator.cluster.simulation.Simulation.steps", interrupt)
+
+    code, _, _ = tuner(command, "cluster.yaml", "--json", "out.json")
+
+    assert code == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["cluster.yaml"]
+
+
+def test_the_example_of_the_documentation(tuner):
+    """docs/examples/cluster.yaml runs as it stands."""
+    code, printed, _ = tuner("simulate", str(ROOT / "docs/examples/cluster.yaml"), "--seconds", "0.2")
+
+    assert code == 0
+    assert "inception" in printed
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_run(tmp_path):
+    """Every command of docs/simulate.md, from the folder that holds the documentation."""
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+
+    run_all(ROOT / "docs" / "simulate.md", tmp_path)
+
+    assert json.loads((tmp_path / "goodput.json").read_text())["rate"] > 2000
+    assert (tmp_path / "trace.json").exists()
+
+
+def test_the_file_of_the_page_is_valid(tmp_path):
+    """The first block is a whole file, the second a network to put in its place."""
+    whole, network = blocks(ROOT / "docs" / "simulate.md", "yaml")
+    (tmp_path / "whole.yaml").write_text(whole)
+    other = "".join(line for line in whole.splitlines(keepends=True) if not line.startswith("network"))
+    (tmp_path / "other.yaml").write_text(other + network)
+
+    assert load_yaml(tmp_path / "whole.yaml", Scenario).total_rate == 5000
+    assert load_yaml(tmp_path / "other.yaml", Scenario).network.allowed().control == pytest.approx(0.2e-3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_page_tells_every_option(policy):
+    """docs/simulate.md has each policy with each of its options."""
+    page = (ROOT / "docs" / "simulate.md").read_text()
+
+    section = page.partition(f"### {policy}\n")[2].partition("\n#")[0]
+    told = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
+    assert told == {field.name for field in dataclasses.fields(options_of(policy))}

@@ -1,0 +1,164 @@
+"""The search for the goodput: against known curves, and against closed forms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numba
+import pytest
+
+from tuner.envs.simulator.cluster.goodput import capacity, goodput, long_enough
+from tuner.envs.simulator.cluster.scenario import Scenario
+
+PLAIN = bool(numba.config.DISABLE_JIT)
+"""Without compilation simulations are a hundred times slower, and kept shorter."""
+
+
+def scenario(*, rate=100.0, slo_ms=25.0, sessions=1, **fields):
+    names = [f"s{index}" for index in range(sessions)]
+    parts = [{"name": name, "alpha_ms": 1, "beta_ms": 5, "slo_ms": slo_ms, "rate": rate} for name in names]
+    return Scenario.model_validate({"policy": "eager", "accelerators": 2, "sessions": parts, **fields})
+
+
+@dataclass
+class Curve:
+    """A cluster whose bad rate is 0 up to a rate, and then grows."""
+
+    knee: float
+    bad: float = 1.0
+    """The bad rate far beyond the knee."""
+
+    def __call__(self, scenario):
+        over = max(0.0, 1 - self.knee / scenario.total_rate)
+        return Told(bad_rate=self.bad * over / 2, worst_bad_rate=self.bad * over, scenario=scenario)
+
+
+@dataclass
+class Told:
+    bad_rate: float
+    worst_bad_rate: float
+    scenario: Scenario
+
+    def to_json(self):
+        return {"bad_rate": self.bad_rate}
+
+
+@pytest.mark.parametrize("rate", [1.0, 100.0, 30_000.0])
+@pytest.mark.parametrize("knee", [0.3, 40.0, 1300.0, 1590.0, 5000.0])
+def test_the_search_finds_a_known_knee(rate, knee):
+    """Wherever it is, whatever the rates of the scenario, to the tolerance; in a few trials."""
+    found = goodput(scenario(rate=rate), run=Curve(knee), tolerance=0.005)
+
+    highest = knee / 0.99
+    assert highest / 1.005 <= found.rate <= highest
+    assert found.multiplier == pytest.approx(found.rate / rate)
+    assert len(found.evaluations) <= 22
+    assert found.outcome.scenario.total_rate == pytest.approx(found.rate)
+    assert all(trial.kept == (trial.rate <= highest) for trial in found.evaluations)
+
+
+def test_the_result_does_not_depend_on_the_rates_of_the_file():
+    """Only on their proportions."""
+    one, other = (goodput(scenario(rate=rate), run=Curve(900.0)) for rate in (1.0, 1234.5))
+
+    assert one.rate == pytest.approx(other.rate, rel=1e-9)
+    assert len(one.evaluations) == len(other.evaluations)
+
+
+def test_overall_counts_all_requests_together():
+    """Half the bad rate of the worst session leaves room for a higher rate."""
+    each = goodput(scenario(), run=Curve(1000.0), limit=0.02)
+    overall = goodput(scenario(), run=Curve(1000.0), limit=0.02, overall=True)
+
+    assert each.rate == pytest.approx(1000 / 0.98, rel=0.005)
+    assert overall.rate == pytest.approx(1000 / 0.96, rel=0.005)
+    assert overall.to_json() == {"rate": overall.rate, "bad_rate": overall.outcome.bad_rate}
+
+
+def test_no_rate_and_every_rate():
+    """Nothing kept gives 0 with the lowest tried; everything kept gives the highest of use."""
+    nothing = goodput(scenario(), run=Curve(0.0))
+    everything = goodput(scenario(), run=Curve(math.inf))
+
+    assert (nothing.rate, nothing.multiplier) == (0.0, 0.0)
+    assert nothing.outcome.scenario.total_rate == min(trial.rate for trial in nothing.evaluations)
+    assert everything.rate > 10 * capacity(scenario())
+
+
+def test_progress_is_told_every_trial():
+    """In order, as in the result."""
+    told = []
+
+    found = goodput(scenario(), run=Curve(700.0), progress=told.append)
+
+    assert tuple(told) == found.evaluations
+
+
+def test_capacity():
+    """Batches of 20 in 25 ms on two accelerators; two sessions share; unlike accelerators add up."""
+    profiles = {"a": {"profile_ms": [10]}, "b": {"profile_ms": [20, 25]}}
+    unlike = {
+        "policy": "eager",
+        "accelerators": [{"kind": "a", "count": 3}, {"kind": "b", "count": 1}],
+        "sessions": [{"name": "s", "profiles": profiles, "slo_ms": 30, "rate": 1}],
+    }
+
+    assert capacity(scenario()) == pytest.approx(1600)
+    assert capacity(scenario(sessions=2, slo_ms=10)) == pytest.approx(1000)
+    assert capacity(Scenario.model_validate(unlike)) == pytest.approx(350)
+
+
+def test_few_requests_lengthen_the_simulation():
+    """Until every session has enough, up to 20 times; never with a schedule, which is as long as it is."""
+    assert long_enough(scenario(rate=200.0), 1000).seconds == 10
+    assert long_enough(scenario(rate=20.0), 1000).seconds == 50
+    assert long_enough(scenario(rate=0.1), 1000).seconds == 200
+    assert long_enough(scenario(rate=[[0, 20], [5, 1]]), 1000).seconds == 10
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 1.0}, {"limit": -0.1}, {"tolerance": 0.0}])
+def test_senseless_limits(wrong):
+    """Told at once."""
+    with pytest.raises(ValueError, match="must hold"):
+        goodput(scenario(), run=Curve(1.0), **wrong)
+
+
+def single(**fields):
+    """One accelerator, 10 ms for each request."""
+    session = {"name": "s", "profile_ms": [10], "slo_ms": 50, "rate": 1, **fields.pop("session", {})}
+    given = {"accelerators": 1, "sessions": [session], "warmup_seconds": 0.5, **fields}
+    return Scenario.model_validate(given)
+
+
+def test_goodput_of_regular_arrivals_is_the_capacity():
+    """D/D/1: 100 requests/s, and the 1 % that may be dropped on top."""
+    seconds = 5 if PLAIN else 50
+    made = single(policy="eager", session={"arrival": "constant"}, seconds=seconds)
+
+    found = goodput(made, least_requests=1)
+
+    assert 100 <= found.rate <= 102
+    assert found.outcome.bad_rate <= 0.01
+
+
+def waits_longer(load, slots):
+    """M/D/1: the share of requests that wait longer than so many service times (Erlang 1909)."""
+    terms = [
+        (load * (k - slots)) ** k / math.factorial(k) * math.exp(-load * (k - slots))
+        for k in range(slots + 1)
+    ]
+    return 1 - (1 - load) * sum(terms)
+
+
+def test_goodput_of_poisson_arrivals_is_that_of_m_d_1():
+    """First come, first served, nothing dropped: 1 % wait longer than four services."""
+    low, high = 0.1, 0.99
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if waits_longer(middle, 4) <= 0.01 else (low, middle)
+    made = single(policy="timeout", seconds=40 if PLAIN else 1000, seed=1)
+
+    found = goodput(made, least_requests=1, tolerance=0.04 if PLAIN else 0.02)
+
+    assert found.rate == pytest.approx(100 * low, rel=0.12 if PLAIN else 0.03)

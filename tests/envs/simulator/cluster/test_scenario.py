@@ -1,0 +1,283 @@
+"""Scenarios: what users write becomes a cluster, a policy and arrivals; mistakes are told."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tuner.envs.simulator.cluster.distribution import parse_distribution
+from tuner.envs.simulator.cluster.scenario import Network, Scenario
+from tuner.errors import InvalidInput
+from tuner.scheduling.cluster import Delays
+from tuner.scheduling.eager import Eager
+
+LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}
+NO_LINE = {"alpha_ms": None, "beta_ms": None}
+SESSION = {"name": "a", **LINE, "slo_ms": 25, "rate": 100}
+
+
+def scenario(*sessions, **fields):
+    """A scenario from what YAML gives."""
+    given = {"policy": "eager", "accelerators": 2, "sessions": list(sessions) or [SESSION], **fields}
+    return Scenario.model_validate(given)
+
+
+def mistakes(*sessions, **fields):
+    """Places and messages of what is refused."""
+    with pytest.raises(ValidationError) as refusal:
+        scenario(*sessions, **fields)
+    return {".".join(map(str, error["loc"])): error["msg"] for error in refusal.value.errors()}
+
+
+def test_the_smallest_scenario():
+    """A linear profile, one accelerator kind, no network, ten seconds after one of warm-up."""
+    made = scenario()
+
+    spec = made.cluster_spec()
+    assert [session.name for session in spec.sessions] == ["a"]
+    assert spec.sessions[0].slo == 0.025
+    assert spec.sessions[0].latency.shape == (1, 21)
+    assert spec.sessions[0].latency[0, [0, 1, 20]] == pytest.approx([0.0, 0.006, 0.025])
+    assert list(spec.kinds) == [0, 0]
+    assert spec.delays == Delays()
+    assert (made.duration, made.total_rate, made.seed) == (11.0, 100.0, 0)
+    assert isinstance(made.make_policy(), Eager)
+
+
+def test_tables_and_caps():
+    """A table says how large a batch may be; max_batch caps tables and lines."""
+    table = {"name": "b", "profile_ms": [3, 4, 4.5], "slo_ms": 4, "rate": 1}
+
+    spec = scenario({**SESSION, "max_batch": 7}, table, {**table, "name": "c", "max_batch": 2}).cluster_spec()
+
+    assert [session.latency.shape for session in spec.sessions] == [(1, 8), (1, 4), (1, 3)]
+    assert spec.sessions[1].latency[0] == pytest.approx([0, 0.003, 0.004, 0.0045])
+
+
+def test_unlike_accelerators_have_their_own_profiles():
+    """One row per kind, in the order of the accelerators; as far as every kind is known."""
+    profiles = {"fast": LINE, "slow": {"profile_ms": [9, 12, 15]}, "unused": LINE}
+    session = {"name": "a", "profiles": profiles, "slo_ms": 30, "rate": 10}
+    groups = [{"kind": "slow", "count": 2}, {"kind": "fast", "count": 1}, {"kind": "slow", "count": 1}]
+
+    made = scenario(session, SESSION | {"name": "b"}, accelerators=groups)
+
+    spec = made.cluster_spec()
+    assert made.kinds == ("slow", "fast")
+    assert list(spec.kinds) == [0, 0, 1, 0]
+    assert spec.sessions[0].latency == pytest.approx(np.array([[0, 9, 12, 15], [0, 6, 7, 8]]) / 1e3)
+    assert (spec.sessions[1].latency[0] == spec.sessions[1].latency[1]).all()
+
+
+def test_copies_are_sessions_of_their_own():
+    """Each has the rate; the policy knows them by number."""
+    made = scenario(SESSION | {"copies": 3}, SESSION | {"name": "b"})
+
+    assert [session.name for session in made.each_session] == ["a-0", "a-1", "a-2", "b"]
+    assert [session.name for session in made.cluster_spec().sessions] == ["a-0", "a-1", "a-2", "b"]
+    assert made.total_rate == 400
+
+
+def test_popularity_shares_out_the_total():
+    """Equal, or after Zipf in the order of the file; copies count one by one."""
+    sessions = [{"name": "a", **LINE, "slo_ms": 25, "copies": 3}, {"name": "b", **LINE, "slo_ms": 25}]
+
+    equal = scenario(*sessions, rate=100)
+    zipf = scenario(*sessions, rate=100, popularity="zipf:0.9")
+
+    assert [session.rate for session in equal.each_session] == [25.0] * 4
+    weights = np.array([k**-0.9 for k in (1, 2, 3, 4)])
+    assert [s.rate for s in zipf.each_session] == pytest.approx(100 * weights / weights.sum())
+    assert zipf.total_rate == pytest.approx(100)
+
+
+def test_scaling_multiplies_every_rate():
+    """Of sessions, of the total, of schedules, of traces; what was worked out before is forgotten."""
+    steps = SESSION | {"name": "b", "rate": [[0, 10], [5.5, 30]]}
+    made, total = scenario(SESSION, steps), scenario({"name": "a", **LINE, "slo_ms": 25}, rate=40)
+    assert (made.total_rate, total.total_rate) == (120.0, 40.0)
+
+    assert made.scaled(0.5).total_rate == 60.0
+    assert made.scaled(2).sessions[1].rate == ((0.0, 20.0), (5.5, 60.0))
+    assert total.scaled(3).each_session[0].rate == 120.0
+
+
+def test_arrivals_reach_the_workload():
+    """Each form of arrival with its rate, over the seconds simulated."""
+    forms = ["poisson", "gamma:0.5", "constant"]
+    sessions = [SESSION | {"name": form, "arrival": form, "rate": 400} for form in forms]
+
+    workload = scenario(*sessions, frontends=4, seed=3).make_workload()
+
+    chunk = workload.next_chunk()
+    assert chunk.until > 10
+    early = chunk.time < 10
+    assert np.bincount(chunk.session[early]) == pytest.approx([4000, 4000, 4000], rel=0.1)
+    assert np.diff(chunk.time[chunk.session == 2]) == pytest.approx(1 / 400)
+    assert set(chunk.source.tolist()) == {0, 1, 2, 3}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    (tmp_path / "times.csv").write_text("seconds\n5\n5.5\n6\n7\n")
+    return f"trace:{tmp_path / 'times.csv'}"
+
+
+def test_traces_have_their_own_rate_or_are_played_at_another(trace):
+    """Times count from the first; a rate stretches them, and so does scaling."""
+    own = scenario({**SESSION, "arrival": trace, "rate": None})
+    faster = scenario({**SESSION, "arrival": trace, "rate": 6})
+
+    assert own.total_rate == 1.5
+    assert own.make_workload().next_chunk().time.tolist() == [0.0, 0.5, 1.0, 2.0]
+    assert faster.make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
+    assert own.scaled(4).make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
+
+
+def test_a_damaged_trace_is_named(tmp_path):
+    """The trace, the line, and no word of an option that was not given."""
+    (tmp_path / "times.csv").write_text("1\nsoon\n")
+    (tmp_path / "one.csv").write_text("1\n")
+
+    damaged = scenario({**SESSION, "arrival": f"trace:{tmp_path / 'times.csv'}"})
+    with pytest.raises(InvalidInput, match=r"^trace .*times\.csv: line 2: 'soon' is not a time"):
+        damaged.make_workload()
+    with pytest.raises(InvalidInput, match="at least two"):
+        scenario({**SESSION, "arrival": f"trace:{tmp_path / 'one.csv'}"}).make_workload()
+
+
+def test_network_constants_are_what_the_policy_allows_for():
+    """ms become s; one number of each is enough."""
+    network = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2)
+
+    assert network.allowed() == Delays(control=1e-4, data=5e-5, response=2e-3)
+    assert [part.tolist() for part in network.draw(np.random.default_rng(), 100)] == [[1e-4], [5e-5], [2e-3]]
+
+
+def test_network_distributions_are_drawn_and_allowed_for_at_99_percent():
+    """Unless the file says what the policy believes."""
+    network = Network.model_validate(
+        {"control_ms": "lognormal:2,0.5", "response_ms": "uniform:1,3", "allowance": {"response_ms": 1.5}}
+    )
+
+    draws = network.draw(np.random.default_rng(1), 40_000)
+    believed = network.allowed()
+    assert np.median(draws.control) == pytest.approx(2e-3, rel=0.02)
+    assert np.mean(draws.control > believed.control) == pytest.approx(0.01, abs=0.002)
+    assert draws.data.tolist() == [0.0]
+    assert (draws.response.min(), draws.response.max()) == pytest.approx((1e-3, 3e-3), rel=0.01)
+    assert believed.response == 1.5e-3
+
+
+@pytest.mark.parametrize("text", ["lognormal:2,0.5", "uniform:1,3", "exponential:4", 2.5])
+def test_quantiles_of_distributions(text):
+    """The median of many draws is the quantile of a half, and so for 99 %."""
+    distribution = parse_distribution(text)
+
+    drawn = distribution.draw(np.random.default_rng(2), 100_000)
+
+    for share in (0.5, 0.99):
+        assert np.quantile(drawn, share) == pytest.approx(distribution.quantile(share), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gauss:1", "lognormal:MEDIAN,SIGMA"),
+        ("lognormal:1", "write lognormal:MEDIAN,SIGMA"),
+        ("lognormal:0,1", "greater than 0"),
+        ("uniform:3,1", "LOW <= HIGH"),
+        ("exponential:-1", "write exponential:MEAN"),
+        ("uniform:1,x", "write uniform:LOW,HIGH"),
+        (-1, "at least 0"),
+        (math.inf, "finite"),
+        (True, "is not a delay"),
+        ([1], "is not a delay"),
+    ],
+)
+def test_bad_delays(text, said):
+    """Each says what to write."""
+    with pytest.raises(ValueError, match=said):
+        parse_distribution(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "said"),
+    [
+        ({"alpha_ms": None}, "sessions.0", "alpha_ms and beta_ms, or profile_ms, or profiles; got beta_ms"),
+        (NO_LINE, "sessions.0", "got none of them"),
+        ({"profile_ms": [1]}, "sessions.0", "got alpha_ms, beta_ms, profile_ms"),
+        ({"alpha_ms": 0, "beta_ms": 0}, "sessions.0", "not both be 0"),
+        ({"alpha_ms": -1}, "sessions.0.alpha_ms", "greater than or equal to 0"),
+        ({"slo_ms": 5}, "sessions.0.slo_ms", "at least 6 ms, what a batch of 1 takes, but got 5"),
+        ({"slo_ms": math.nan}, "sessions.0.slo_ms", "finite"),
+        ({"rate": 0}, "sessions.0.rate", "greater than 0"),
+        ({"rate": "many"}, "sessions.0.rate", "write 500, or [[0, 500], [10, 800]]"),
+        ({"rate": [[1, 5]]}, "sessions.0.rate", "begin at 0"),
+        ({"rate": [[0, 5], [0, 6]]}, "sessions.0.rate", "increase"),
+        ({"rate": [[0, 5], [3, 0]]}, "sessions.0.rate", "the last be greater than 0"),
+        ({"rate": None}, "sessions.0", "has no rate"),
+        ({"arrival": "bursty"}, "sessions.0.arrival", "write poisson, gamma:SHAPE"),
+        ({"arrival": "gamma:0"}, "sessions.0.arrival", "between 0.01 and 1000"),
+        ({"arrival": "trace:nowhere.csv"}, "sessions.0.arrival", "there is no file nowhere.csv"),
+        ({"copies": 0}, "sessions.0.copies", "greater than or equal to 1"),
+        ({"profiles": {"x": LINE}, **NO_LINE}, "sessions.0.profiles", "{kind, count}"),
+        ({"profiles": {}, **NO_LINE}, "sessions.0.profiles", "for each kind"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_session(change, place, said):
+    """Each is told at its place, with what to write."""
+    told = mistakes({**SESSION, **change})
+
+    assert said in told[place]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "said"),
+    [
+        ({"policy": "magic"}, "policy", "use one of symphony, eager"),
+        ({"options": {"beta": 1}}, "options.beta", "eager has no such option; it has no options"),
+        ({"policy": "clipper", "options": {"window": "x"}}, "options.window", "integer"),
+        ({"policy": "clipper", "options": {"share": 7.0}}, "options", "share: 7.0 is not between 0 and 1"),
+        ({"accelerators": 0}, "accelerators.number", "greater than or equal to 1"),
+        ({"accelerators": []}, "accelerators", "at least one"),
+        ({"accelerators": [{"kind": "a", "count": -1}]}, "accelerators.groups.0.count", "greater than"),
+        ({"sessions": []}, "sessions", "at least one"),
+        ({"sessions": [SESSION, SESSION]}, "sessions.1.name", "'a' is the name of two"),
+        ({"sessions": [SESSION | {"copies": 2}, SESSION | {"name": "a-1"}]}, "sessions.1.name", "'a-1' is"),
+        ({"rate": 100}, "sessions.0.rate", "one or the other"),
+        ({"popularity": "zipf:0.9"}, "popularity", "give it, too"),
+        ({"popularity": "zipf:x", "rate": 5}, "popularity", "write equal, or zipf:0.9"),
+        ({"seconds": 0}, "seconds", "greater than 0"),
+        ({"seconds": math.inf}, "seconds", "finite"),
+        ({"noise": -0.1}, "noise", "greater than or equal to 0"),
+        ({"seed": -1}, "seed", "greater than or equal to 0"),
+        ({"frontends": 1.5}, "frontends", "integer"),
+        ({"network": {"control_ms": "fast"}}, "network.control_ms", "is not a delay"),
+        ({"acelerators": 3}, "acelerators", "not permitted"),
+    ],
+)
+def test_mistakes_in_a_scenario(fields, place, said):
+    """Each is told at its place, with what to write."""
+    told = mistakes(**fields)
+
+    assert said in told[place]
+
+
+def test_kinds_without_a_profile_are_named():
+    """Every kind of accelerator needs a profile in sessions that have one per kind."""
+    session = {"name": "a", "profiles": {"x": LINE}, "slo_ms": 30, "rate": 10}
+
+    told = mistakes(session, accelerators=[{"kind": "x", "count": 1}, {"kind": "y", "count": 1}])
+
+    assert "no profile for the accelerators of kind 'y'" in told["sessions.0.profiles"]
+
+
+def test_tables_must_not_fall():
+    """A larger batch that takes less time is a mistake of the measurement."""
+    told = mistakes({"name": "a", "profile_ms": [5, 4], "slo_ms": 10, "rate": 1})
+
+    assert "a batch of 2 takes 4 ms after 5 ms" in told["sessions.0.profile_ms"]

@@ -1,0 +1,142 @@
+"""YAML files of settings: every mistake is told with file, line and field."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from tuner.errors import InvalidInput, StorageError
+from tuner.yaml_file import load_yaml
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    slo_ms: float = Field(strict=True, gt=0)
+    size: int | tuple[int, ...] = 1
+
+    @field_validator("name")
+    @classmethod
+    def _no_spaces(cls, name: str) -> str:
+        if " " in name:
+            raise ValueError("must be one word")
+        return name
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    parts: tuple[Part, ...]
+    limits: dict[str, float] = {}
+    folder: str = ""
+
+    @field_validator("folder")
+    @classmethod
+    def _found(cls, name: str, info: ValidationInfo) -> str:
+        return str(info.context["folder"] / name) if info.context else name
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Write a file and load it."""
+
+    def call(text):
+        path = tmp_path / "cluster.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_yaml(path, Settings)
+
+    return call
+
+
+@pytest.fixture
+def refuse(load, tmp_path):
+    """Load a file that has mistakes and return what is said, without the folder."""
+
+    def call(text):
+        with pytest.raises(InvalidInput) as refusal:
+            load(text)
+        return str(refusal.value).replace(f"{tmp_path}/", "")
+
+    return call
+
+
+def test_a_file_becomes_the_model(load, tmp_path):
+    """Block and flow style, comments, numbers of YAML 1.2, and the folder for names of other files."""
+    text = "parts:\n  - {name: on, slo_ms: 1e2}  # 1.1: true\n  - name: b\n    slo_ms: 5\n"
+
+    settings = load(text + "limits: {010: 2}\nfolder: traces\n")
+
+    assert [(part.name, part.slo_ms) for part in settings.parts] == [("on", 100.0), ("b", 5.0)]
+    assert settings.limits == {"010": 2.0}
+    assert settings.folder == str(tmp_path / "traces")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "parts:\n- name: a\n  size: 1\n  slo_ms: -5\n",
+            "cluster.yaml line 4: parts[0].slo_ms: must be greater than 0, but got -5",
+        ),
+        ("\nparts:\n  - name: a\n", "cluster.yaml line 3: parts[0].slo_ms: is missing"),
+        (
+            "parts:\n  - {name: a,\n     slo: 3, slo_ms: 3}\n",
+            "cluster.yaml line 3: parts[0].slo: there is no such field; did you mean 'slo_ms'?",
+        ),
+        ("parts: []\nxyz: 1\n", "line 2: xyz: there is no such field; use one of folder, limits, parts"),
+        ("parts: [{name: a b, slo_ms: 3}]", "line 1: parts[0].name: must be one word"),
+        ("parts: [{name: a, slo_ms: true}]", "parts[0].slo_ms: must be a valid number, but got true"),
+        ("parts: [{name: a, slo_ms: 3, size: x}]", "line 1: parts[0].size: must be a valid integer"),
+        ("parts: [3]", "line 1: parts[0]: must be a group of `field: value`, but got 3"),
+        ("parts: 3", "line 1: parts: must be a list, but got 3"),
+        (
+            "parts: []\nlimits: {a: {b: 1}}",
+            "line 2: limits.a: must be a valid number, but got a group of fields",
+        ),
+        ("- parts", "line 1: the file: must be a group of `field: value`, but got a list"),
+        ("parts: []\nlimits:\n  a: 1\n  a: 2\n", "line 4: limits.a: is given twice, first in line 3"),
+        ("parts: &x [1]\nlimits: *x\n", "line 2: limits: aliases (*x) are not supported"),
+        ("parts: []\nfolder: 2001-99-99\n", "line 2: folder: month must be in 1..12"),
+        ("parts: [\n  3\nx: 1", "line 3: is not valid YAML: expected ',' or ']'"),
+        ("parts: []\n---\nparts: []\n", "is not valid YAML: but found another document"),
+        (
+            "parts: !!python/object:os.system x",
+            "line 1: is not valid YAML: could not determine a constructor",
+        ),
+        ("? [1]\n: 3\n", "line 1: the file: a key must be a word"),
+        ("parts: \x01", "line 1: is not valid YAML: unacceptable character"),
+        ("[" * 200, "line 1: is not valid YAML: maximum depth"),
+        ("", "line 1: is empty"),
+        (b"parts:\n\xff", "line 2: is not UTF-8 text"),
+    ],
+)
+def test_a_mistake_is_told_with_line_and_field(refuse, text, said):
+    """The message begins with the file and the line, then the field as people write it."""
+    message = refuse(text)
+
+    assert said in message
+    assert message.startswith("cluster.yaml line ")
+
+
+def test_several_mistakes_are_told_at_once(refuse):
+    """Up to five, in the order of the file, then how many more."""
+    text = "parts:\n" + "".join(f"- {{name: a, slo_ms: {-n}}}\n" for n in range(1, 8))
+
+    said = refuse(text).splitlines()
+
+    assert said[0] == "cluster.yaml: 7 mistakes"
+    assert said[1] == "  line 2: parts[0].slo_ms: must be greater than 0, but got -1"
+    assert said[5:] == ["  line 6: parts[4].slo_ms: must be greater than 0, but got -5", "  and 2 more"]
+
+
+def test_a_bomb_is_not_unfolded(refuse):
+    """Nine lists of nine aliases of each other would be a billion values."""
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+
+    assert "line 2: a1[0]: aliases (*a0)" in refuse("\n".join(lines))
+
+
+def test_too_large_and_missing_files(refuse, tmp_path):
+    """The size is checked before anything is parsed; a missing file is named."""
+    assert "larger than 10 MB" in refuse("#" * 10_000_001)
+    with pytest.raises(StorageError, match=r"none\.yaml"):
+        load_yaml(tmp_path / "none.yaml", Settings)

@@ -1,0 +1,204 @@
+"""YAML files of settings, checked against a pydantic model; mistakes are told with line and field.
+
+The model is the schema. Validators find the file's folder in ``info.context["folder"]``, for names of other
+files. Aliases are refused, as is a key given twice: the one lets ten lines stand for a billion values, the
+other hides a setting.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from tuner.errors import InvalidInput, StorageError
+
+__all__ = ["load_yaml"]
+
+LARGEST = 10_000_000
+"""Bytes."""
+DEEPEST = 50
+"""Levels of nesting."""
+TOLD = 5
+"""Mistakes that are told at once."""
+
+Place = tuple[str | int, ...]
+"""Where a value is: keys and indices from the top."""
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Mistake(NamedTuple):
+    line: int
+    text: str
+
+
+class _Refused(Exception):
+    """Mistakes that end the reading."""
+
+    def __init__(self, line: int, text: str) -> None:
+        self.mistake = _Mistake(line, text)
+
+
+def load_yaml(path: Path, model: type[Model]) -> Model:
+    """Read a file and check it.
+
+    Args:
+        path: A YAML 1.2 file of at most 10 MB.
+        model: What it must describe.
+
+    Raises:
+        StorageError: The file cannot be read.
+        InvalidInput: It is not YAML, or not what the model asks for; names file, line and field of up to 5
+            mistakes, such as ``cluster.yaml line 4: sessions[0].slo_ms: must be greater than 0, but got -5``.
+    """
+    try:
+        value, lines = _parse(_read(path))
+    except _Refused as refused:
+        raise _invalid(path, [refused.mistake]) from None
+    try:
+        return model.model_validate(value, context={"folder": path.parent})
+    except ValidationError as error:
+        details: Sequence[Any] = error.errors(include_url=False, include_context=False)
+        mistakes = [_mistake(model, value, lines, detail) for detail in details]
+        first = {mistake.text.partition(": ")[0]: mistake for mistake in reversed(mistakes)}  # one per place
+        raise _invalid(path, sorted(first.values(), key=lambda m: m.line)) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(content) > LARGEST:
+        raise _Refused(1, f"is larger than {LARGEST // 1_000_000} MB; give a smaller file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise _Refused(line, "is not UTF-8 text; save it as UTF-8") from None
+
+
+def _parse(text: str) -> tuple[Any, dict[Place, int]]:
+    """Return the plain values of a file, and the line of each place in it."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.max_depth = DEEPEST
+    lines: dict[Place, int] = {}
+    try:
+        root = yaml.compose(text)
+        if root is None:
+            raise _Refused(1, "is empty; describe at least the required fields")
+        return _plain(yaml, root, (), lines, set()), lines
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = str(error.problem or error.context).strip().splitlines()[0].partition(", if necessary")[0]
+        raise _Refused(mark.line + 1 if mark else 1, f"is not valid YAML: {problem}") from None
+    except YAMLError as error:  # such as a control character
+        raise _Refused(1, f"is not valid YAML: {str(error).strip().splitlines()[0]}") from None
+
+
+def _plain(yaml: YAML, node: Node, place: Place, lines: dict[Place, int], seen: set[int]) -> Any:
+    """Return the plain value of a node. ``lines`` and ``seen`` (nodes so far) are modified in place."""
+    begin = max(node.start_mark.line + 1, lines.get(place[:-1], 1))  # an alias begins where its anchor is
+    line = lines.setdefault(place, begin)
+    if id(node) in seen:
+        raise _Refused(line, f"{_name(place)}: aliases (*{node.anchor}) are not supported; write it out")
+    seen.add(id(node))
+    if isinstance(node, ScalarNode):
+        try:
+            return yaml.constructor.construct_object(node)
+        except ValueError as error:  # looks like a date, and is none
+            raise _Refused(line, f"{_name(place)}: {error}; put it in quotes if it is text") from None
+    if not isinstance(node, MappingNode):
+        return [_plain(yaml, part, (*place, i), lines, seen) for i, part in enumerate(node.value)]
+    values: dict[str, Any] = {}
+    for key, part in node.value:
+        begin = key.start_mark.line + 1
+        if not isinstance(key, ScalarNode):
+            raise _Refused(begin, f"{_name(place)}: a key must be a word")
+        inner = (*place, key.value)
+        if key.value in values:
+            problem = f"{_name(inner)}: is given twice, first in line {lines[inner]}; keep one of them"
+            raise _Refused(begin, problem)
+        lines[inner] = begin
+        values[key.value] = _plain(yaml, part, inner, lines, seen)
+    return values
+
+
+def _mistake(model: type[BaseModel], value: Any, lines: dict[Place, int], detail: Any) -> _Mistake:
+    """Say one of pydantic's errors in the words and places of the file."""
+    place, last = _locate(value, detail["loc"]), str(detail["loc"][-1]) if detail["loc"] else ""
+    line, given, message = lines[place], detail["input"], str(detail["msg"])
+    if detail["type"] == "missing":
+        return _Mistake(line, f"{_name((*place, last))}: is missing")
+    if detail["type"] == "extra_forbidden":
+        return _Mistake(line, f"{_name(place)}: {_unknown(model, detail['loc'])}")
+    if detail["type"] in {"value_error", "assertion_error"}:
+        return _Mistake(line, f"{_name(place)}: {message.partition(', ')[2]}")
+    if detail["type"] in {"model_type", "model_attributes_type", "dataclass_type", "dict_type"}:
+        message = "must be a group of `field: value`"
+    elif detail["type"] in {"list_type", "tuple_type"}:
+        message = "must be a list"
+    message = message.replace("Input should be", "must be").replace("Input should", "must")
+    return _Mistake(line, f"{_name(place)}: {message[0].lower()}{message[1:]}, but got {_shown(given)}")
+
+
+def _locate(value: Any, location: Sequence[str | int]) -> Place:
+    """Return the place in the file that an error belongs to; pydantic's own labels are not places."""
+    place: list[str | int] = []
+    for part in location:
+        if isinstance(value, dict):
+            known = part in value
+        else:
+            known = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if known:
+            place.append(part)
+            value = value[part]
+    return tuple(place)
+
+
+def _unknown(model: type[BaseModel], location: Sequence[str | int]) -> str:
+    """Say that a field does not exist, and which does."""
+    models, name = [model], str(location[-1])
+    for part in location[:-1]:
+        inner = [field for m in models if (field := m.model_fields.get(str(part)))]
+        if inner:
+            models = [m for field in inner for m in _models_in(field.annotation)]
+    known = sorted({field for m in models for field in m.model_fields})
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return f"there is no such field; did you mean '{close[0]}'?"
+    return "there is no such field" + (f"; use one of {', '.join(known)}" if known else "")
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
+
+
+def _name(place: Place) -> str:
+    """Write a place as people do: ``sessions[0].slo_ms``; the whole file is called so."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.removeprefix(".") or "the file"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a group of fields" if isinstance(value, dict) else "a list"
+    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _invalid(path: Path, mistakes: list[_Mistake]) -> InvalidInput:
+    if len(mistakes) == 1:
+        return InvalidInput(f"{path} line {mistakes[0].line}", mistakes[0].text)
+    told = "".join(f"\n  line {mistake.line}: {mistake.text}" for mistake in mistakes[:TOLD])
+    more = f"\n  and {len(mistakes) - TOLD} more" if len(mistakes) > TOLD else ""
+    return InvalidInput(str(path), f"{len(mistakes)} mistakes{told}{more}")
