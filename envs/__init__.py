@@ -10,4 +10,5 @@ from tuner.envs.serving import WORST_REWARD, Plant, ServingEnv
 __all__ = ["WORST_REWARD", "Plant", "ServingEnv"]
 
 gymnasium.register("tuner/TritonCPU-v0", entry_point="tuner.envs.triton_cpu:triton_cpu")
+gymnasium.register("tuner/Cluster-v0", entry_point="tuner.envs.cluster:cluster")
 gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live")

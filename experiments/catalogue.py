@@ -1,4 +1,7 @@
-"""The experiments by name. Each is a module with a ``run`` function; nothing is imported before it is run."""
+"""The experiments by name. Each is a module with a ``run`` function; nothing is imported before it is run.
+
+A module may also have a ``plot`` function: see :attr:`Experiment.plot`.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import InvalidInput
+from tuner.experiments.options import Options
 from tuner.experiments.result import Result
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "find"]
+__all__ = ["EXPERIMENTS", "LIVE", "Experiment", "Options", "find", "papers"]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """What every experiment is told."""
-
-    seeds: int
-    quick: bool
-    folder: Path
-    """Where earlier results lie, which some experiments build on."""
-    report: Callable[[str], None]
-    """Told in a line about progress."""
+LIVE = "A live server"
+"""The group of measurements of our own; the others are named by their paper."""
+SYMPHONY = "Symphony"
+NEXUS = "Nexus"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,12 +32,24 @@ class Experiment:
     module: str
     minutes: float
     """About how long it takes on two cores."""
+    paper: str = LIVE
+    """Whose table or figure it is. Each of those has a page of its own in the documentation."""
 
     def run(self, options: Options) -> Result:
         """Run it."""
         result = import_module(self.module).run(options)
         assert isinstance(result, Result), (self.module, result)
         return result
+
+    @property
+    def plot(self) -> Callable[[Result, Path], list[Path]] | None:
+        """Draws the figures of a result into a folder and returns the files; None if there are none.
+
+        The files are called ``NAME.png``, or ``NAME-something.png`` where there are several.
+        """
+        module: Any = import_module(self.module)
+        draw: Callable[[Result, Path], list[Path]] | None = getattr(module, "plot", None)
+        return draw
 
 
 EXPERIMENTS = {
@@ -87,8 +97,30 @@ EXPERIMENTS = {
             module="tuner.experiments.observe_cost",
             minutes=2,
         ),
+        Experiment(
+            name="symphony-table2",
+            title="Spread of the requests per window that a backend gets from 1 and from 25 frontends",
+            module="tuner.experiments.symphony.table2",
+            minutes=2,
+            paper=SYMPHONY,
+        ),
+        Experiment(
+            name="symphony-analytic",
+            title="The ideal: batch size and goodput with and without coordination",
+            module="tuner.experiments.symphony.analytic",
+            minutes=0.1,
+            paper=SYMPHONY,
+        ),
     )
 }
+
+
+def papers() -> dict[str, list[Experiment]]:
+    """Return the experiments grouped by paper, in the order of the catalogue."""
+    groups: dict[str, list[Experiment]] = {}
+    for experiment in EXPERIMENTS.values():
+        groups.setdefault(experiment.paper, []).append(experiment)
+    return groups
 
 
 def find(name: str) -> Experiment:

@@ -1,13 +1,13 @@
-"""The page of measurements in the documentation, written from the stored results alone."""
+"""The documentation's pages of measurements, written from the stored results alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments.catalogue import EXPERIMENTS
+from tuner.experiments.catalogue import LIVE, Experiment, papers
 from tuner.experiments.result import Result, Row
 
-__all__ = ["results_page"]
+__all__ = ["index_page", "results_page", "written_pages"]
 
 MOST_ROWS = 12
 HEADER = """# What was measured
@@ -17,6 +17,78 @@ with it; the page itself is written by `tuner experiment page`. Targets are what
 a figure misses one, the note under it says why. The machine: two shared cores of a virtual machine without
 a GPU, the load generator on the same two cores.
 """
+
+INDEX = """# The papers' tables and figures, again
+
+Each page shows one table or figure of a paper beside what `tuner experiment run NAME` measures in the
+simulated cluster, and says what is reproduced, what is not and why. The pages are written by
+`tuner experiment page` from the results stored in `experiments/results/` and the notes beside them. What
+was measured on a live server is on [a page of its own](../results.md).
+"""
+PAGE = """# {title}
+
+{paper} · `{command}` ({made})
+"""
+
+
+def written_pages(results: Path, docs: Path) -> dict[Path, str]:
+    """Return every page that is written from stored results, by its file.
+
+    Args:
+        results: Where the results are stored; ``notes`` with a ``NAME.md`` each lie beside it.
+        docs: The folder of the documentation. Figures that lie in ``experiments/images`` there are shown.
+
+    Raises:
+        StorageError: A stored result is damaged.
+    """
+    notes, folder = results.parent / "notes", docs / "experiments"
+    pages = {docs / "results.md": results_page(results, notes), folder / "README.md": index_page(results)}
+    for experiment in _with_pages():
+        path = results / f"{experiment.name}.json"
+        if path.exists():
+            note = _note(notes, experiment.name)
+            page = _experiment_page(experiment, Result.load(path), note, folder / "images")
+            pages[folder / f"{experiment.name}.md"] = page
+    return pages
+
+
+def index_page(results: Path) -> str:
+    """Return the list of the papers' experiments as Markdown."""
+    parts = [INDEX]
+    for paper, experiments in papers().items():
+        if paper == LIVE:
+            continue
+        parts += [f"## {paper}\n", "| experiment | what it shows | minutes |", "|---|---|---:|"]
+        for experiment in experiments:
+            stored = (results / f"{experiment.name}.json").exists()
+            name = f"[{experiment.name}]({experiment.name}.md)" if stored else experiment.name
+            parts.append(f"| {name} | {experiment.title} | {experiment.minutes:g} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _with_pages() -> list[Experiment]:
+    return [e for paper, group in papers().items() if paper != LIVE for e in group]
+
+
+def _experiment_page(experiment: Experiment, result: Result, note: str, images: Path) -> str:
+    """Return the page of one experiment: figures, the words of its note, the table."""
+    name = experiment.name
+    parts = [
+        PAGE.format(
+            title=experiment.title, paper=experiment.paper, command=result.command, made=_made(result)
+        )
+    ]
+    figures = sorted([*images.glob(f"{name}.png"), *images.glob(f"{name}-*.png")])
+    parts += [f"![{experiment.title}](images/{figure.name})\n" for figure in figures]
+    if note:
+        parts.append(note)
+    return "\n".join([*parts, *_table(result, "published", len(result.rows)), ""])
+
+
+def _note(notes: Path, name: str) -> str:
+    path = notes / f"{name}.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def results_page(folder: Path, notes: Path) -> str:
@@ -30,32 +102,42 @@ def results_page(folder: Path, notes: Path) -> str:
         StorageError: A stored result is damaged.
     """
     parts = [HEADER]
-    for name, experiment in EXPERIMENTS.items():
-        path = folder / f"{name}.json"
+    for experiment in papers()[LIVE]:
+        path = folder / f"{experiment.name}.json"
         if path.exists():
             parts.append(_section(experiment.title, Result.load(path)))
-            note = notes / f"{name}.md"
-            if note.exists():
-                parts.append(note.read_text(encoding="utf-8"))
+            if note := _note(notes, experiment.name):
+                parts.append(note)
     return "\n".join(parts)
 
 
 def _section(title: str, result: Result) -> str:
-    seeds = "seed" if result.seeds == 1 else "seeds"
-    made = f"{result.started[:10]}, {result.seeds} {seeds}, {result.seconds / 60:.0f} min"
     lines = [
         f"## {title}",
         "",
-        f"`{result.command}` ({made})",
+        f"`{result.command}` ({_made(result)})",
         "",
-        "| figure | target | measured | low | high | unit | note |",
-        "|---|---:|---:|---:|---:|---|---|",
-        *[_line(row) for row in result.rows[:MOST_ROWS]],
+        *_table(result, "target", MOST_ROWS),
     ]
-    if len(result.rows) > MOST_ROWS:
-        more = len(result.rows) - MOST_ROWS
-        lines.append(f"\n{more} more rows are in `experiments/results/{result.experiment}.json`.")
     return "\n".join([*lines, ""])
+
+
+def _made(result: Result) -> str:
+    """When a result was made, and with what effort."""
+    seeds = "seed" if result.seeds == 1 else "seeds"
+    return f"{result.started[:10]}, {result.seeds} {seeds}, {result.seconds / 60:.0f} min"
+
+
+def _table(result: Result, published: str, most: int) -> list[str]:
+    lines = [
+        f"| figure | {published} | measured | low | high | unit | note |",
+        "|---|---:|---:|---:|---:|---|---|",
+        *[_line(row) for row in result.rows[:most]],
+    ]
+    if len(result.rows) > most:
+        more = len(result.rows) - most
+        lines.append(f"\n{more} more rows are in `experiments/results/{result.experiment}.json`.")
+    return lines
 
 
 def _line(row: Row) -> str:

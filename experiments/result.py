@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tuner.errors import StorageError
 from tuner.storage import write_atomically
 
-__all__ = ["Result", "Row", "row"]
+__all__ = ["Result", "Row", "Series", "curve", "row"]
 
 
 class _Part(BaseModel):
@@ -35,6 +35,28 @@ class Row(_Part):
     note: str = ""
 
 
+class Series(_Part):
+    """One curve of a figure."""
+
+    name: str
+    """Which curve it is, such as a policy."""
+    panel: str = ""
+    """Which panel of the figure it belongs to, where there are several."""
+    x: list[float]
+    y: list[float | None]
+    """Median over seeds; None where nothing was measured."""
+    low: list[float | None] = []
+    """Least over seeds; empty if there is no spread."""
+    high: list[float | None] = []
+
+    @model_validator(mode="after")
+    def _check(self) -> Series:
+        lengths = {len(self.x), len(self.y), len(self.low or self.x), len(self.high or self.x)}
+        if len(lengths) > 1:
+            raise ValueError(f"x, y, low and high of a curve must be equally long, but got {lengths}")
+        return self
+
+
 class Result(_Part):
     """A whole experiment."""
 
@@ -51,8 +73,14 @@ class Result(_Part):
     )
     configuration: dict[str, Any] = {}
     rows: list[Row] = []
+    series: list[Series] = []
+    """The curves of the figures."""
     details: dict[str, Any] = {}
     """Everything measured, as plain values."""
+
+    def panel(self, name: str = "") -> list[Series]:
+        """Return the curves of one panel of the figure."""
+        return [series for series in self.series if series.panel == name]
 
     def save(self, path: Path) -> None:
         """Write the file.
@@ -98,6 +126,27 @@ def row(
         high=_figure(ordered[-1]),
         unit=unit,
         note=note,
+    )
+
+
+def curve(name: str, x: Sequence[float], values: Sequence[Sequence[float]], *, panel: str = "") -> Series:
+    """Summarise a curve: per point the median, least and greatest of its repeated values.
+
+    Args:
+        name: Which curve it is.
+        x: Where its points are.
+        values: Per point the values of all seeds; those that are not finite were not measured.
+        panel: Which panel of the figure it belongs to.
+    """
+    rows = [row(name, [v for v in repeats if math.isfinite(v)] or [math.inf]) for repeats in values]
+    spread = any(len(repeats) > 1 for repeats in values)
+    return Series(
+        name=name,
+        panel=panel,
+        x=[float(value) for value in x],
+        y=[point.measured for point in rows],
+        low=[point.low for point in rows] if spread else [],
+        high=[point.high for point in rows] if spread else [],
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from tests.builders import measurement
 from tuner.errors import InvalidInput
-from tuner.objective import Objective, Slo, parse_slo
+from tuner.objective import BadRateObjective, Objective, Slo, parse_slo
 
 SLO = Slo(statistic="p95", latency=0.030)
 
@@ -74,3 +75,35 @@ def test_unknown_goals_are_refused():
     """The error lists what there is."""
     with pytest.raises(InvalidInput, match="latency, cpu, gpu"):
         Objective(slo=SLO, goal="speed")
+
+
+def window(good, bad, gpu=0.4, p95=0.015):
+    """A window of a scheduler."""
+    return replace(measurement(p95), requests=good, failures=bad, gpu=gpu)
+
+
+def test_a_kept_bad_rate_costs_what_is_used():
+    """Up to one request in a hundred may be late or dropped."""
+    objective = BadRateObjective(slo=SLO, goal="gpu")
+
+    assert objective.kept(window(99, 1))
+    assert objective.cost(window(99, 1)) == pytest.approx(0.4)
+    assert BadRateObjective(slo=SLO).cost(window(99, 1)) == pytest.approx(0.5)
+
+
+def test_a_broken_bad_rate_costs_more_than_anything_else():
+    """It grows with the bad rate, above ten times the allowed one with the logarithm."""
+    objective = BadRateObjective(slo=SLO, goal="gpu")
+
+    assert not objective.kept(window(98, 2))
+    assert objective.cost(window(98, 2, gpu=0.1)) == pytest.approx(3)
+    assert objective.cost(window(99, 1, gpu=1.0)) == 1
+    assert objective.cost(window(0, 100)) == pytest.approx(1 + 10 * (1 + math.log(10)))
+    assert BadRateObjective(slo=SLO, goal="gpu", allowed=0.05).kept(window(98, 2))
+
+
+def test_bad_rate_of_nothing():
+    """Nobody asked: nothing is known. A share that makes no sense is refused."""
+    assert math.isnan(BadRateObjective(slo=SLO).cost(window(0, 0)))
+    with pytest.raises(InvalidInput, match="allowed"):
+        BadRateObjective(slo=SLO, allowed=1.0)

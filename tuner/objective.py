@@ -6,6 +6,9 @@ Costs are dimensionless numbers near 1, so that agents need no scaling per model
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
   lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
 
+Where a scheduler drops requests that it cannot serve in time, latencies of the answered ones say little.
+There the bad rate (late or dropped / all) takes the place of the latency: :class:`BadRateObjective`.
+
 Latencies above ten times the SLO grow with the logarithm only: overload has no steady latency, its
 number tells how long the window was.
 """
@@ -19,7 +22,7 @@ from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["GOALS", "Objective", "Slo", "parse_slo"]
+__all__ = ["GOALS", "BadRateObjective", "Objective", "Slo", "parse_slo"]
 
 GOALS = ("latency", "cpu", "gpu")
 STATISTICS = ("mean", "p50", "p95", "p99")
@@ -105,6 +108,43 @@ class Objective:
     def reward(self, measurement: Measurement) -> float:
         """The negated cost, for reinforcement learning libraries."""
         return -self.cost(measurement)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadRateObjective(Objective):
+    """The objective of a scheduler: at most ``allowed`` of all requests are late or dropped.
+
+    ``failures`` of the measurement are the late and the dropped requests, ``requests`` those answered in
+    time. While the bad rate is kept the cost lies in 0..1: for ``gpu`` the share of the accelerators' time in
+    use, for ``latency`` the statistic over the SLO. Beyond, it is ``1 + bad rate / allowed``.
+    """
+
+    allowed: float = 0.01
+    """The largest bad rate; that of the goodput."""
+
+    def __post_init__(self) -> None:
+        Objective.__post_init__(self)
+        if not 0 < self.allowed < 1:
+            raise InvalidInput("allowed", f"a bad rate of {self.allowed} is not between 0 and 1")
+
+    def bad_rate(self, measurement: Measurement) -> float:
+        """The share of the window's requests that was late or dropped; NaN if there were none."""
+        total = measurement.requests + measurement.failures
+        return measurement.failures / total if total else math.nan
+
+    def kept(self, measurement: Measurement) -> bool:
+        """Whether the bad rate was kept."""
+        return self.bad_rate(measurement) <= self.allowed
+
+    def cost(self, measurement: Measurement) -> float:
+        """The cost of a window, at least 0; NaN if nothing was asked."""
+        bad = self.bad_rate(measurement)
+        if bad > self.allowed:
+            return 1.0 + _saturate(bad / self.allowed)
+        if self.goal == "latency" and not math.isnan(bad):
+            return min(self.latency(measurement) / self.slo.latency, 1.0)
+        used = measurement.gpu if self.goal == "gpu" else measurement.cpu / self.cores
+        return bad if math.isnan(bad) else min(used, 1.0)
 
 
 def _saturate(ratio: float) -> float:

@@ -79,12 +79,3 @@ def test_commands_that_are_quoted_exist(page):
     known = {c.callback.__name__ for c in app.registered_commands} | {g.name for g in app.registered_groups}
     for name in re.findall(r"`tuner ([a-z]+)", page.read_text()):
         assert name in known, name
-
-
-def test_the_page_of_measurements_is_what_was_stored():
-    """docs/results.md is written from the stored results by `tuner experiment page`, and by no hand."""
-    from tuner.experiments.page import results_page
-
-    page = results_page(ROOT / "experiments" / "results", ROOT / "experiments" / "notes")
-
-    assert (ROOT / "docs" / "results.md").read_text() == page

@@ -11,7 +11,7 @@ from tuner.control.sweep import SweepResult, SweepRow
 from tuner.errors import InvalidInput, StorageError
 from tuner.experiments.catalogue import EXPERIMENTS, find
 from tuner.experiments.page import results_page
-from tuner.experiments.result import Result, row
+from tuner.experiments.result import Result, Series, curve, row
 from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration
 
@@ -39,6 +39,17 @@ def test_rows_give_median_and_spread():
     missed = row("x", [1.0, 2.0, math.inf])
     assert (missed.measured, missed.high, missed.note) == (2.0, None, "1 of 3 not reached")
     assert row("x", [1.0, math.inf]).measured is None
+
+
+def test_curves_give_median_and_spread():
+    """Per point as rows do; a point that nobody measured is a gap, one seed has no spread."""
+    found = curve("symphony", [1, 2], [[3.0, 1.0, 2.0], [math.nan]], panel="a")
+
+    assert (found.x, found.y, found.low, found.high) == ([1, 2], [2.0, None], [1.0, None], [3.0, None])
+    assert curve("symphony", [1], [[3.0]]).low == []
+    assert Result(experiment="x", seeds=1, seconds=1, command="", series=[found]).panel("a") == [found]
+    with pytest.raises(ValueError, match="equally long"):
+        Series(name="s", x=[1.0], y=[1.0, 2.0])
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 
 from tuner import __version__
+from tuner.cli.bench import bench
 from tuner.cli.calibrate import calibrate
 from tuner.cli.demo import demo
 from tuner.cli.experiment import app as experiment
+from tuner.cli.goodput import goodput
 from tuner.cli.observe import observe
+from tuner.cli.plan import app as plan
 from tuner.cli.recommend import recommend
 from tuner.cli.report import report
 from tuner.cli.run import run
 from tuner.cli.serve import serve
+from tuner.cli.simulate import simulate
 from tuner.cli.sweep import sweep
 from tuner.cli.train import train
 from tuner.errors import TunerError
@@ -31,9 +35,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for function in (demo, observe, recommend, run, sweep, calibrate, train, report, serve):
+for function in (
+    demo,
+    observe,
+    recommend,
+    run,
+    sweep,
+    calibrate,
+    train,
+    report,
+    serve,
+    simulate,
+    goodput,
+    bench,
+):
     app.command(epilog=function.__globals__["EXAMPLES"])(function)
 app.add_typer(experiment, name="experiment")
+app.add_typer(plan, name="plan")
 
 
 def _print_version(wanted: bool) -> None:

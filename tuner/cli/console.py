@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tuner.duration import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.console import Console
     from rich.progress import Progress
 
     from tuner.control import WindowRecord
+    from tuner.experiments.options import Bars
     from tuner.knobs import Configuration, KnobSpace
     from tuner.measurement import Measurement
     from tuner.objective import Objective
@@ -22,6 +26,7 @@ __all__ = [
     "make_console",
     "make_progress",
     "measurement_text",
+    "progress_bars",
     "served_table",
     "window_text",
 ]
@@ -49,6 +54,32 @@ def make_progress(console: Console) -> Progress:
         console=console,
         transient=True,
     )
+
+
+def progress_bars(console: Console) -> Bars:
+    """Return what opens progress bars, one below the other if inside one another.
+
+    Nothing is drawn, and no thread runs, while none is open.
+    """
+    progress = make_progress(console)
+    watched = 0
+
+    @contextmanager
+    def bar(description: str, total: int) -> Iterator[Callable[[], None]]:
+        nonlocal watched
+        if watched == 0:
+            progress.start()
+        watched += 1
+        task = progress.add_task(description, total=total)
+        try:
+            yield lambda: progress.advance(task)
+        finally:
+            progress.remove_task(task)
+            watched -= 1
+            if watched == 0:
+                progress.stop()
+
+    return bar
 
 
 def configuration_text(space: KnobSpace, configuration: Configuration) -> str:

@@ -1,0 +1,33 @@
+"""The benchmarks by name: modules with a ``run`` function, imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tuner.errors import InvalidInput
+from tuner.experiments.benchmarks.report import BenchRow
+from tuner.experiments.options import Options
+
+__all__ = ["BENCHMARKS", "run_benchmark"]
+
+BENCHMARKS = {
+    "engine": "requests simulated per second, beside SimPy and plain Python; how it grows; memory",
+    "scheduler": "a policy alone: requests per second, and how it grows with threads and sizes",
+    "decision": "one live decision called from Python",
+}
+
+
+def run_benchmark(name: str, options: Options) -> list[BenchRow]:
+    """Run a benchmark.
+
+    Args:
+        name: One of ``BENCHMARKS``.
+        options: ``seeds`` says how often everything is repeated.
+
+    Raises:
+        InvalidInput: There is no such benchmark.
+    """
+    if name not in BENCHMARKS:
+        raise InvalidInput("NAME", f"no benchmark '{name}'", f"there are {', '.join(BENCHMARKS)}")
+    rows: list[BenchRow] = import_module(f"tuner.experiments.benchmarks.{name}").run(options)
+    return rows

@@ -1,0 +1,101 @@
+"""The result of a benchmark: rows of values, each beside a baseline taken in the same run."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tuner.experiments.options import cores
+from tuner.storage import write_atomically
+
+__all__ = ["BenchReport", "BenchRow", "compared", "seconds_of"]
+
+
+class BenchRow(BaseModel):
+    """One figure."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    id: str
+    value: float
+    """Median over the repeats."""
+    unit: str
+    baseline: float | None = None
+    """What the value is compared with, in the same unit; the note says what it is."""
+    ratio: float | None = None
+    """How many times better than the baseline."""
+    note: str = ""
+
+
+class BenchReport(BaseModel):
+    """A whole benchmark."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    benchmark: str
+    command: str
+    seconds: float
+    """How long it took."""
+    repeats: int
+    rows: list[BenchRow]
+    started: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    machine: str = Field(
+        default_factory=lambda: (
+            f"{platform.system()} {platform.machine()}, {cores()} cores, Python {platform.python_version()}"
+        )
+    )
+
+    def save(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            StorageError: The folder cannot be written.
+        """
+        write_atomically(path, self.model_dump_json(indent=1) + "\n")
+
+
+def compared(
+    name: str, value: float, baseline: float | None, unit: str, *, less: bool = False, note: str = ""
+) -> BenchRow:
+    """Return a row with its ratio.
+
+    Args:
+        name: Of the row.
+        value: What was measured.
+        baseline: Compared with; None if there is nothing to compare with.
+        unit: Of both.
+        less: Whether less is better.
+        note: What the baseline is.
+    """
+    ratio = None
+    if baseline:
+        ratio = _rounded(baseline / value if less else value / baseline)
+    return BenchRow(
+        id=name,
+        value=_rounded(value),
+        unit=unit,
+        baseline=None if baseline is None else _rounded(baseline),
+        ratio=ratio,
+        note=note,
+    )
+
+
+def seconds_of(work: Callable[[], object], repeats: int) -> float:
+    """Return the median time that some work takes, s. It is done once before, to compile and to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return median(times)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,119 @@
+"""How the figures of the experiments look: one palette, one look per policy, published values marked.
+
+The colours are those of Okabe and Ito, which people with a colour vision deficiency can tell apart; each
+policy also has a marker of its own. Nothing is drawn on a screen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner.experiments.result import Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["INK", "MUTED", "Look", "bars", "curves", "figure", "legend", "look", "published", "save"]
+
+INK, MUTED = "#1b2733", "#7b8794"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A7F00", INK)
+MARKERS = "osD^vPX*"
+POLICIES = ("symphony", "eager", "nexus", "clockwork", "timeout", "clipper", "tuned", "ideal")
+DPI = 110
+
+
+class Look(NamedTuple):
+    """How one curve is drawn."""
+
+    color: str
+    marker: str
+
+
+def look(name: str, index: int = 0) -> Look:
+    """Return a policy's look, the same in every figure; ``index`` chooses it for any other name.
+
+    A name begins with the policy's, as in ``symphony (20 ms)``.
+    """
+    known = [number for number, policy in enumerate(POLICIES) if name.lower().startswith(policy)]
+    number = known[0] if known else index
+    return Look(PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)])
+
+
+def figure(
+    title: str, *, rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None, **options: Any
+) -> tuple[Figure, np.ndarray]:
+    """Return an empty figure and its panels.   # (rows, columns) of Axes.
+
+    Args:
+        title: What the figure shows, in a line.
+        rows: Of panels.
+        columns: Of panels.
+        size: Inches; enough for the panels if None.
+        **options: As of ``Figure.subplots``, such as ``sharey``.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=size or (0.8 + 4.0 * columns, 0.6 + 3.0 * rows), layout="constrained")
+    axes = np.asarray(drawn.subplots(rows, columns, squeeze=False, **options))
+    drawn.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    for panel in axes.flat:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["left", "bottom"]].set_color(MUTED)
+        panel.tick_params(colors=INK, labelsize=8)
+        panel.set_axisbelow(True)
+        panel.grid(axis="y", color=MUTED, alpha=0.25, lw=0.6)
+        panel.xaxis.label.set(fontsize=9, color=INK)
+        panel.yaxis.label.set(fontsize=9, color=INK)
+    return drawn, axes
+
+
+def curves(panel: Axes, series: Iterable[Series]) -> None:
+    """Draw curves: the median as a line with markers, from the least to the greatest as a band."""
+    for index, one in enumerate(series):
+        color, marker = look(one.name, index)
+        x = np.array(one.x)
+        panel.plot(x, _floats(one.y), color=color, marker=marker, ms=4, lw=1.4, label=one.name)
+        if one.low and one.high:
+            panel.fill_between(x, _floats(one.low), _floats(one.high), color=color, alpha=0.18, lw=0)
+
+
+def bars(panel: Axes, groups: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
+    """Draw bars side by side, a group for each label, a bar in it for each named row of heights."""
+    width = 0.8 / len(series)
+    middles = np.arange(len(groups))
+    for index, (name, heights) in enumerate(series):
+        offset = (index - (len(series) - 1) / 2) * width
+        color, _ = look(name, index)
+        panel.bar(middles + offset, _floats(heights), width * 0.92, color=color, label=name)
+    panel.set_xticks(middles, groups)
+
+
+def published(
+    panel: Axes, x: Sequence[float], y: Sequence[float | None], label: str | None = "published"
+) -> None:
+    """Mark values that the paper gives: black crosses on top of everything."""
+    panel.scatter(x, _floats(y), marker="x", s=42, color=INK, linewidths=1.6, zorder=5, label=label)
+
+
+def legend(panel: Axes, **options: Any) -> None:
+    """Add a legend without a frame."""
+    panel.legend(**{"fontsize": 8, "frameon": False, **options})
+
+
+def save(drawn: Figure, folder: Path, name: str) -> Path:
+    """Write ``NAME.png``; the same figure gives the same bytes."""
+    for panel in drawn.axes:
+        panel.title.set_fontsize(9)  # setting the text sets the size, too
+    path = folder / f"{name}.png"
+    drawn.savefig(path, dpi=DPI, metadata={"Software": None})
+    return path
+
+
+def _floats(values: Iterable[float | None]) -> np.ndarray:
+    return np.array([math.nan if value is None else value for value in values], dtype=float)

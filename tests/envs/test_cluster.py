@@ -1,0 +1,234 @@
+"""The environment over the central scheduler, and the backend behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tuner.agents.load_levels import LoadLevels
+from tuner.agents.training import learn
+from tuner.envs.cluster import BAD, BUSY, EXAMPLE, ClusterEnv, cluster
+from tuner.envs.simulator.cluster.backend import SimulatedCluster
+from tuner.envs.simulator.cluster.scenario import Scenario, Session
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost, KnobSpace
+from tuner.scheduling.knobs import KNOBS, scheduler_space
+from tuner.testing.environment import EnvironmentContract
+
+NAME = "tuner.envs:tuner/Cluster-v0"
+SMALL = Scenario(
+    policy="symphony",
+    accelerators=2,
+    rate=300.0,
+    sessions=(Session(name="a", alpha_ms=2.0, beta_ms=10.0, slo_ms=60.0, copies=2),),
+)
+"""Few requests per window, so that the suite stays fast without compilation."""
+
+
+class TestCluster(EnvironmentContract):
+    """The contract of environments."""
+
+    steps = 4
+
+    @pytest.fixture
+    def env(self) -> Iterator[gym.Env[np.ndarray, np.int64]]:
+        env = gym.make(NAME, scenario=SMALL, window=0.5)
+        yield env
+        env.close()
+
+
+def number(env: ClusterEnv, **knobs: float) -> np.int64:
+    """The number of the default configuration with some knobs changed."""
+    return np.int64(env.space.encode(env.space.default.replace(**knobs)))
+
+
+def test_the_data_sheet_is_true() -> None:
+    """240 configurations, 12 values observed."""
+    env = cluster()
+
+    assert env.action_space.n == 240
+    assert env.observation_space.shape == (12,)
+    assert EXAMPLE.policy == "symphony"
+
+
+def test_batching_is_what_keeps_the_slo() -> None:
+    """Under a load that needs batches, a batch cap of one loses requests and costs more than the default."""
+    env = cluster(scenario=SMALL, window=2.0)
+    env.reset(seed=1)
+
+    observation, capped, *_ = env.step(number(env, batch_cap=1.0))
+    default, free, _, _, info = env.step(number(env))
+
+    assert capped < -2
+    assert observation[BAD] > 0.2
+    assert -1 <= free < 0
+    assert default[BAD] <= 0.01
+    assert default[BUSY] == pytest.approx(info["measurement"].gpu)
+    assert info["cost"] == pytest.approx(info["measurement"].gpu)
+
+
+def test_deferral_uses_the_accelerators_less_than_eagerness() -> None:
+    """Larger batches need less time for the same requests; eager ones answer sooner."""
+    env = cluster(scenario=SMALL.scaled(0.5), window=4.0, objective="latency")
+    env.reset(seed=1)
+
+    eager = env.step(number(env, deferral=0.0))[4]["measurement"]
+    deferred = env.step(number(env, deferral=1.0))[4]["measurement"]
+
+    assert deferred.gpu < 0.9 * eager.gpu
+    assert deferred.batch_mean > eager.batch_mean
+    assert deferred.latency_p95 > eager.latency_p95
+
+
+def test_latency_can_be_the_goal() -> None:
+    """While the bad rate is kept, the cost is p95 over the SLO."""
+    env = cluster(scenario=SMALL.scaled(0.5), objective="latency", window=2.0)
+    _, info = env.reset(seed=1)
+
+    assert info["cost"] == pytest.approx(info["measurement"].latency_p95 / 0.060)
+
+
+def test_rates_are_those_asked_for() -> None:
+    """A number replaces the scenario's rate; of a range each episode draws its own."""
+    _, info = cluster(scenario=SMALL, rate=100.0, window=5.0).reset(seed=1)
+    ranged = cluster(scenario=SMALL, rate=(50.0, 200.0), window=5.0)
+    rates = [ranged.reset(seed=seed)[1]["measurement"].arrival_rate for seed in range(5)]
+
+    assert info["measurement"].arrival_rate == pytest.approx(100, rel=0.2)
+    assert 35 < min(rates) < max(rates) < 260
+    assert max(rates) > 1.3 * min(rates)
+
+
+def test_latencies_of_unlike_slos_are_scaled_to_the_first() -> None:
+    """Two sessions that do the same at double the SLO count half the latency."""
+    one = Session(name="a", profile_ms=(10.0,), slo_ms=100.0, rate=5.0, arrival="constant")
+    two = one.model_copy(update={"name": "b", "slo_ms": 200.0})
+    alike = Scenario(policy="symphony", options={"deferral": 0.0}, accelerators=4, sessions=(one,))
+    both = alike.model_copy(update={"sessions": (one, two)})
+
+    plain, mixed = (
+        SimulatedCluster(scenario, KnobSpace(KNOBS[1:2])).measure(4.0) for scenario in (alike, both)
+    )
+
+    assert plain.latency_mean == pytest.approx(0.010, rel=0.02)
+    assert mixed.latency_mean == pytest.approx(0.0075, rel=0.02)
+
+
+def test_an_agent_learns_in_it() -> None:
+    """RRL's training loop works on it, and levels are named."""
+
+    class Fixed:
+        """Always chooses the default."""
+
+        def __init__(self, space: KnobSpace) -> None:
+            self.number, self.costs = space.encode(space.default), []
+
+        def select(self, state: object) -> int:
+            return self.number
+
+        def update(self, state: object, configuration: int, cost: float, following: object) -> None:
+            self.costs.append(cost)
+
+    env = cluster(scenario=SMALL, window=0.5, episode_windows=2, levels=LoadLevels())
+    agent = Fixed(env.space)
+
+    history = learn(env, agent, 3, seed=1)  # type: ignore[arg-type]
+
+    assert len(history) == len(agent.costs) == 3
+    assert all(window.level == pytest.approx(LoadLevels().level(300.0), abs=1) for window in history)
+
+
+def test_nothing_asked() -> None:
+    """A window without requests earns 0."""
+    quiet = SMALL.model_copy(update={"rate": 1e-3})
+    observation, info = cluster(scenario=quiet, window=0.5).reset(seed=1)
+
+    assert info["cost"] == 0
+    assert observation[BAD] == -1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"scenario": SMALL.model_copy(update={"policy": "eager"})},
+        {"rate": 0.0},
+        {"rate": (5.0, 2.0)},
+        {"objective": "cpu"},
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object]) -> None:
+    """Refused at once, by name."""
+    with pytest.raises(InvalidInput, match=next(iter(arguments)).replace("scenario", "policy")):
+        cluster(**arguments)  # type: ignore[arg-type]
+
+
+class TestBackend:
+    """The simulated cluster as a backend."""
+
+    @pytest.fixture
+    def backend(self) -> SimulatedCluster:
+        return SimulatedCluster(SMALL)
+
+    def test_it_begins_with_the_defaults(self, backend: SimulatedCluster) -> None:
+        """At time 0, nothing counted, all knobs at their defaults."""
+        assert backend.current() == scheduler_space().default
+        assert backend.now() == 0
+        assert backend.counters().requests == 0
+        assert backend.describe().writable
+        assert backend.profile() is None
+
+    def test_knobs_are_changed_at_once_and_read_back(self, backend: SimulatedCluster) -> None:
+        """Changing is free; applying the same again changes nothing."""
+        wanted = backend.space.default.replace(deferral=0.0, batch_cap=8.0)
+
+        first, second = backend.apply(wanted), backend.apply(wanted)
+
+        assert (first.changed, first.cost, first.configuration) == (True, ApplyCost.FREE, wanted)
+        assert first.settle == pytest.approx(0.060)
+        assert not second.changed
+        assert backend.current() == wanted
+
+    @pytest.mark.parametrize("change", [{"colour": 1.0}, {"drop_rule": 7.0}, {"deferral": -1.0}])
+    def test_unusable_configurations_are_refused(
+        self, backend: SimulatedCluster, change: dict[str, float]
+    ) -> None:
+        """Nothing is changed."""
+        with pytest.raises(InvalidInput):
+            backend.apply(backend.space.default.replace(**change))
+
+        assert backend.current() == backend.space.default
+
+    def test_a_missing_knob_is_named(self, backend: SimulatedCluster) -> None:
+        """A configuration gives every knob a value."""
+        with pytest.raises(InvalidInput, match="batch_cap"):
+            backend.apply({"deferral": 1.0})  # type: ignore[arg-type]
+
+    def test_counters_add_up_the_windows(self, backend: SimulatedCluster) -> None:
+        """Totals are the sums of what the windows showed, and time passes as asked for."""
+        windows = [backend.measure(1.0), backend.measure(2.0, settle=0.5)]
+        totals = backend.counters()
+
+        assert [(w.start, w.end) for w in windows] == [(0.0, 1.0), (1.5, 3.5)]
+        assert totals.time == 3.5
+        assert totals.requests > sum(w.requests for w in windows)  # those of the settling, too
+        assert totals.failures >= sum(w.failures for w in windows)
+        assert totals.requests <= totals.inferences <= totals.requests + totals.failures
+        assert totals.latency == pytest.approx(totals.queue + totals.compute)
+
+    def test_a_window_is_consistent(self, backend: SimulatedCluster) -> None:
+        """Batches hold the answered requests; latency is waiting and executing; rates are those offered."""
+        backend.measure(0.5)
+        window = backend.measure(5.0)
+
+        assert window.arrival_rate == pytest.approx(300, rel=0.1)
+        assert sum(size * count for size, count in window.batches.items()) == pytest.approx(
+            window.requests, rel=0.02
+        )
+        assert window.latency_mean == pytest.approx(window.queue_mean + window.compute_mean)
+        assert window.latency_p50 <= window.latency_p95 <= window.latency_p99 <= 0.061
+        assert 0 < window.gpu < 1
+        assert math.isnan(window.cpu)

@@ -1,0 +1,78 @@
+"""The benchmarks as commands: rows with baselines; how figures are compared and stored."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+
+from tuner.errors import InvalidInput
+from tuner.experiments.benchmarks.catalogue import BENCHMARKS, run_benchmark
+from tuner.experiments.benchmarks.report import BenchReport, BenchRow, compared, seconds_of
+from tuner.experiments.options import Options
+
+
+def options(tmp_path):
+    return Options(seeds=1, quick=True, folder=tmp_path, report=print, workers=1)
+
+
+def test_ratio_says_how_many_times_better():
+    """Of a speed more is better, of a time less."""
+    assert compared("a", 10.0, 2.0, "1/s").ratio == 5
+    assert compared("a", 10.0, 2.0, "us", less=True).ratio == pytest.approx(0.2)
+    assert compared("a", 10.0, None, "us").ratio is None
+
+
+def test_work_is_warmed_up_and_the_median_counts():
+    """One run more than asked for."""
+    calls = []
+
+    assert seconds_of(lambda: calls.append(1), 3) >= 0
+    assert len(calls) == 4
+
+
+def test_report_is_stored_with_the_agreed_fields(tmp_path):
+    """Rows hold id, value, unit, baseline and ratio."""
+    row = BenchRow(id="a", value=1.0, unit="s")
+    BenchReport(benchmark="engine", command="c", seconds=1.0, repeats=2, rows=[row]).save(tmp_path / "b.json")
+
+    stored = json.loads((tmp_path / "b.json").read_text())
+    assert {"id", "value", "unit", "baseline", "ratio"} <= set(stored["rows"][0])
+
+
+def test_unknown_benchmarks_are_named(tmp_path):
+    """The error lists what there is."""
+    with pytest.raises(InvalidInput, match="decision"):
+        run_benchmark("speed", options(tmp_path))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_is_a_module(name):
+    """Each name has a module with a run function."""
+    assert callable(importlib.import_module(f"tuner.experiments.benchmarks.{name}").run)
+
+
+def test_decision_is_measured_beside_plain_python(tmp_path, monkeypatch):
+    """Arrivals and ends of batches for each policy and size, each with a baseline and a ratio."""
+    from tuner.experiments.benchmarks import decision
+
+    monkeypatch.setattr(decision, "QUICK", 500)
+
+    rows = run_benchmark("decision", options(tmp_path))
+
+    assert rows[0].id == "an empty compiled call"
+    assert {row.id for row in rows} >= {"symphony, 1 x 8, arrive", "eager, 37 x 64, finish"}
+    assert all(row.baseline and row.ratio for row in rows[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["engine", "scheduler"])
+def test_benchmarks_run(tmp_path, name):
+    """Every row is a positive figure; ids are different."""
+    pytest.importorskip("simpy")
+
+    rows = run_benchmark(name, options(tmp_path))
+
+    assert len({row.id for row in rows}) == len(rows) > 10
+    assert all(row.value > 0 for row in rows)

@@ -1,0 +1,94 @@
+"""What experiments are told: progress is counted, work is spread over processes and comes back in order."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from multiprocessing import active_children
+
+import pytest
+
+from tuner.cli.console import make_console, progress_bars
+from tuner.experiments.options import Options, cores
+from tuner.experiments.parallel import run_all
+
+
+class Bars:
+    """Notes what progress bars showed."""
+
+    def __init__(self):
+        self.shown = []
+
+    @contextmanager
+    def __call__(self, description, total):
+        done = [0]
+
+        def advance():
+            done[0] += 1
+
+        yield advance
+        self.shown.append((description, done[0], total))
+
+
+def options(tmp_path, **more):
+    return Options(seeds=1, quick=True, folder=tmp_path, report=print, **more)
+
+
+def test_progress_counts_what_is_done(tmp_path):
+    """One step for each item, and the items come through unchanged."""
+    bars = Bars()
+
+    items = list(options(tmp_path, bars=bars).track([3, 1, 2], "points"))
+
+    assert items == [3, 1, 2]
+    assert bars.shown == [("points", 3, 3)]
+
+
+def test_progress_of_something_without_a_length(tmp_path):
+    """The total must be said."""
+    bars = Bars()
+
+    assert list(options(tmp_path, bars=bars).track(iter("ab"), "letters", 2)) == ["a", "b"]
+    assert bars.shown == [("letters", 2, 2)]
+    with pytest.raises(AssertionError, match="total"):
+        next(options(tmp_path).track(iter("ab"), "letters"))
+
+
+def test_progress_on_the_terminal_can_be_nested(capsys):
+    """A bar inside a bar works, and one after the other."""
+    bars = progress_bars(make_console())
+
+    for _ in range(2):
+        with bars("outer", 1) as outer, bars("inner", 1) as inner:
+            inner()
+            outer()
+
+    assert "Traceback" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_answers_come_in_the_order_of_the_tasks(tmp_path, workers):
+    """However many processes there are, the answers are the same."""
+    bars = Bars()
+
+    answers = run_all(math.factorial, [5, 3, 4], options(tmp_path, workers=workers, bars=bars), "numbers")
+
+    assert answers == [120, 6, 24]
+    assert bars.shown == [("numbers", 3, 3)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_task_is_raised_and_leaves_no_process(tmp_path, workers):
+    """The caller sees the task's own error."""
+    with pytest.raises(ValueError, match="factorial"):
+        run_all(math.factorial, [5, -1, 4], options(tmp_path, workers=workers))
+
+    for process in active_children():
+        process.join(10)
+    assert not active_children()
+
+
+def test_nothing_to_do(tmp_path):
+    """No tasks, no answers, no processes."""
+    assert run_all(math.factorial, [], options(tmp_path, workers=4)) == []
+    assert cores() >= 1

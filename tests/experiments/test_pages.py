@@ -1,0 +1,85 @@
+"""The documentation's pages of experiments: written from what is stored, figures that a page can afford."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.experiments.catalogue import EXPERIMENTS, LIVE, papers
+from tuner.experiments.page import index_page, written_pages
+from tuner.experiments.result import Result, row
+
+ROOT = Path(__file__).parents[2]
+RESULTS, DOCS = ROOT / "experiments" / "results", ROOT / "docs"
+PAGES = written_pages(RESULTS, DOCS)
+STORED = [e for e in EXPERIMENTS.values() if e.paper != LIVE and (RESULTS / f"{e.name}.json").exists()]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_are_what_was_stored(path):
+    """Every page of measurements is written by `tuner experiment page`, and by no hand."""
+    assert path.read_text(encoding="utf-8") == PAGES[path]
+
+
+@pytest.mark.parametrize("experiment", STORED, ids=lambda e: e.name)
+def test_pages_have_words_and_figures(experiment):
+    """Each says what is reproduced and what is not, and shows a figure of less than 150 KB."""
+    images = [*(DOCS / "experiments" / "images").glob(f"{experiment.name}*.png")]
+
+    assert (RESULTS.parent / "notes" / f"{experiment.name}.md").exists()
+    assert images
+    assert all(image.stat().st_size < 150_000 for image in images)
+
+
+@pytest.mark.parametrize("experiment", STORED, ids=lambda e: e.name)
+def test_figures_can_be_drawn_from_what_was_stored(experiment, tmp_path):
+    """Drawing needs the stored result alone, and gives files that the page finds."""
+    result = Result.load(RESULTS / f"{experiment.name}.json")
+
+    figures = experiment.plot(result, tmp_path)
+
+    assert figures
+    for figure in figures:
+        assert figure.stem == experiment.name or figure.stem.startswith(f"{experiment.name}-")
+        assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_shows_figure_note_and_table(tmp_path):
+    """In this order: what was run, the figures, the words, the rows."""
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    images = docs / "experiments" / "images"
+    images.mkdir(parents=True)
+    (results.parent / "notes").mkdir()
+    results.mkdir()
+    Result(
+        experiment="symphony-table2", seeds=2, seconds=60, command="tuner ...", rows=[row("x", [1.0, 2.0])]
+    ).save(results / "symphony-table2.json")
+    (images / "symphony-table2.png").write_bytes(b"")
+    (tmp_path / "notes" / "symphony-table2.md").write_text("Some words.\n")
+
+    page = written_pages(results, docs)[docs / "experiments" / "symphony-table2.md"]
+
+    parts = [
+        "`tuner ...`",
+        "2 seeds, 1 min",
+        "(images/symphony-table2.png)",
+        "Some words.",
+        "| x |  | 1.5 | 1 | 2 |",
+    ]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_the_index_links_what_is_stored(tmp_path):
+    """An experiment without a stored result is listed without a link."""
+    assert "| symphony-table2 |" in index_page(tmp_path)
+    assert "[symphony-table2](symphony-table2.md)" in index_page(RESULTS)
+
+
+def test_experiments_are_grouped_by_paper():
+    """Every experiment is in one group, and the live ones have a page together."""
+    grouped = [e.name for group in papers().values() for e in group]
+
+    assert sorted(grouped) == sorted(EXPERIMENTS)
+    assert "triton-sweep" in {e.name for e in papers()[LIVE]}

@@ -1,0 +1,78 @@
+"""``tuner bench``: how fast the engine, the policies and one live decision are on this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.experiments.benchmarks.report import BenchReport
+
+__all__ = ["EXAMPLES", "bench"]
+
+EXAMPLES = "Example: [bold]tuner bench engine --json engine.json[/bold]"
+
+
+def bench(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="engine: requests simulated per second. scheduler: a policy alone. "
+            "decision: one call from Python.",
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=100, help="How often each is measured.")
+    ] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="A short version that shows that it works.")] = False,
+) -> None:
+    """Measure how fast the simulator and the scheduler are, beside SimPy and plain Python in the same run."""
+    from tuner.cli.console import make_console, progress_bars
+    from tuner.experiments.benchmarks.catalogue import run_benchmark
+    from tuner.experiments.benchmarks.report import BenchReport
+    from tuner.experiments.options import Options
+    from tuner.storage import make_folder
+
+    if out is not None:
+        make_folder(out.absolute().parent, "--json")
+    console = make_console()
+    options = Options(
+        seeds=repeats, quick=quick, folder=Path(), report=console.print, bars=progress_bars(console)
+    )
+    begin = time.monotonic()
+    rows = run_benchmark(name, options)
+    report = BenchReport(
+        benchmark=name,
+        command=" ".join(["tuner", *sys.argv[1:]]),
+        seconds=round(time.monotonic() - begin, 1),
+        repeats=repeats,
+        rows=rows,
+    )
+    _show(report)
+    if out is not None:
+        report.save(out)
+        print(out)
+
+
+def _show(report: BenchReport) -> None:
+    from rich.table import Table
+
+    from tuner.cli.console import make_console
+
+    table = Table(title=f"{report.benchmark} ({report.machine})", title_justify="left", header_style="bold")
+    table.add_column("figure")
+    for column in ("value", "baseline", "ratio"):
+        table.add_column(column, justify="right")
+    table.add_column("unit")
+    table.add_column("note")
+    for row in report.rows:
+        baseline = "-" if row.baseline is None else f"{row.baseline:,.4g}"
+        ratio = "-" if row.ratio is None else f"{row.ratio:,.4g}"
+        table.add_row(row.id, f"{row.value:,.4g}", baseline, ratio, row.unit, row.note)
+    make_console().print(table)
