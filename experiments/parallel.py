@@ -6,11 +6,15 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from tuner.experiments.options import Options
 
 __all__ = ["run_all"]
+
+PATIENCE = 3.0
+"""s that a worker has to end by itself."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -46,11 +50,20 @@ def run_all(
                 advance()
     except BaseException:
         executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.terminate()
+        _end(set(active_children()) - others)
         raise
     executor.shutdown()
     return [answers[number] for number in range(len(tasks))]
+
+
+def _end(workers: set[BaseProcess]) -> None:
+    """End processes, by force where asking does not help, and wait until they are gone."""
+    for process in workers:
+        process.terminate()
+    for process in workers:
+        process.join(PATIENCE)
+        process.kill()  # has no effect on one that is gone
+        process.join()
 
 
 def _begin() -> None:

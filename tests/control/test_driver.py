@@ -225,5 +225,5 @@ def test_state_file_is_validated(tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"target": "x", "original"')
 
-    with pytest.raises(StorageError, match="damaged"):
+    with pytest.raises(StorageError, match=r"state file .*state\.json: not a state file"):
         RunState.load(path)

@@ -6,7 +6,8 @@ Rules
   arrival, the policy's own timer. At one instant they come in that order; of two accelerators the lower
   number comes first. No event at or after ``until`` happens, for an arrival not yet known may precede it.
 * A batch starts at the latest of: the start it was commanded for; its command plus the network's delay, as
-  drawn; the end of what its accelerator does before. It takes the time of the profile times a factor, as
+  drawn (from a queue that is an accelerator's own: the arrival of the newest request plus that delay, for the
+  requests are there already); the end of what its accelerator does before. It takes the time of the profile times a factor, as
   drawn. The clients have their answers a response delay after its end. All that is known when the
   batch is sent, and is counted then.
 * :func:`advance` can stop between any two commands, for the caller to make room, and goes on from there.
@@ -259,9 +260,11 @@ def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -
     drawn = clock[0].drawn
     if drawn == clock[0].filled:
         return DRAWS
-    delay = pick(execution.control, drawn) + pick(execution.data, drawn) * count
+    control, data = pick(execution.control, drawn), pick(execution.data, drawn)
     start = max(
-        cluster.commands[command].start, clock[0].now + delay, execution.lines[accelerator].busy_until
+        cluster.commands[command].start,
+        ready(cluster, command, clock[0].now, control, data),
+        execution.lines[accelerator].busy_until,
     )
     kind, session = cluster.accelerators[accelerator].kind, cluster.commands[command].session
     end = start + cluster.latency[kind, session, count] * pick(execution.factor, drawn)
@@ -276,6 +279,28 @@ def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -
     if execution.log.size:
         note_command(cluster, execution, command, start, end)
     return OK
+
+
+@njit_inline
+def ready(cluster: Cluster, command: int, now: float, control: float, data: float) -> float:
+    """Return when a batch is at its accelerator, s.
+
+    Args:
+        cluster: What there is.
+        command: The number of its DISPATCH.
+        now: s, when it was commanded.
+        control: s from the command to the accelerator.
+        data: s per request that is sent there.
+    """
+    queue = cluster.commands[command].queue
+    count = cluster.commands[command].count
+    there: float = now + control + data * count
+    if cluster.queues[queue].accelerator < 0:
+        return there
+    # The queue is the accelerator's own: every request was sent there when it came, one by one.
+    newest = (cluster.commands[command].first + count - 1) & (cluster.waiting.shape[1] - 1)
+    there = cluster.waiting[queue, newest].arrival + control + data
+    return there
 
 
 @njit_inline

@@ -90,18 +90,21 @@ class NaiveEngine:
             assert not set(numbers) & set(self.requests), "answered twice"
             session = int(command["session"])
             if command["kind"] == DISPATCH:
-                start, answer = self._execute(command, numbers)
+                start, answer = self._execute(command, numbers, arrivals[-1])
                 answers = [Request(session, arrival, start, answer) for arrival in arrivals]
             else:
                 answers = [Request(session, arrival) for arrival in arrivals]
             self.requests.update(zip(numbers, answers, strict=True))
 
-    def _execute(self, command: Any, numbers: tuple[int, ...]) -> tuple[float, float]:
+    def _execute(self, command: Any, numbers: tuple[int, ...], newest: float) -> tuple[float, float]:
         draw = len(self.batches)
         accelerator, session = int(command["accelerator"]), int(command["session"])
         kind = int(self.policy[0].accelerators[accelerator]["kind"])
-        delay = self.control[draw % len(self.control)] + self.data[draw % len(self.data)] * len(numbers)
-        start = max(float(command["start"]), self.now + delay, self.busy_until.get(accelerator, 0.0))
+        control, data = self.control[draw % len(self.control)], self.data[draw % len(self.data)]
+        there = self.now + control + data * len(numbers)
+        if int(self.policy[0].queues[int(command["queue"])]["accelerator"]) >= 0:
+            there = newest + control + data  # sent to the accelerator's own queue when it arrived
+        start = max(float(command["start"]), there, self.busy_until.get(accelerator, 0.0))
         believed = float(self.policy[0].latency[kind, session, len(numbers)])
         end = start + believed * self.factor[draw % len(self.factor)]
         self.batches.append(Batch(session, accelerator, start, end, numbers))
