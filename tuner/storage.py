@@ -23,8 +23,10 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:  # also Ctrl-C leaves nothing behind
         temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; choose another folder"
         ) from error

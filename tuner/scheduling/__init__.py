@@ -3,11 +3,13 @@
 from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, grow, linear_latency
 from tuner.scheduling.policy import arrive, finish, wake
+from tuner.scheduling.scheduler import Scheduler
 
 __all__ = [
     "POLICIES",
     "ClusterSpec",
     "Delays",
+    "Scheduler",
     "SessionSpec",
     "arrive",
     "build_policy",
