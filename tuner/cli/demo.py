@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Goal, Seed, SloText
+from tuner.cli.options import ForeignLimit, Goal, Seed, SloText
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ LONGEST_DRAIN = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long each part of the demo takes."""
+    """How long each part of the demo takes, and what counts."""
 
     rates: tuple[float, float] = (140.0, 350.0)
     """The two loads, requests/s."""
@@ -48,6 +48,8 @@ class Plan:
     """Windows with the final configuration per load."""
     training: int = 60
     """Simulated windows per load; 0 starts cold."""
+    foreign_limit: float = 0.25
+    """Cores of foreign processes above which a window is not used."""
 
 
 def demo(
@@ -65,6 +67,7 @@ def demo(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of Triton.")
     ] = False,
+    foreign_limit: ForeignLimit = 0.25,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/TIME]")] = None,
     seed: Seed = 0,
 ) -> None:
@@ -85,7 +88,8 @@ def demo(
             "--rates", f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000", "write --rates 140 350"
         )
     folder = new_run_folder(out)
-    plan = Plan(rates=rates, windows=windows, training=0 if cold else Plan.training)
+    training = 0 if cold else Plan.training
+    plan = Plan(rates=rates, windows=windows, training=training, foreign_limit=foreign_limit)
     console = make_console()
     with _server(model, simulated, seed, console) as target:
         _tune(target, plan, slo_value, goal, folder, seed, console)
@@ -117,7 +121,9 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
     from tuner.control import GuardLimits
     from tuner.profiler.attachment import attach
 
-    with attach(target, grids=GRIDS, rate=plan.rates[0], seed=seed) as attachment:
+    with attach(
+        target, grids=GRIDS, rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
+    ) as attachment:
         description = attachment.description
         console.print(
             f"[bold]{description.model}[/bold] on {description.server} {description.version}, {slo}"

@@ -193,6 +193,15 @@ class TuningSession:
     def write(self) -> None:
         """Write the report with what is known now."""
         loop = self.driver.loop
+        seen = [r.measurement for r in self.records if r.measurement is not None]
+        unused = sum(bool(m.disturbed) for m in seen)
+        if 2 * unused > len(seen):
+            sentence = (
+                f"{unused} of {len(seen)} windows were disturbed and taught nothing: use a quieter machine, or "
+                "raise --foreign-limit where others share the cores for good"
+            )
+            self.recorder.note(sentence)
+            self.console.print(f"[yellow]{sentence}[/yellow]")
         self.recorder.learned(self.agent, loop.levels, loop.ledger.visits())
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
