@@ -197,8 +197,8 @@ class TuningSession:
         unused = sum(bool(m.disturbed) for m in seen)
         if 2 * unused > len(seen):
             sentence = (
-                f"{unused} of {len(seen)} windows were disturbed and taught nothing: use a quieter machine, or "
-                "raise --foreign-limit where others share the cores for good"
+                f"{unused} of {len(seen)} windows were disturbed and taught nothing: use a quieter machine, "
+                "or raise --foreign-limit where others share the cores for good"
             )
             self.recorder.note(sentence)
             self.console.print(f"[yellow]{sentence}[/yellow]")
