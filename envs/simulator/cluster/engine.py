@@ -7,9 +7,9 @@ Rules
   number comes first. No event at or after ``until`` happens, for an arrival not yet known may precede it.
 * A batch starts at the latest of: the start it was commanded for; its command plus the network's delay, as
   drawn (from a queue that is an accelerator's own: the arrival of the newest request plus that delay, for the
-  requests are there already); the end of what its accelerator does before. It takes the time of the profile times a factor, as
-  drawn. The clients have their answers a response delay after its end. All that is known when the
-  batch is sent, and is counted then.
+  requests are there already); the end of what its accelerator does before. It takes the time of the profile
+  times a factor, as drawn. The clients have their answers a response delay after its end. All that is known
+  when the batch is sent, and is counted then.
 * :func:`advance` can stop between any two commands, for the caller to make room, and goes on from there.
 """
 
