@@ -1,0 +1,110 @@
+"""Symphony, Table 4: the goodput of one model on 8 accelerators under Symphony, Nexus, Clockwork and eager.
+
+Requests are Poisson, the network takes what the authors' code allows for. Goodput is the highest rate at
+which at most 1 % of the requests are late or dropped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tuner.experiments import style
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Task, panel_name, search, tasks_of
+from tuner.experiments.zoo import TABLE_4
+
+__all__ = ["plot", "run"]
+
+NAME = "symphony-table4"
+PUBLISHED = {
+    "ResNet50": {"symphony": 5169, "nexus": 3965, "clockwork": 2036},
+    "InceptionResNetV2": {"symphony": 907, "nexus": 590, "clockwork": 482},
+}
+BATCH = {"ResNet50": (13, 17), "InceptionResNetV2": (7, 9)}
+"""Where Symphony's median batch is expected."""
+NOTES = {
+    "nexus": "1 frontend",
+    "clockwork": "takes work 10 ms ahead, 5 ms before the deadline: its defaults",
+    "clockwork, nothing ahead": "schedule_ahead 0: takes work only when it is free",
+    "eager": "work-conserving, by deadline: ours",
+}
+
+
+class Found(NamedTuple):
+    """The goodput, and what the batches were at that rate."""
+
+    rate: float
+    median_batch: float
+
+
+def run(options: Options) -> Result:
+    """Search the goodput of every model, system and seed."""
+    tasks = tasks_of(options, tuple(SYSTEMS))
+    found = dict(zip(tasks, run_all(measure, tasks, options, "models, systems and seeds"), strict=True))
+    rows: list[Row] = []
+    series = []
+    for setup in TABLE_4:
+        for index, system in enumerate(SYSTEMS):
+            model = setup.model.name
+            values = [found[t] for t in tasks if (t.model, t.system) == (model, system)]
+            rows += _rows(model, system, values)
+            rates = [[value.rate for value in values]]
+            series.append(curve(system, [index], rates, panel=panel_name(setup)))
+    configuration = {"requests": tasks[0].requests, "arrivals": "Poisson", "bad_rate": 0.01}
+    return Result(
+        experiment=NAME,
+        seeds=options.seeds,
+        seconds=0,
+        command="",
+        configuration=configuration,
+        rows=rows,
+        series=series,
+    )
+
+
+def measure(task: Task) -> Found:
+    """Search one goodput."""
+    found = search(task)
+    return Found(found.rate, found.outcome.sessions[0].median_batch)
+
+
+def _rows(model: str, system: str, values: list[Found]) -> list[Row]:
+    published = PUBLISHED[model].get(system)
+    rates, batches = [value.rate for value in values], [value.median_batch for value in values]
+    note = NOTES.get(system, "")
+    if system == "symphony":
+        low, high = BATCH[model]
+        batch_note = f"expected {low} to {high}; of batches, not of requests"
+    else:
+        batch_note = ""
+    name = f"{model}, {system}"
+    return [
+        row(f"{name}: goodput", rates, unit="requests/s", published=published, note=note),
+        row(f"{name}: median batch", batches, unit="requests", note=batch_note),
+    ]
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw the goodputs side by side."""
+    figure, axes = style.figure("Goodput of one model on 8 accelerators, Poisson arrivals", columns=2)
+    for axis, setup in zip(axes.flat, TABLE_4, strict=True):
+        model = setup.model.name
+        for one in result.panel(panel_name(setup)):
+            look = style.look(one.name)
+            height, alpha = one.y[0] or 0.0, 0.6 if "," in one.name else 1.0
+            axis.bar(one.x, [height], 0.7, color=look.color, alpha=alpha)
+            axis.annotate(
+                f"{height:,.0f}", (one.x[0], 0), (0, 5), textcoords="offset points", ha="center",
+                fontsize=8, color="white", weight="bold",
+            )  # fmt: skip
+        places = [list(SYSTEMS).index(system) for system in PUBLISHED[model]]
+        style.published(axis, places, list(PUBLISHED[model].values()), "published, Table 4")
+        axis.axhline(IDEAL[model], color=style.MUTED, ls="--", lw=1, label="staggered, even arrivals")
+        axis.set(title=panel_name(setup), ylabel="goodput, requests/s", ylim=(0, IDEAL[model] * 1.25))
+        labels = [system.replace(", ", "\n").replace("nothing ", "nothing\n") for system in SYSTEMS]
+        axis.set_xticks(range(len(SYSTEMS)), labels, fontsize=7)
+        style.legend(axis, loc="upper center", ncols=2)
+    return [style.save(figure, folder, NAME)]

@@ -1,0 +1,53 @@
+"""Figures 5 and 9 of Nexus: one accelerator, early and lazy dropping."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.experiments.nexus import fig5, fig9
+from tuner.experiments.nexus.one_accelerator import ALPHAS, BATCH, OPTIMUM, SLO, scenario
+from tuner.experiments.options import Options
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_every_alpha_has_the_same_optimum(alpha):
+    """25 requests take half of the SLO, and one more would take longer."""
+    latency = scenario(alpha, "early").cluster_spec().sessions[0].latency[0]
+
+    assert latency[BATCH] == pytest.approx(SLO / 2 / 1e3)
+    assert BATCH / latency[BATCH] == pytest.approx(OPTIMUM)
+
+
+def test_lazy_dropping_collapses_under_poisson_arrivals_only():
+    """At alpha 1.0 and 90 % of the optimum; early dropping does not."""
+    bad = {
+        (drop, arrival): fig5.measure(fig5.Task(1.0, drop, arrival, 4.0, 1)).bad
+        for drop in ("early", "lazy")
+        for arrival in fig5.ARRIVALS
+    }
+
+    assert bad["lazy", "uniform"] == bad["early", "uniform"] == 0
+    assert bad["lazy", "Poisson"] > bad["early", "Poisson"] + 20
+
+
+def test_rows_and_curves_of_figure_5(tmp_path, monkeypatch):
+    """A curve for each rule and kind of arrivals."""
+    monkeypatch.setattr(fig5, "measure", lambda task: fig5.Found(10 * task.alpha, 4.0))
+    result = fig5.run(Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1))
+
+    assert [one.name for one in result.series] == [
+        "lazy, uniform", "lazy, Poisson", "early, uniform", "early, Poisson",
+    ]  # fmt: skip
+    assert len(result.rows) == 4 * len(fig5.SHOWN)
+    assert fig5.plot(result, tmp_path)[0].exists()
+
+
+def test_rows_and_curves_of_figure_9(tmp_path, monkeypatch):
+    """The gain is that of each seed; the published ones are with planned batches."""
+    monkeypatch.setattr(fig9, "measure", lambda task: (480.0 if task.drop == "early" else 400.0) + task.seed)
+    result = fig9.run(Options(seeds=1, quick=True, folder=tmp_path, report=print, workers=1))
+
+    assert {row.measured for row in result.rows} == {20.0}
+    assert [row.published for row in result.rows if row.published] == [23.0, 5.0]
+    assert [len(result.panel(name)) for name in (fig9.GAIN,)] == [2]
+    assert fig9.plot(result, tmp_path)[0].exists()
