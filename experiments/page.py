@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.benchmarks.page import benchmarks_page
 from tuner.experiments.catalogue import LIVE, Experiment, papers
 from tuner.experiments.result import Result, Row
 
@@ -42,7 +43,11 @@ def written_pages(results: Path, docs: Path) -> dict[Path, str]:
         StorageError: A stored result is damaged.
     """
     notes, folder = results.parent / "notes", docs / "experiments"
-    pages = {docs / "results.md": results_page(results, notes), folder / "README.md": index_page(results)}
+    pages = {
+        docs / "results.md": results_page(results, notes),
+        docs / "benchmarks.md": benchmarks_page(results),
+        folder / "README.md": index_page(results),
+    }
     for experiment in _with_pages():
         path = results / f"{experiment.name}.json"
         if path.exists():

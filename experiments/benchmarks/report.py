@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -9,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tuner.errors import StorageError
 from tuner.experiments.options import cores
 from tuner.storage import write_atomically
 
-__all__ = ["BenchReport", "BenchRow", "compared", "seconds_of"]
+__all__ = ["BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]
 
 
 class BenchRow(BaseModel):
@@ -51,6 +53,9 @@ class BenchReport(BaseModel):
         )
     )
 
+    load: float = Field(default_factory=lambda: round(os.getloadavg()[0], 1))
+    """Processes that wanted a core in the last minute, on average, this one included."""
+
     def save(self, path: Path) -> None:
         """Write the file.
 
@@ -58,6 +63,20 @@ class BenchReport(BaseModel):
             StorageError: The folder cannot be written.
         """
         write_atomically(path, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def load_file(cls, path: Path) -> BenchReport:
+        """Read a stored report.
+
+        Raises:
+            StorageError: It cannot be read or is no report.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise StorageError(f"report {path}: {error.strerror or error}") from error
+        except ValidationError as error:
+            raise StorageError(f"report {path}: not a report of this version") from error
 
 
 def compared(
@@ -87,14 +106,16 @@ def compared(
 
 
 def seconds_of(work: Callable[[], object], repeats: int) -> float:
-    """Return the median time that some work takes, s. It is done once before, to compile and to warm up."""
+    """Return the median time that some work takes on its core, s. It is done once before, to compile."""
     work()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return median(times)
+    return median(cpu_seconds(work) for _ in range(repeats))
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return how long this process is on a core during some work, s: other processes do not lengthen it."""
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
 
 
 def _rounded(value: float) -> float:

@@ -134,7 +134,8 @@ def build(spec: ClusterSpec, options: Options | None = None) -> Symphony:
     candidates = records(sessions, CANDIDATE)
     candidates["began"] = -1.0
     candidates["before"] = -1
-    candidates["beta"] = [_beta(session.latency, spec.kinds) for session in spec.sessions]
+    shares = np.bincount(spec.kinds) / len(spec.kinds)
+    candidates["beta"] = [_beta(session.latency, shares) for session in spec.sessions]
     policy = Symphony(
         cluster=build_cluster(spec),
         fleet=make_fleet(len(spec.kinds)),
@@ -175,18 +176,17 @@ def reconfigure(policy: Symphony, options: Options) -> None:
             cluster.board[0].wake_at = cluster.board[0].now
 
 
-def _beta(latency: np.ndarray, kinds: object) -> float:
+def _beta(latency: np.ndarray, shares: np.ndarray) -> float:
     """Return the latency of an empty batch by a straight line through the profile, s, at least 0.
 
     Args:
         latency: (K, B+1) s.
-        kinds: Kind of each accelerator; the mean over them is returned.
+        shares: (K,) of the accelerators that are of each kind; the mean over them is returned.
     """
-    table = latency[np.asarray(kinds)].mean(axis=0)[1:]
-    if len(table) == 1:
-        return 0.0
-    line = np.polynomial.Polynomial.fit(np.arange(1, len(table) + 1), table, 1).convert()
-    return max(float(line(0.0)), 0.0)
+    table = shares @ latency[: shares.size, 1:]  # (B,)
+    sizes = np.arange(1, table.size + 1) - (table.size + 1) / 2  # from their mean
+    slope = sizes @ table / max(float(sizes @ sizes), 1.0)
+    return max(float(table.mean() - slope * (table.size + 1) / 2), 0.0) if table.size > 1 else 0.0
 
 
 @njit_inline
