@@ -34,7 +34,7 @@ class ClusterEnv(ServingEnv):
     """The scheduler of a cluster whose knobs are turned between windows.
 
     ## Action
-    ``Discrete(240)``: the number of the configuration for the next window. The knobs are those of
+    ``Discrete(720)``: the number of the configuration for the next window. The knobs are those of
     :mod:`tuner.scheduling.knobs`; changing them costs nothing and loses no request.
 
     | knob | values |
@@ -43,6 +43,7 @@ class ClusterEnv(ServingEnv):
     | batch_cap | 0 (the session's own), 1, 2, 4, 8, 16, 32, 64 requests |
     | target_batch | 0, 1 |
     | drop_rule | 0 lazy, 1 window, 2 early |
+    | dispatch_order | 0 sched_at, 1 deadline, 2 latest |
 
     ## Observation
     ``Box(float32)`` of the last window; values are clipped to the bounds, -1 stands for not measured.
@@ -59,7 +60,7 @@ class ClusterEnv(ServingEnv):
     | 5 | busy | share of the accelerators' time in use | 0 | 1 |
     | 6 | bad | share of the requests that is late or dropped | 0 | 1 |
     | 7 | burstiness | always -1: the scheduler does not measure it | 0 | 10 |
-    | 8..11 | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
+    | 8..12 | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
 
     ## Reward
     The negated cost of :class:`~tuner.objective.BadRateObjective`, at least -50. While at most 1 % of the

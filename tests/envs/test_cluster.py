@@ -47,11 +47,11 @@ def number(env: ClusterEnv, **knobs: float) -> np.int64:
 
 
 def test_the_data_sheet_is_true() -> None:
-    """240 configurations, 12 values observed."""
+    """720 configurations, 13 values observed."""
     env = cluster()
 
-    assert env.action_space.n == 240
-    assert env.observation_space.shape == (12,)
+    assert env.action_space.n == 720
+    assert env.observation_space.shape == (13,)
     assert EXAMPLE.policy == "symphony"
 
 

@@ -33,7 +33,7 @@ def test_drop_rules_are_ordered_from_mild_to_strict() -> None:
 
 
 def test_what_is_no_knob_is_kept() -> None:
-    """The dispatch order and the test for schedulability come from the base."""
+    """The test for schedulability and the other knobs come from the base."""
     base = Options(order="deadline", schedulable="beta_lambda", cap=3)
 
     options = options_from({"deferral": 0.5}, base)
@@ -60,7 +60,8 @@ def test_configurations_equal_in_effect_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"drop_rule": 3.0}, {"drop_rule": 0.5}, {"timeout": 1.0}, {"deferral": 2.0}]
+    "wrong",
+    [{"dispatch_order": 3.0}, {"drop_rule": 3.0}, {"drop_rule": 0.5}, {"timeout": 1.0}, {"deferral": 2.0}],
 )
 def test_a_value_without_meaning_is_refused(wrong: dict[str, float]) -> None:
     """The knob is named."""

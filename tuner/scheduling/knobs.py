@@ -6,6 +6,7 @@
 | ``batch_cap`` | 0, 1, 2, 4 .. 64 | largest batch; 0: the session's own |
 | ``target_batch`` | 0, 1 | whether requests are given up only until the batch has its target size |
 | ``drop_rule`` | 0, 1, 2 | lazy, window, early: from the mildest to the strictest |
+| ``dispatch_order`` | 0, 1, 2 | which batch goes first: the earliest sched_at, deadline, latest start |
 
 All of them cost nothing to change: see :func:`tuner.scheduling.symphony.reconfigure`.
 """
@@ -18,12 +19,15 @@ from typing import get_args
 
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
-from tuner.scheduling.symphony import DropRule, Options
+from tuner.scheduling.symphony import DropRule, Options, Order
 
-__all__ = ["DROP_RULES", "KNOBS", "configuration_of", "options_from", "scheduler_space"]
+__all__ = ["DROP_RULES", "KNOBS", "ORDERS", "configuration_of", "options_from", "scheduler_space"]
 
 DROP_RULES: tuple[DropRule, ...] = get_args(DropRule)
 """The drop rules; the knob's value is the place here."""
+
+ORDERS: tuple[Order, ...] = get_args(Order)
+"""The dispatch orders, likewise."""
 
 KNOBS = (
     Knob(
@@ -54,6 +58,12 @@ KNOBS = (
         default=float(DROP_RULES.index("window")),
         apply_cost=ApplyCost.FREE,
     ),
+    Knob(
+        name="dispatch_order",
+        grid=tuple(float(order) for order in range(len(ORDERS))),
+        default=float(ORDERS.index("sched_at")),
+        apply_cost=ApplyCost.FREE,
+    ),
 )
 """The knobs of :func:`scheduler_space`."""
 
@@ -78,15 +88,16 @@ def options_from(configuration: Mapping[str, float], base: Options | None = None
         raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(names)}")
     options = base or Options()
     values = {**configuration_of(options), **configuration}
-    rule = values["drop_rule"]
-    if rule not in range(len(DROP_RULES)):
-        raise InvalidInput("knob drop_rule", f"{rule:g} is not in 0..{len(DROP_RULES) - 1}")
+    for name, choices in (("drop_rule", DROP_RULES), ("dispatch_order", ORDERS)):
+        if values[name] not in range(len(choices)):
+            raise InvalidInput(f"knob {name}", f"{values[name]:g} is not in 0..{len(choices) - 1}")
     return replace(
         options,
         deferral=float(values["deferral"]),
         cap=int(values["batch_cap"]),
         target_batch=bool(values["target_batch"]),
-        drop=DROP_RULES[int(rule)],
+        drop=DROP_RULES[int(values["drop_rule"])],
+        order=ORDERS[int(values["dispatch_order"])],
     )
 
 
@@ -97,4 +108,5 @@ def configuration_of(options: Options) -> Configuration:
         batch_cap=float(options.cap),
         target_batch=float(options.target_batch),
         drop_rule=float(DROP_RULES.index(options.drop)),
+        dispatch_order=float(ORDERS.index(options.order)),
     )

@@ -1,0 +1,227 @@
+"""Symphony, Table 3 tuned: the scheduler's knobs chosen for each cluster, against symphony and eager.
+
+For every cluster of the sample a few configurations of the knobs (:mod:`tuner.scheduling.knobs`) are tried
+on the arrivals of one seed. The one with the highest goodput is then measured on other seeds, beside the
+deferred scheduler as it is and the eager one. In a second choice the dispatch order, which is no knob, is
+free, too.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tuner.experiments import style
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, Series, row
+from tuner.experiments.symphony import microbenchmark
+from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, Point, rate
+from tuner.scheduling.knobs import DROP_RULES
+
+__all__ = ["plot", "run"]
+
+NAME = "symphony-tuned"
+TRAIN_REQUESTS, REQUESTS, QUICK_REQUESTS = 30_000.0, 60_000.0, 4_000.0
+TRAIN_SEED = 1000
+WORTH = 1.002
+"""A configuration must be this much better than one before it to be chosen."""
+FINE = 0.002
+"""Tolerance of the goodputs that count."""
+ALLOWED = 0.99
+"""The tuned scheduler should be nowhere below this share of the better rival."""
+KNOBS = ("deferral", "target_batch", "drop")
+CHOICES: tuple[tuple[float, bool, str], ...] = (
+    (1.0, True, "window"),  # the defaults
+    (0.0, True, "lazy"),  # as eager as can be
+    (1.0, True, "lazy"),
+    (1.0, False, "window"),
+    (1.0, False, "early"),
+    (0.5, True, "lazy"),
+    (0.5, True, "window"),
+    (0.5, False, "early"),
+    (0.0, True, "window"),
+    (0.0, False, "early"),
+)
+ORDERED = ((0.0, True, "lazy"), (1.0, True, "lazy"), (0.5, True, "lazy"))
+"""Those that are also tried with the dispatch order by deadline; the first is then what eager does."""
+PANELS = ("gain over symphony", "against the better of the two")
+
+
+class Task(NamedTuple):
+    """One cluster."""
+
+    point: Point
+    train_requests: float
+    requests: float
+    seeds: int
+
+
+class Found(NamedTuple):
+    """What is known of one cluster; rates are medians over the seeds, requests/s."""
+
+    point: Point
+    tuned: float
+    reordered: float
+    """With the dispatch order chosen, too."""
+    symphony: float
+    eager: float
+    knobs: dict[str, Any]
+    options: dict[str, Any]
+    """The second choice."""
+
+    @property
+    def better(self) -> float:
+        """Goodput of the better rival, requests/s."""
+        return max(self.symphony, self.eager)
+
+
+def candidates() -> list[dict[str, Any]]:
+    """Return the configurations of the knobs that are tried, the defaults first."""
+    assert all(rule in DROP_RULES for *_, rule in CHOICES)
+    return [dict(zip(KNOBS, choice, strict=True)) for choice in CHOICES]
+
+
+def reordered() -> list[dict[str, Any]]:
+    """Return the configurations with another dispatch order."""
+    return [{**dict(zip(KNOBS, choice, strict=True)), "order": "deadline"} for choice in ORDERED]
+
+
+def choose(rates: Sequence[float]) -> int:
+    """Return the place of the best; a later one only if it is clearly better than the one chosen so far."""
+    best = 0
+    for place, value in enumerate(rates):
+        if value > WORTH * rates[best]:
+            best = place
+    return best
+
+
+def run(options: Options) -> Result:
+    """Tune and measure every cluster."""
+    requests = QUICK_REQUESTS if options.quick else REQUESTS
+    train = QUICK_REQUESTS if options.quick else TRAIN_REQUESTS
+    chosen = microbenchmark.points(options.quick, curves=False)
+    tasks = [Task(point, train, requests, options.seeds) for point in chosen]
+    found = run_all(tune, tasks, options, "clusters")
+    details = [{**one._asdict(), "point": one.point._asdict()} for one in found]
+    return Result(
+        experiment=NAME,
+        seeds=options.seeds,
+        seconds=0,
+        command="",
+        configuration={"requests": requests, "tried on": train, "clusters": len(chosen)},
+        rows=make_rows(found),
+        series=make_series(found),
+        details={"clusters": details},
+    )
+
+
+def tune(task: Task) -> Found:
+    """Choose on one seed, measure on the others."""
+    point = task.point
+    tried = candidates() + reordered()
+    rates = [rate(point, "symphony", o, requests=task.train_requests, seed=TRAIN_SEED) for o in tried]
+    knobs = tried[choose(rates[: len(CHOICES)])]
+    free = tried[choose(rates)]
+    known: dict[str, float] = {}
+
+    def measured(policy: str, options: dict[str, Any]) -> float:
+        key = f"{policy} {options}"
+        if key not in known:
+            known[key] = statistics.median(
+                rate(point, policy, options, requests=task.requests, seed=seed, tolerance=FINE)
+                for seed in range(1, task.seeds + 1)
+            )
+        return round(known[key], 1)
+
+    return Found(
+        point=point,
+        tuned=measured("symphony", knobs),
+        reordered=measured("symphony", free),
+        symphony=measured("symphony", tried[0]),
+        eager=measured("eager", {}),
+        knobs=knobs,
+        options=free,
+    )
+
+
+def make_rows(found: Sequence[Found]) -> list[Row]:
+    """Return what the tuning is worth."""
+    rows: list[Row] = []
+    for name, values in (
+        ("tuned", [one.tuned for one in found]),
+        ("tuned with its dispatch order", [one.reordered for one in found]),
+    ):
+        pairs = list(zip(values, found, strict=True))
+        below = [value / one.better for value, one in pairs]
+        count = sum(value < ALLOWED for value in below)
+        rows += [
+            row(f"{name} over symphony", [value / one.symphony for value, one in pairs], unit="ratio"),
+            row(f"{name} over eager", [value / one.eager for value, one in pairs], unit="ratio"),
+            row(
+                f"{name} over the better of the two",
+                below,
+                unit="ratio",
+                note=f"{count} of {len(found)} clusters below {ALLOWED:g}; {_where(found, below)}",
+            ),
+        ]
+    for name in (*MODELS, MIXED):
+        values = [one.tuned / one.symphony for one in found if one.point.model == name]
+        if values:
+            rows.append(row(f"tuned over symphony: {name}", values, unit="ratio"))
+    return rows
+
+
+def _where(found: Sequence[Found], below: Sequence[float]) -> str:
+    """Name the cluster with the least ratio."""
+    point = found[int(np.argmin(below))].point
+    slo = f" at {point.slo_ms} ms" if point.slo_ms else ""
+    return (
+        f"least for {point.number} x {point.model}{slo}, {point.accelerators} accelerators, "
+        f"gamma({point.shape:g})"
+    )
+
+
+def make_series(found: Sequence[Found]) -> list[Series]:
+    """Return the sorted ratios: per curve and panel the share of clusters below."""
+    curves = {
+        PANELS[0]: {
+            "tuned": [one.tuned / one.symphony for one in found],
+            "tuned with its dispatch order": [one.reordered / one.symphony for one in found],
+            "eager": [one.eager / one.symphony for one in found],
+        },
+        PANELS[1]: {
+            "tuned": [one.tuned / one.better for one in found],
+            "symphony": [one.symphony / one.better for one in found],
+            "eager": [one.eager / one.better for one in found],
+        },
+    }
+    shares = ((np.arange(len(found)) + 0.5) / len(found)).tolist()
+    return [
+        Series(name=name, panel=panel, x=sorted(round(value, 5) for value in values), y=shares)
+        for panel, named in curves.items()
+        for name, values in named.items()
+    ]
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw how the ratios are distributed."""
+    figure, axes = style.figure(
+        "The scheduler's knobs, tuned for each cluster on other arrivals than it is measured on",
+        columns=2,
+        size=(9.5, 3.9),
+    )
+    labels = ("goodput over that of symphony", "goodput over that of the better of symphony and eager")
+    for axis, panel, label in zip(axes.flat, PANELS, labels, strict=True):
+        for one in result.panel(panel):
+            dashed = "order" in one.name
+            color = style.look(one.name).color
+            axis.plot(one.x, one.y, color=color, ls="--" if dashed else "-", lw=1.6, label=one.name)
+        axis.axvline(1, color=style.MUTED, lw=1)
+        axis.set(title=panel, xlabel=label, ylabel="share of clusters below", ylim=(0, 1))
+        style.legend(axis, loc="best")
+    return [style.save(figure, folder, NAME)]

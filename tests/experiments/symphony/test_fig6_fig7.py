@@ -1,0 +1,89 @@
+"""Goodput of whole systems: the zoos on 64 accelerators, and 20 equal models against the SLO."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tuner.envs.simulator.cluster.simulation import simulate
+from tuner.experiments.result import Result
+from tuner.experiments.symphony import fig6, fig7
+
+
+def test_the_sets_of_models_are_split_by_what_batching_helps():
+    """gt2 and lt2 share out all 35 and all 37 models."""
+    for zoo, count in (("1080Ti", 35), ("A100", 37)):
+        strong, weak = fig6.chosen(zoo, "gt2"), fig6.chosen(zoo, "lt2")
+
+        assert len(fig6.chosen(zoo, "all")) == len(strong) + len(weak) == count
+        assert min(one.batching for one in strong) > 2 > max(one.batching for one in weak)
+
+
+def test_frontends_belong_to_nexus():
+    """The scenario of Nexus with 8 frontends has them."""
+    task = fig6.Task("A100", "lt2", "nexus, 8 frontends", 5000.0, 1)
+
+    found = fig6.scenario(task)
+
+    assert (found.policy, found.frontends, found.accelerators) == ("nexus", 8, 64)
+    assert fig6.scenario(task._replace(system="symphony")).frontends == 1
+
+
+def test_the_gain_is_over_the_best_baseline(tmp_path):
+    """Eager is none of the paper's baselines; published gains stand beside ours."""
+    rates = {key: [(10.0, 20.0), (12.0, 20.0)] for key in product(fig6.ZOOS, fig6.SETS, fig6.SYSTEMS)}
+    for zoo, models in product(fig6.ZOOS, fig6.SETS):
+        rates[zoo, models, "symphony"] = [(40.0, 60.0), (36.0, 60.0)]
+        rates[zoo, models, "clockwork"] = [(20.0, 24.0), (12.0, 24.0)]
+        rates[zoo, models, "eager"] = [(39.0, 39.0)] * 2
+        rates[zoo, models, "nexus, 8 frontends"] = [(5.0, 15.0), (6.0, 15.0)]
+
+    rows = {row.id: row for row in fig6.make_rows(rates)}
+
+    gain = rows["A100, gt2: symphony over the best baseline"]
+    assert (gain.published, gain.measured, gain.low, gain.high) == (5.7, 2.5, 2.0, 3.0)
+    assert gain.note == "best baseline: clockwork"
+    result = Result(experiment=fig6.NAME, seeds=2, seconds=0, command="", series=fig6.make_series(rates))
+    assert fig6.plot(result, tmp_path)[0].exists()
+
+
+def test_zipf_makes_the_first_model_most_popular():
+    """The total stays the same; Poisson and bursty arrivals are told apart."""
+    task = fig7.Task("Zipf 0.9", "gamma 0.05", 25, "symphony", 1000.0, 1)
+
+    found = fig7.scenario(task)
+
+    rates = [session.rate for session in found.each_session]
+    assert len(rates) == fig7.MODELS
+    assert rates[0] / rates[9] == pytest.approx(10**0.9)
+    assert found.sessions[0].arrival == "gamma:0.05"
+
+
+def test_rows_are_for_the_ends_and_curves_for_all(tmp_path):
+    """A curve per workload and policy over all SLOs."""
+    slos = (20, 25, 100)
+    keys = product(fig7.POPULARITIES, fig7.ARRIVALS, slos, fig7.POLICIES)
+    rates = {key: [float(key[2]), 2.0 * key[2]] for key in keys}
+
+    series = fig7.make_series(rates, slos)
+
+    assert len(fig7.make_rows(rates)) == 4 * 2 * len(fig7.POLICIES)
+    assert len(series) == 4 * len(fig7.POLICIES)
+    assert series[0].y == [30.0, 37.5, 150.0]
+    result = Result(experiment=fig7.NAME, seeds=2, seconds=0, command="", series=series)
+    assert fig7.plot(result, tmp_path)[0].exists()
+
+
+def test_symphony_is_ahead_at_a_tight_slo():
+    """At 15 ms and 5,000 requests/s Clockwork's batches are too small, those of Symphony are not."""
+    task = fig7.Task("equally popular", "Poisson", 15, "symphony", 1000.0, 1)
+    load = {"rate": 5000.0, "seconds": 0.2, "warmup_seconds": 0.05}
+
+    ours, theirs = (
+        simulate(fig7.scenario(task._replace(policy=policy)).model_copy(update=load))
+        for policy in ("symphony", "clockwork")
+    )
+
+    assert ours.bad_rate < 0.02
+    assert theirs.bad_rate > 0.1
