@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,6 +11,11 @@ import pytest
 from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
 
 Sender = Callable[..., None]
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so, and children would inherit it: tests of Ctrl-C could not work.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
