@@ -21,6 +21,7 @@ def test_the_ideal_grows_faster_than_the_accelerators():
     assert ideal(1024) > 16 * ideal(64)
 
 
+@pytest.mark.slow  # minutes without compilation
 def test_goodput_lies_below_the_ideal_and_grows():
     """Random arrivals cost something; four times the accelerators serve at least four times as much."""
     few, many = (measure(Task(accelerators=count, seconds=0.5, seed=1)) for count in (16, 64))
