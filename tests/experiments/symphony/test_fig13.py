@@ -28,6 +28,7 @@ def test_the_policy_allows_for_the_quantile_of_the_axis(name):
                 assert found.delays[0].quantile(0.5) == pytest.approx(middle)
 
 
+@pytest.mark.slow  # minutes without compilation
 def test_a_longer_delay_costs_goodput_and_a_tail_costs_more():
     """With a tight SLO a constant delay of some ms is dear, and a drawn one with that quantile dearer."""
     fast = measure(task(quantile_ms=0.25))
