@@ -6,22 +6,17 @@ import math
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from tuner.errors import StorageError
-from tuner.storage import write_atomically
+from tuner.stored import Part, Stored
 
 __all__ = ["Result", "Row", "Series", "curve", "row"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class Row(_Part):
+class Row(Part):
     """One figure."""
 
     id: str
@@ -35,7 +30,7 @@ class Row(_Part):
     note: str = ""
 
 
-class Series(_Part):
+class Series(Part):
     """One curve of a figure."""
 
     name: str
@@ -45,9 +40,9 @@ class Series(_Part):
     x: list[float]
     y: list[float | None]
     """Median over seeds; None where nothing was measured."""
-    low: list[float | None] = []
+    low: list[float | None] = Field(default_factory=list)
     """Least over seeds; empty if there is no spread."""
-    high: list[float | None] = []
+    high: list[float | None] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _check(self) -> Series:
@@ -57,8 +52,10 @@ class Series(_Part):
         return self
 
 
-class Result(_Part):
+class Result(Stored):
     """A whole experiment."""
+
+    what: ClassVar[str] = "result"
 
     experiment: str
     seeds: int
@@ -71,38 +68,16 @@ class Result(_Part):
             f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
         )
     )
-    configuration: dict[str, Any] = {}
-    rows: list[Row] = []
-    series: list[Series] = []
+    configuration: dict[str, Any] = Field(default_factory=dict)
+    rows: list[Row] = Field(default_factory=list)
+    series: list[Series] = Field(default_factory=list)
     """The curves of the figures."""
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
     """Everything measured, as plain values."""
 
     def panel(self, name: str = "") -> list[Series]:
         """Return the curves of one panel of the figure."""
         return [series for series in self.series if series.panel == name]
-
-    def save(self, path: Path) -> None:
-        """Write the file.
-
-        Raises:
-            StorageError: The folder cannot be written.
-        """
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> Result:
-        """Read a stored result.
-
-        Raises:
-            StorageError: It cannot be read or is no result.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise StorageError(f"result {path}: {error.strerror or error}") from error
-        except ValidationError as error:
-            raise StorageError(f"result {path}: not a result of this version") from error
 
 
 def row(
@@ -113,15 +88,13 @@ def row(
     A value that is not finite was not reached: it counts as the greatest, and the note says how many.
     """
     ordered = sorted(v if math.isfinite(v) else math.inf for v in values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     missing = sum(math.isinf(v) for v in ordered)
     if missing:
         note = f"{note}; {missing} of {len(values)} not reached".lstrip("; ")
     return Row(
         id=name,
         published=published,
-        measured=_figure(median),
+        measured=_figure(median(ordered)),
         low=_figure(ordered[0]),
         high=_figure(ordered[-1]),
         unit=unit,

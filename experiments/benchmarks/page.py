@@ -38,7 +38,7 @@ def benchmarks_page(results: Path) -> str:
         path, note = results / f"bench-{name}.json", results.parent / "notes" / f"bench-{name}.md"
         if not path.exists():
             continue
-        report = BenchReport.load_file(path)
+        report = BenchReport.load(path)
         section = SECTION.format(
             name=name,
             title=title[0].upper() + title[1:],
@@ -47,7 +47,7 @@ def benchmarks_page(results: Path) -> str:
             repeats=report.repeats,
             made=report.started[:16].replace("T", " "),
             machine=report.machine,
-            load=report.load,
+            load=report.load_average,
         )
         words = f"{note.read_text(encoding='utf-8').strip()}\n\n" if note.exists() else ""
         parts.append(section + words + _table(report.rows))

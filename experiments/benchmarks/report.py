@@ -7,22 +7,19 @@ import platform
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from tuner.errors import StorageError
 from tuner.experiments.options import cores
-from tuner.storage import write_atomically
+from tuner.stored import Part, Stored
 
 __all__ = ["BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]
 
 
-class BenchRow(BaseModel):
+class BenchRow(Part):
     """One figure."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     id: str
     value: float
@@ -35,10 +32,10 @@ class BenchRow(BaseModel):
     note: str = ""
 
 
-class BenchReport(BaseModel):
+class BenchReport(Stored):
     """A whole benchmark."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    what: ClassVar[str] = "report"
 
     benchmark: str
     command: str
@@ -52,31 +49,8 @@ class BenchReport(BaseModel):
             f"{platform.system()} {platform.machine()}, {cores()} cores, Python {platform.python_version()}"
         )
     )
-
-    load: float = Field(default_factory=lambda: round(os.getloadavg()[0], 1))
+    load_average: float = Field(default_factory=lambda: round(os.getloadavg()[0], 1))
     """Processes that wanted a core in the last minute, on average, this one included."""
-
-    def save(self, path: Path) -> None:
-        """Write the file.
-
-        Raises:
-            StorageError: The folder cannot be written.
-        """
-        write_atomically(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def load_file(cls, path: Path) -> BenchReport:
-        """Read a stored report.
-
-        Raises:
-            StorageError: It cannot be read or is no report.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise StorageError(f"report {path}: {error.strerror or error}") from error
-        except ValidationError as error:
-            raise StorageError(f"report {path}: not a report of this version") from error
 
 
 def compared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -73,11 +74,8 @@ class SweepRow(Part):
     def median(self, name: str) -> float:
         """Return the median of a figure over the undisturbed windows; NaN without one."""
         quiet = [w for w in self.windows if not w["disturbed"]] or self.windows
-        values = sorted(float(w[name]) for w in quiet if w[name] is not None)
-        if not values:
-            return math.nan
-        middle = len(values) // 2
-        return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+        values = [float(w[name]) for w in quiet if w[name] is not None]
+        return median(values) if values else math.nan
 
 
 class SweepResult(Stored):
