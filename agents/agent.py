@@ -7,7 +7,7 @@ the agent the configurations that may be chosen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,8 @@ class State:
     """The load level: a point of the logarithmic grid of arrival rates (:class:`LoadLevels`)."""
     configuration: int
     """The number of the configuration in force."""
+    observation: np.ndarray | None = field(default=None, compare=False)
+    """The environment's observation of the last window, for agents with a network.   # (n,) float32."""
 
 
 class Agent(Protocol):

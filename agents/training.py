@@ -63,13 +63,13 @@ def learn(
         AdapterError: The backend of a live environment cannot be reached at a reset.
     """
     history: list[TrainingWindow] = []
-    _, info = env.reset(seed=seed)
-    state = State(level=info["level"], configuration=_number(env, info, start))
+    observation, info = env.reset(seed=seed)
+    state = State(level=info["level"], configuration=_number(env, info, start), observation=observation)
     for window in range(windows):
         action = agent.select(state)
-        _, reward, terminated, truncated, info = env.step(action)
+        observation, reward, terminated, truncated, info = env.step(action)
         # The window's own level: the load may have changed since the agent chose.
-        measured = State(level=info["level"], configuration=action)
+        measured = State(level=info["level"], configuration=action, observation=observation)
         cost = -float(reward)
         learned = _teaches(cost, info)
         if learned:
@@ -81,8 +81,10 @@ def learn(
         )
         state = measured
         if (terminated or truncated) and window + 1 < windows:
-            _, info = env.reset()
-            state = State(level=info["level"], configuration=_number(env, info, start))
+            observation, info = env.reset()
+            state = State(
+                level=info["level"], configuration=_number(env, info, start), observation=observation
+            )
         if progress is not None:
             progress()
     return history
