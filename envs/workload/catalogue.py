@@ -1,0 +1,65 @@
+"""The workloads there are, and how one is written in a line: ``NAME`` or ``NAME:PARAMETER=NUMBER,...``.
+
+========================================  ==========================================================
+``constant``                              the nominal rate
+``wikipedia:spikes=0,days=1``             two parameters, the others at their defaults
+``azure:FILE.csv,burstiness=1``           a file comes first, and needs no name
+========================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from tuner.envs.workload.dynamic import Dynamic
+from tuner.envs.workload.shapes import Burst, Constant, Ramp, Step
+from tuner.envs.workload.wikipedia import Wikipedia
+from tuner.envs.workload.workload import SETTING, Workload
+from tuner.errors import InvalidInput
+
+__all__ = ["WORKLOADS", "workload"]
+
+WORKLOADS: dict[str, type[Workload]] = {
+    kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Step, Ramp, Burst)
+}
+"""Workloads by name."""
+
+
+def workload(spec: str, rate: float, setting: str = SETTING) -> Workload:
+    """Make a workload from its spec.
+
+    Args:
+        spec: Such as ``dynamic`` or ``step:low=0.7,high=1.2,at=0.5``.
+        rate: The nominal rate, requests/s.
+        setting: The setting it belongs to, for the error.
+
+    Raises:
+        InvalidInput: An unknown name or parameter (lists those there are), or an unusable value.
+    """
+    name, _, rest = spec.strip().partition(":")
+    kind = WORKLOADS.get(name)
+    if kind is None:
+        raise InvalidInput(setting, f"there is no workload '{name}'", f"use {', '.join(WORKLOADS)}")
+    values: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        key, value = _assignment(kind, part, setting)
+        if key in values:
+            raise InvalidInput(f"{setting} {name}", f"{key} is given twice", "keep one of them")
+        values[key] = value
+    return kind(rate=float(rate), **values)
+
+
+def _assignment(kind: type[Workload], part: str, setting: str) -> tuple[str, float]:
+    """Read ``PARAMETER=NUMBER``."""
+    known = [field.name for field in kind.parameters()]
+    key, equals, text = (piece.strip() for piece in part.partition("="))
+    if not equals:
+        raise InvalidInput(f"{setting} {kind.name}", f"'{part}' has no '='", f"write {known[0]}=NUMBER")
+    if key not in known:
+        close = difflib.get_close_matches(key, known, 1)
+        fix = f"did you mean {close[0]}?" if close else f"use {', '.join(known)}"
+        raise InvalidInput(f"{setting} {kind.name}", f"there is no parameter '{key}'", fix)
+    try:
+        return key, float(text)
+    except ValueError:
+        raise InvalidInput(f"{setting} {kind.name}", f"{key}='{text}' is not a number") from None
