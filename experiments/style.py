@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "MUTED", "Look", "bars", "curves", "figure", "legend", "look", "published", "save"]
+__all__ = ["INK", "MUTED", "Look", "bars", "curves", "figure", "legend", "look", "published", "save", "write"]
 
 INK, MUTED = "#1b2733", "#7b8794"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A7F00", INK)
@@ -108,11 +108,17 @@ def legend(panel: Axes, **options: Any) -> None:
 
 def save(drawn: Figure, folder: Path, name: str) -> Path:
     """Write ``NAME.png``; the same figure gives the same bytes."""
+    path = folder / f"{name}.png"
+    write(drawn, path)
+    return path
+
+
+def write(drawn: Figure, path: Path) -> None:
+    """Write a file in the format that its ending names."""
     for panel in drawn.axes:
         panel.title.set_fontsize(9)  # setting the text sets the size, too
-    path = folder / f"{name}.png"
-    drawn.savefig(path, dpi=DPI, metadata={"Software": None})
-    return path
+    metadata = {"Software": None} if path.suffix.lower() == ".png" else None
+    drawn.savefig(path, dpi=DPI, metadata=metadata)
 
 
 def _floats(values: Iterable[float | None]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.profiler.arrivals import SETTING, Arrival, scheduled
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "read_times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Trace:
     """Send times from 0 on.   # (n,) s"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seconds", _read_trace(self.path))
+        object.__setattr__(self, "seconds", read_times(self.path, f"{SETTING} trace:{self.path}", _send_time))
 
     def __str__(self) -> str:
         return f"trace:{self.path}"
@@ -46,27 +46,49 @@ class Trace:
         raise scheduled(rate, self)
 
 
-def _read_trace(path: Path) -> np.ndarray:
+def read_times(path: Path, setting: str, time_of: Callable[[int, list[str]], float | None]) -> np.ndarray:
+    """Read the times of a CSV file, one per line, counted from the first.
+
+    Args:
+        path: The file.
+        setting: What the user calls it, for errors.
+        time_of: Given a line's number and fields, returns its time in seconds, or None for a line to skip;
+            raises ValueError with what is wrong with it.
+
+    Returns:
+        Seconds from 0 on, not decreasing.   # (n,), n >= 1
+
+    Raises:
+        InvalidInput: The file cannot be read, or a line is unusable or goes back; names the line.
+    """
+    times: list[tuple[int, float]] = []
+    line = 0
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            times = [
-                t for line, row in enumerate(csv.reader(file), 1) if (t := _row(path, line, row)) is not None
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{SETTING} trace:{path}", f"cannot be read: {error}") from None
+        # What is no UTF-8 shows as escapes, in the message about its line.
+        with path.open(newline="", encoding="utf-8-sig", errors="backslashreplace") as file:
+            reader = csv.reader(file)
+            for row in reader:
+                line = reader.line_num
+                time = time_of(line, row) if row else None
+                if time is not None:
+                    times.append((line, time))
+    except OSError as error:
+        raise InvalidInput(setting, f"cannot be read: {error.strerror or error}") from None
+    except (csv.Error, ValueError) as error:
+        raise InvalidInput(setting, f"line {line or 1}: {error}") from None
     if not times:
-        raise InvalidInput(f"{SETTING} trace:{path}", "holds no send times", "write one per line, in seconds")
+        raise InvalidInput(setting, "holds no times", "write one per line")
     for (line, earlier), (next_line, later) in pairwise(times):
         if later < earlier:
-            problem = f"line {next_line} goes back: {later:g} s after {earlier:g} s in line {line}"
-            raise InvalidInput(f"{SETTING} trace:{path}", problem, "sort it")
+            problem = f"line {next_line} goes back: {earlier - later:g} s before line {line}"
+            raise InvalidInput(setting, problem, "sort it")
     seconds = np.array([time for _, time in times])
     return np.asarray(seconds - seconds[0])
 
 
-def _row(path: Path, line: int, row: list[str]) -> tuple[int, float] | None:
-    """Return line and time, or None for a line that is skipped."""
-    text = row[0].strip() if row else ""
+def _send_time(line: int, row: list[str]) -> float | None:
+    """Return a line's time, or None for a line that is skipped."""
+    text = row[0].strip()
     if not text or text.startswith("#"):
         return None
     try:
@@ -74,9 +96,7 @@ def _row(path: Path, line: int, row: list[str]) -> tuple[int, float] | None:
     except ValueError:
         if line == 1:
             return None
-        raise InvalidInput(
-            f"{SETTING} trace:{path}", f"line {line}: '{text}' is not a time in seconds"
-        ) from None
+        raise ValueError(f"'{text:.40}' is not a time in seconds") from None
     if not math.isfinite(time):
-        raise InvalidInput(f"{SETTING} trace:{path}", f"line {line}: '{text}' is not finite")
-    return line, time
+        raise ValueError(f"'{text}' is not finite")
+    return time

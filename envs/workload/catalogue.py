@@ -10,7 +10,11 @@
 from __future__ import annotations
 
 import difflib
+import re
+from pathlib import Path
+from typing import Any
 
+from tuner.envs.workload.azure import Azure
 from tuner.envs.workload.dynamic import Dynamic
 from tuner.envs.workload.shapes import Burst, Constant, Ramp, Step
 from tuner.envs.workload.wikipedia import Wikipedia
@@ -20,7 +24,7 @@ from tuner.errors import InvalidInput
 __all__ = ["WORKLOADS", "workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
-    kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Step, Ramp, Burst)
+    kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Azure, Step, Ramp, Burst)
 }
 """Workloads by name."""
 
@@ -40,13 +44,25 @@ def workload(spec: str, rate: float, setting: str = SETTING) -> Workload:
     kind = WORKLOADS.get(name)
     if kind is None:
         raise InvalidInput(setting, f"there is no workload '{name}'", f"use {', '.join(WORKLOADS)}")
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
+    if kind.takes_file:
+        file, rest = _file(kind, rest, setting)
+        values["file"] = file
     for part in filter(None, (part.strip() for part in rest.split(","))):
         key, value = _assignment(kind, part, setting)
         if key in values:
             raise InvalidInput(f"{setting} {name}", f"{key} is given twice", "keep one of them")
         values[key] = value
     return kind(rate=float(rate), **values)
+
+
+def _file(kind: type[Workload], rest: str, setting: str) -> tuple[Path, str]:
+    """Split what follows the colon into the file, whose name may hold commas, and the parameters."""
+    begin = re.search(r",\s*\w+\s*=", rest)
+    file = rest[: begin.start()] if begin else rest
+    if not file.strip():
+        raise InvalidInput(f"{setting} {kind.name}", "names no file", f"write {kind.name}:FILE.csv")
+    return Path(file.strip()), rest[begin.start() :] if begin else ""
 
 
 def _assignment(kind: type[Workload], part: str, setting: str) -> tuple[str, float]:

@@ -76,5 +76,6 @@ class Wikipedia(Workload):
         decay = max(self.length * windows, 1e-9)  # windows
         factor = np.ones(windows)
         for start, rise in zip(starts.tolist(), rises.tolist(), strict=True):
-            factor[start:] += rise * np.exp(-np.arange(windows - start) / decay)
+            shape = 1 + rise * np.exp(-np.arange(windows - start) / decay)
+            factor[start:] = np.maximum(factor[start:], shape)  # two at once are no higher than one
         return factor

@@ -51,6 +51,8 @@ class Workload(ABC):
     """What it is called in a spec."""
     about: ClassVar[str]
     """What it is like, in a line."""
+    takes_file: ClassVar[bool] = False
+    """Whether it has a field ``file``, which a spec begins with."""
 
     rate: float
     """The nominal rate, requests/s."""

@@ -47,6 +47,16 @@ def test_commands_of_the_training_page_run(tmp_path):
     run_all(ROOT / "docs" / "train.md", tmp_path)
 
 
+def test_commands_of_the_workloads_page_run(tmp_path):
+    """Every command of docs/workloads.md, with short traces in place of the public ones."""
+    seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))
+    for name in ("conv", "code"):
+        trace = tmp_path / f"AzureLLMInferenceTrace_{name}.csv"
+        trace.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{seconds}")
+
+    run_all(ROOT / "docs" / "workloads.md", tmp_path)
+
+
 @pytest.mark.triton
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])

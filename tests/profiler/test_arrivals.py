@@ -107,14 +107,15 @@ def test_trace_begins_at_zero_and_skips_heading_and_comments(tmp_path: Path) -> 
     [
         ("1\n2\nx\n", "line 3: 'x'"),
         ("1\n3\n2\n", "line 3 goes back"),
+        ("1\n\udcff\udcfe\n", r"line 2: '\\xff"),
         ("1\ninf\n", "line 2: 'inf' is not finite"),
-        ("time\n", "no send times"),
+        ("time\n", "no times"),
     ],
 )
 def test_damaged_trace_names_the_line(tmp_path: Path, content: str, message: str) -> None:
     """A trace that cannot be followed says where."""
     file = tmp_path / "trace"
-    file.write_text(content)
+    file.write_text(content, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises(InvalidInput, match=message):
         Trace(file)

@@ -22,6 +22,7 @@ from tuner.cli.serve import serve
 from tuner.cli.simulate import simulate
 from tuner.cli.sweep import sweep
 from tuner.cli.train import train
+from tuner.cli.workload import app as workload
 from tuner.errors import TunerError
 
 __all__ = ["app", "main"]
@@ -52,6 +53,7 @@ for function in (
     app.command(epilog=function.__globals__["EXAMPLES"])(function)
 app.add_typer(experiment, name="experiment")
 app.add_typer(plan, name="plan")
+app.add_typer(workload, name="workload")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,144 @@
+"""``tuner workload``: which loads there are, and what one looks like over an episode."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import Seed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["EXAMPLES", "app"]
+
+EXAMPLES = (
+    """Example: [bold]tuner workload show dynamic wikipedia:spikes=9 --rate 14 --plot load.png[/bold]"""
+)
+BLOCKS = "▁▂▃▄▅▆▇█"
+FORMATS = (".png", ".svg", ".pdf")
+COLUMNS = 3
+"""Panels beside each other."""
+
+app = typer.Typer(help="Look at the loads that agents are trained and compared under.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Look at the loads that agents are trained and compared under."""
+
+
+@app.command("list", epilog=EXAMPLES)
+def list_workloads() -> None:
+    """List the workloads and their parameters."""
+    from rich.markup import escape
+
+    from tuner.cli.console import make_console
+    from tuner.envs.workload import WORKLOADS
+
+    console = make_console()
+    for name, kind in WORKLOADS.items():
+        file = ":FILE.csv" if kind.takes_file else ""
+        console.print(f"[bold]{name}{file}[/bold]  {escape(kind.about)}", soft_wrap=True)
+        for field in kind.parameters():
+            setting = f"{field.name}={field.default:g}"
+            console.print(f"    {setting:18} {escape(field.metadata['about'])}", soft_wrap=True)
+
+
+@app.command("show", epilog=EXAMPLES)
+def show(
+    specs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SPEC...", help="Such as dynamic, step:low=0.5,high=1.5,at=0.3 or azure:FILE.csv."
+        ),
+    ],
+    rate: Annotated[float, typer.Option("--rate", help="The nominal rate, requests/s.")] = 100.0,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, max=1_000_000, help="Length of the episode.")
+    ] = 300,
+    seed: Seed = 0,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: a .png, .svg or .pdf.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Store the rates.")] = None,
+) -> None:
+    """Show the offered rate of each window of an episode, of one workload or of several."""
+    import numpy as np
+
+    from tuner.cli.console import make_console
+    from tuner.envs.workload import workload
+    from tuner.errors import InvalidInput
+    from tuner.storage import make_folder, write_atomically
+
+    if plot is not None and plot.suffix.lower() not in FORMATS:
+        raise InvalidInput("--plot", f"cannot draw a '{plot.suffix}' file", f"use {', '.join(FORMATS)}")
+    for option, path in (("--plot", plot), ("--json", out)):
+        if path is not None:
+            make_folder(path.absolute().parent, option)
+    loads = [workload(spec, rate, "SPEC") for spec in specs]
+    rates = [load.rates(windows, np.random.default_rng(seed)) for load in loads]
+    console = make_console()
+    for load, values in zip(loads, rates, strict=True):
+        console.print(f"[bold]{load}[/bold]", soft_wrap=True)
+        console.print(f"  {_spark(values, 72)}", soft_wrap=True)
+        console.print(
+            f"  {values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g} requests/s over {windows} "
+            f"windows; gaps of shape {load.burstiness:.3g}",
+            soft_wrap=True,
+        )
+    if plot is not None:
+        _draw(dict(zip(specs, rates, strict=True)), rate, plot)
+        print(plot)
+    if out is not None:
+        rows = [
+            {"workload": str(load), "burstiness": load.burstiness, "rates": values.tolist()}
+            for load, values in zip(loads, rates, strict=True)
+        ]
+        stored = {"rate": rate, "windows": windows, "seed": seed, "workloads": rows}
+        write_atomically(out, json.dumps(stored, indent=1) + "\n")
+        print(out)
+
+
+def _spark(rates: np.ndarray, width: int) -> str:
+    """Write rates as blocks whose height begins at 0."""
+    import numpy as np
+
+    parts = [part.max() for part in np.array_split(rates, min(width, rates.size))]
+    heights = np.asarray(parts) / max(parts) * len(BLOCKS)
+    return "".join(BLOCKS[min(int(height), len(BLOCKS) - 1)] for height in heights)
+
+
+def _draw(loads: dict[str, np.ndarray], rate: float, path: Path) -> None:
+    """Draw a panel for each spec and its rates."""
+    from tuner.experiments import style
+
+    columns = min(len(loads), COLUMNS)
+    rows = -(-len(loads) // columns)
+    title = f"Offered rate, nominal {rate:g} requests/s"
+    figure, axes = style.figure(
+        title, rows=rows, columns=columns, size=(0.8 + 3.4 * columns, 0.8 + 1.9 * rows), sharex=True
+    )
+    for panel, (spec, values) in zip(axes.flat, loads.items(), strict=False):
+        panel.axhline(rate, color=style.MUTED, lw=0.8, ls=":")
+        panel.plot(range(values.size), values, color=style.PALETTE[0], lw=1.1, drawstyle="steps-post")
+        panel.set_title(_short(spec), loc="left", fontsize=9, color=style.INK)
+        panel.set_ylim(0, max(1.05 * values.max(), 1.6 * rate))
+    for panel in axes.flat[len(loads) :]:
+        panel.set_visible(False)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("requests/s")
+    for panel in axes.flat[max(len(loads) - columns, 0) : len(loads)]:
+        panel.set_xlabel("window")
+        panel.xaxis.set_tick_params(labelbottom=True)
+    style.write(figure, path)
+
+
+def _short(text: str) -> str:
+    """Shorten a spec to a panel's width: a file's folders go first, then its end."""
+    name, colon, rest = text.partition(":")
+    shown = f"{name}{colon}{rest.rsplit('/', 1)[-1]}"
+    return shown if len(shown) <= 44 else f"{shown[:43]}…"
