@@ -49,8 +49,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment="observe-cost",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"rate": RATE, "every": 1.0, "watched_seconds": seconds},
         rows=[
             row("CPU of tuner observe", cpu, unit="% of a core", published=3.0, note="target: below"),

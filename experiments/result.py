@@ -59,9 +59,10 @@ class Result(Stored):
 
     experiment: str
     seeds: int
-    seconds: float
-    """How long it took."""
-    command: str
+    seconds: float = 0.0
+    """How long it took; the command fills it in."""
+    command: str = ""
+    """As it was typed; likewise."""
     started: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     machine: str = Field(
         default_factory=lambda: (

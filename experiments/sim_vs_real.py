@@ -49,8 +49,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment="sim-vs-real",
         seeds=1,
-        seconds=0,
-        command="",
         configuration={"server": model.to_json()},
         rows=[head, *rows],
     )

@@ -79,8 +79,6 @@ def judge(traces: Traces, options: Options) -> Result:
     return Result(
         experiment="triton-convergence",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={
             "rates": list(RATES),
             "window": WINDOW,

@@ -34,8 +34,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment="triton-cpu",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"rate": RATE, "slo_ms": SLO * 1e3, "window": WINDOW, "windows": WINDOWS},
         rows=[
             row("CPU saved", [s * 100 for s in saved], unit="%", published=25.0, note="target: at least"),

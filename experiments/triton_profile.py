@@ -59,8 +59,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment="triton-profile",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"rate": RATE, "max_batch_size": 32, "max_queue_delay": 0.01, "rounds": ROUNDS},
         rows=[*rows, row("residual", residuals, unit="ms")],
     )

@@ -44,8 +44,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment="triton-reconfigure",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"rate": RATE, "changes": changes},
         rows=[
             row("failed requests", failed, published=0.0, note=f"in {changes} reconfigurations"),

@@ -60,8 +60,6 @@ def summary(options: Options) -> Result:
     return Result(
         experiment="triton-sweep",
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={
             "rates": list(RATES),
             "grids": {name: list(grid) for name, grid in GRIDS.items()},

@@ -63,8 +63,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration=configuration,
         rows=rows,
         series=series,

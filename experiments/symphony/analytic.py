@@ -29,7 +29,7 @@ def run(options: Options) -> Result:
     for setup in options.track(TABLE_4, "models"):
         rows += _rows(setup)
         series += _curves(setup)
-    return Result(experiment=NAME, seeds=1, seconds=0, command="", rows=rows, series=series)
+    return Result(experiment=NAME, seeds=1, rows=rows, series=series)
 
 
 def _ideals(setup: Setup, accelerators: int) -> tuple[Ideal, Ideal]:

@@ -70,8 +70,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={
             "sessions": SESSIONS,
             "accelerators": ACCELERATORS,

@@ -73,8 +73,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"sessions": SESSIONS, "slo_ms": SLO, "seconds": seconds, "cores": cores()},
         rows=[*_speeds(series, had), *_goodputs(found)],
         series=series,

@@ -67,8 +67,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"sessions": SESSIONS, "accelerators": ACCELERATORS, "seconds": tasks[0].seconds},
         rows=[one for slo in slos for one in _rows(found, slo)],
         series=series,

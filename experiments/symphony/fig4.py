@@ -59,8 +59,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"requests": requests, "clusters": len(chosen), "sample seed": 4},
         rows=make_rows(over),
         series=make_series(over),

@@ -70,8 +70,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"accelerators": ACCELERATORS, "requests": requests},
         rows=make_rows(rates),
         series=make_series(rates),

@@ -45,8 +45,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"requests": min(LOGGED, tasks[0].requests), "arrivals": "Poisson", "bad_rate": 0.01},
         rows=rows,
         series=series,

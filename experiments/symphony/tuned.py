@@ -111,8 +111,6 @@ def run(options: Options) -> Result:
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        seconds=0,
-        command="",
         configuration={"requests": requests, "tried on": train, "clusters": len(chosen)},
         rows=make_rows(found),
         series=make_series(found),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.experiments.zoo import A100, GTX_1080TI, TABLE_1, TABLE_4, model, strong, weak
+from tuner.experiments.zoo import A100, GTX_1080TI, TABLE_4, model, strong, weak
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -51,11 +51,9 @@ def test_strong_and_weak_batching_divide_the_zoo():
     assert "DenseNet121" in {one.name for one in strong(A100)}
 
 
-def test_tables_1_and_4():
-    """Table 1's rounded latencies agree with Table 5's; Table 4 has two setups of eight accelerators."""
-    for name in ("DenseNet121", "InceptionV3", "MobileNet", "VGG16", "ResNet50"):
-        small, large = model(name, TABLE_1), model(name, GTX_1080TI)
-        assert (small.alpha_ms, small.beta_ms) == pytest.approx((large.alpha_ms, large.beta_ms), abs=0.0101)
+def test_table_4():
+    """Two setups of eight accelerators."""
     assert [(setup.model.name, setup.slo_ms, setup.accelerators) for setup in TABLE_4] == [
         ("ResNet50", 25, 8), ("InceptionResNetV2", 70, 8),
     ]  # fmt: skip
+    assert TABLE_4[1].model[1:] == (5.090, 18.368)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.scheduling.naive_nexus import Given
+from tests.scheduling.twin import Given
 from tuner.scheduling.clockwork import Options
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER

@@ -4,45 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER
-from tuner.testing.policy import Event
 
-__all__ = ["Given", "NaiveNexus", "given", "retell"]
-
-
-class Given(NamedTuple):
-    """A command, without what only the arrays know."""
-
-    kind: int
-    session: int
-    numbers: tuple[int, ...]
-    accelerator: int
-    start: float
-    finish: float
-
-
-def given(events: Sequence[Event]) -> list[tuple[list[Given], float]]:
-    """What a policy answered to each event: its commands, and when it wants to be woken."""
-    return [
-        (
-            [Given(c.kind, c.session, c.numbers, c.accelerator, c.start, c.finish) for c in e.commands],
-            e.wake_at,
-        )
-        for e in events
-    ]
-
-
-def retell(twin: object, events: Sequence[Event]) -> list[tuple[list[Given], float]]:
-    """Tell a twin what a policy was told; return its answers."""
-    answers = []
-    for event in events:
-        twin.commands = []  # type: ignore[attr-defined]
-        getattr(twin, event.kind)(*event.subject, event.now)
-        answers.append((twin.commands, twin.wake_at))  # type: ignore[attr-defined]
-    return answers
+__all__ = ["NaiveNexus"]
 
 
 @dataclass

@@ -9,25 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.symphony import Options
+from tuner.scheduling.vocabulary import DISPATCH, DROP
 
-__all__ = ["NaiveEager", "NaiveSymphony", "Told"]
+__all__ = ["NaiveEager", "NaiveSymphony"]
 
 TOLERANCE = 5e-10
 GRACE = 1e-6
 AHEAD = 8
-
-
-class Told(NamedTuple):
-    """A command."""
-
-    kind: str
-    session: int
-    numbers: tuple[int, ...]
-    accelerator: int = -1
-    start: float = inf
-    finish: float = inf
 
 
 class Waiting(NamedTuple):
@@ -85,7 +76,7 @@ class Base:
             for session, table in zip(spec.sessions, tables, strict=True)
         ]
         self.now = 0.0
-        self.told: list[Told] = []
+        self.commands: list[Given] = []
         self.wake_at = inf
 
     def delay(self, count: int) -> float:
@@ -116,9 +107,8 @@ class Base:
         start = max(self.now + self.delay(count), machine.free)
         length = float(line.latency[machine.kind, count])
         numbers = self.take(line, count)
-        self.told.append(
-            Told("dispatch", session, numbers, self.machines.index(machine), start, start + length)
-        )
+        accelerator = self.machines.index(machine)
+        self.commands.append(Given(DISPATCH, session, numbers, accelerator, start, start + length))
         machine.batches.append((start, length))
         machine.free = start + length if len(machine.batches) < AHEAD else inf
 
@@ -130,10 +120,10 @@ class Base:
 
     def drop(self, session: int, count: int) -> None:
         if count:
-            self.told.append(Told("drop", session, self.take(self.lines[session], count)))
+            self.commands.append(Given(DROP, session, self.take(self.lines[session], count)))
 
-    def finish(self, accelerator: int, now: float) -> list[Told]:
-        self.now, self.told = now, []
+    def finish(self, accelerator: int, now: float) -> None:
+        self.now = now
         machine = self.machines[accelerator]
         machine.batches.pop(0)
         end = now
@@ -142,7 +132,6 @@ class Base:
             end = max(start, end) + length
         machine.free = end
         self.settle()
-        return self.told
 
     def settle(self) -> None:
         raise NotImplementedError
@@ -163,22 +152,20 @@ class NaiveSymphony(Base):
         for line in self.lines:
             line.cap = options.cap
 
-    def arrive(self, session: int, number: int, now: float) -> list[Told]:
-        self.now, self.told = now, []
+    def arrive(self, session: int, source: int, number: int, now: float) -> None:
+        self.now = now
         line = self.lines[session]
         line.rest.append(self.make(session, number))
         line.arrivals.append(now)
         self.measure(line)
         self.plan(session, self.next_kind(), -inf)
         self.settle()
-        return self.told
 
-    def wake(self, now: float) -> list[Told]:
-        self.now, self.told = now, []
+    def wake(self, now: float) -> None:
+        self.now = now
         while min(timers := [line.timer for line in self.lines]) <= now:
             self.plan(timers.index(min(timers)), self.next_kind(), -inf)
         self.settle()
-        return self.told
 
     # -- rate and target
 
@@ -318,18 +305,16 @@ class NaiveSymphony(Base):
 class NaiveEager(Base):
     """See `tuner.scheduling.eager`."""
 
-    def arrive(self, session: int, number: int, now: float) -> list[Told]:
-        self.now, self.told = now, []
+    def arrive(self, session: int, source: int, number: int, now: float) -> None:
+        self.now = now
         self.lines[session].rest.append(self.make(session, number))
         self.settle()
-        return self.told
 
-    def wake(self, now: float) -> list[Told]:
-        self.now, self.told = now, []
+    def wake(self, now: float) -> None:
+        self.now = now
         while min(heads := [self.head(session) for session in range(len(self.lines))]) <= now:
             self.drop(heads.index(min(heads)), 1)
         self.settle()
-        return self.told
 
     def head(self, session: int) -> float:
         queue = self.lines[session].queue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.timeout import Options
 from tuner.scheduling.vocabulary import DISPATCH
-from tuner.testing.policy import Trace
+from tuner.testing.driver import Trace
 
 Answer = tuple[float, str, int, tuple[int, ...], int, float]
 """When, "batch" or "drop", session, requests, accelerator, start."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tests.scheduling.drive import ARRIVE, DROPPED, FINISH, SENT, WAKE, Entry, drive
-from tests.scheduling.naive_symphony import Base, Told
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, linear_latency
+from tuner.scheduling.vocabulary import DISPATCH, DROP
+from tuner.testing.driver import Trace
 
-__all__ = ["RESNET50", "Scenario", "assert_twin", "linear", "one", "random_scenario", "sent"]
+__all__ = ["MS", "RESNET50", "Scenario", "at", "dropped", "linear", "one", "random_scenario", "sent"]
 
 MS = 1e-3
 RESNET50 = (1.053 * MS, 5.072 * MS, 25 * MS)
@@ -20,7 +19,7 @@ RESNET50 = (1.053 * MS, 5.072 * MS, 25 * MS)
 class Scenario(NamedTuple):
     spec: ClusterSpec
     arrivals: list[tuple[float, int, int]]
-    slowness: Callable[[int], float]
+    stretch: tuple[float, ...]
 
 
 def linear(name: str, alpha: float, beta: float, slo: float) -> SessionSpec:
@@ -35,9 +34,23 @@ def one(alpha: float, beta: float, slo: float, accelerators: int = 1, **delays: 
     )
 
 
-def sent(log: Sequence[Entry], kind: str = SENT) -> list[tuple[float, tuple[int, ...]]]:
-    """Time, in ms to the microsecond, and requests of every command of a kind."""
-    return [(round(entry.time / MS, 3), entry.numbers) for entry in log if entry.kind == kind]
+def at(*times: float, session: int = 0) -> list[tuple[float, int, int]]:
+    """Requests of a session at these times, ms."""
+    return [(time * MS, session, 0) for time in times]
+
+
+def sent(trace: Trace) -> list[tuple[float, tuple[int, ...]]]:
+    """Time, in ms to the microsecond, and requests of every batch."""
+    return _commanded(trace, DISPATCH)
+
+
+def dropped(trace: Trace) -> list[tuple[float, tuple[int, ...]]]:
+    """The same of every refusal."""
+    return _commanded(trace, DROP)
+
+
+def _commanded(trace: Trace, kind: int) -> list[tuple[float, tuple[int, ...]]]:
+    return [(round(now / MS, 3), each.numbers) for now, each in trace.commands if each.kind == kind]
 
 
 def random_scenario(seed: int, requests: int = 120) -> Scenario:
@@ -71,31 +84,4 @@ def random_scenario(seed: int, requests: int = 120) -> Scenario:
     arrivals = [(float(time), int(rng.integers(len(sessions))), 0) for time in times]
     factors = np.where(rng.random(500) < 0.3, rng.uniform(0.5, 2.5, 500), 1.0)
     exact = bool(rng.random() < 0.5)
-    return Scenario(spec, arrivals, lambda batch: 1.0 if exact else float(factors[batch % 500]))
-
-
-def assert_twin(policy: Any, twin: Base, scenario: Scenario) -> int:
-    """Assert that the plain twin gives the same commands at every event; return how many there were."""
-    log = drive(policy, scenario.arrivals, slowness=scenario.slowness)
-    told: list[Told] = []
-    commands = 0
-    for entry in log:
-        if entry.kind in {SENT, DROPPED}:
-            expected = told.pop(0)
-            actual = (entry.kind, entry.session, entry.numbers, entry.accelerator)
-            assert expected[:4] == actual, entry.time
-            commands += 1
-            if entry.kind == SENT:
-                np.testing.assert_allclose(expected[4:], (entry.start, entry.finish), atol=1e-9)
-            continue
-        assert told == [], entry.time
-        if entry.kind == ARRIVE:
-            told = list(twin.arrive(entry.session, entry.numbers[0], entry.time))
-        elif entry.kind == FINISH:
-            told = list(twin.finish(entry.accelerator, entry.time))
-        else:
-            assert entry.kind == WAKE
-            assert abs(twin.wake_at - entry.time) < 1e-9
-            told = list(twin.wake(entry.time))
-    assert told == []
-    return commands
+    return Scenario(spec, arrivals, (1.0,) if exact else tuple(factors.tolist()))

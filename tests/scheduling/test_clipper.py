@@ -10,7 +10,7 @@ from tests.scheduling.naive_timeout import answers
 from tuner.errors import InvalidInput
 from tuner.scheduling.clipper import Options, build, oblivious_assignment
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.testing.policy import Trace, drive
+from tuner.testing.driver import Trace, drive
 
 
 def session(name: str = "m", *, alpha: float = 1.0, beta: float = 0.0, largest: int = 8, slo: float = 100.0):

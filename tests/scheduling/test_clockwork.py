@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.scheduling.naive_clockwork import NaiveClockwork
-from tests.scheduling.naive_nexus import given, retell
 from tests.scheduling.test_nexus import arrivals, batches, cluster, session
+from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays
 from tuner.scheduling.clockwork import Options, build
-from tuner.testing.policy import drive
+from tuner.testing.driver import drive
 
 AT_ONCE = Options(schedule_ahead=0.0, margin=0.0)
 """An accelerator takes work only when it is free, and deadlines are the SLO."""
@@ -176,7 +176,7 @@ def test_equals_the_plain_twin(seed: int) -> None:
     trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
 
     twin = NaiveClockwork(spec, options, depth=policy.outstanding.shape[1])
-    assert given(trace.events) == retell(twin, trace.events)
+    assert_twin(trace.events, twin)
 
 
 def test_batches_from_the_middle_happen() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_nexus import NaiveNexus, given, retell
+from tests.scheduling.naive_nexus import NaiveNexus
+from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays, SessionSpec, linear_latency
 from tuner.scheduling.nexus import Options, Plan, build
 from tuner.scheduling.nexus_frontend import make_frontends, move_on, receiver
 from tuner.scheduling.nexus_plan import Share, _models, _pack, make_plan
-from tuner.testing.policy import Trace, drive
+from tuner.testing.driver import Trace, drive
 
 
 def session(slo: float, *, alpha: float = 1.0, beta: float = 2.0, largest: int = 8) -> SessionSpec:
@@ -294,7 +295,7 @@ def test_equals_the_plain_twin(seed: int, drop: str) -> None:
     trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
 
     twin = NaiveNexus(spec, plan, frontends=frontends, early=drop == "early")
-    assert given(trace.events) == retell(twin, trace.events)
+    assert_twin(trace.events, twin)
 
 
 def test_early_drop_beats_lazy_drop() -> None:

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from tests.scheduling.drive import DROPPED, SENT, drive
 from tests.scheduling.scenarios import MS, one, random_scenario
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import FIRST_RING
 from tuner.scheduling.scheduler import Command, Dispatch, Drop, Recording, Scheduler, replay
 from tuner.scheduling.symphony import Options, build
+from tuner.testing.driver import drive
 
 SPEC = one(1 * MS, 5 * MS, 25 * MS)
 
@@ -71,20 +71,20 @@ def test_a_recording_replays_identically(policy: str, seed: int) -> None:
     recording = Recording()
     commands: list[Command] = []
     scheduler = Scheduler(build_policy(policy, scenario.spec), recording)
-    log = drive(build_policy(policy, scenario.spec), scenario.arrivals, slowness=scenario.slowness)
-    for entry in log:
-        if entry.kind == "arrive":
-            commands += scheduler.arrive(entry.session, entry.time, entry.numbers[0])
-        elif entry.kind == "finish":
-            commands += scheduler.finish(entry.accelerator, entry.time)
-        elif entry.kind == "wake":
-            assert max(scheduler.wake_at, 0.0) <= entry.time
-            commands += scheduler.wake(entry.time)
+    trace = drive(build_policy(policy, scenario.spec), scenario.arrivals, scenario.stretch)
+    for event in trace.events:
+        if event.kind == "arrive":
+            session, source, number = event.subject
+            commands += scheduler.arrive(session, event.now, number, source)
+        elif event.kind == "finish":
+            commands += scheduler.finish(*event.subject, event.now)
+        else:
+            assert scheduler.wake_at <= event.now
+            commands += scheduler.wake(event.now)
 
     stored = Recording.from_array(recording.to_array())
     assert replay(stored, build_policy(policy, scenario.spec)) == commands
-    driven = [entry for entry in log if entry.kind in {SENT, DROPPED}]
-    assert [command.numbers for command in commands] == [entry.numbers for entry in driven]
+    assert [command.numbers for command in commands] == [each.numbers for _, each in trace.commands]
 
 
 def test_an_empty_recording_can_be_stored() -> None:

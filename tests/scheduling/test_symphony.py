@@ -8,14 +8,16 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tests.scheduling.drive import DROPPED, SENT, drive, read_commands
 from tests.scheduling.naive_symphony import NaiveSymphony
-from tests.scheduling.scenarios import MS, RESNET50, assert_twin, linear, one, random_scenario, sent
+from tests.scheduling.scenarios import MS, RESNET50, at, dropped, linear, one, random_scenario, sent
+from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import arrive, eager, finish, wake
 from tuner.scheduling.candidate import target_batch
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.symphony import DropRule, Options, Order, build, reconfigure
+from tuner.scheduling.vocabulary import DROP
+from tuner.testing.driver import drive, noted
 
 SMALL = (1 * MS, 5 * MS, 25 * MS)  # l(b) = b + 5 ms, SLO 25 ms
 
@@ -26,48 +28,48 @@ SMALL = (1 * MS, 5 * MS, 25 * MS)  # l(b) = b + 5 ms, SLO 25 ms
 def test_waits_until_no_further_request_could_be_included() -> None:
     """One request at 0 is sent at 25 - l(2) = 18 ms, though the accelerator is idle all the time."""
 
-    log = drive(build(one(*SMALL)), [(0.0, 0)])
+    trace = drive(build(one(*SMALL)), at(0))
 
-    assert sent(log) == [(18.0, (0,))]
+    assert sent(trace) == [(18.0, (0,))]
 
 
 def test_each_request_brings_the_time_forward() -> None:
     """Two requests are sent together at 25 - l(3) = 17 ms; one at 17.5 ms would have been too late."""
 
-    log = drive(build(one(*SMALL)), [(0.0, 0), (1 * MS, 0), (17.5 * MS, 0)])
+    trace = drive(build(one(*SMALL)), at(0, 1, 17.5))
 
-    assert sent(log)[0] == (17.0, (0, 1))
+    assert sent(trace)[0] == (17.0, (0, 1))
 
 
 def test_the_network_is_allowed_for() -> None:
     """sched_at = 25 - 2 - l(2) - (0.1 + 2 * 0.05) = 15.8 ms; the batch of one is there 0.15 ms later."""
     spec = one(*SMALL, control=0.1 * MS, data=0.05 * MS, response=2 * MS)
 
-    log = drive(build(spec), [(0.0, 0)])
+    trace = drive(build(spec), at(0))
 
-    assert sent(log) == [(15.8, (0,))]
-    (entry,) = [entry for entry in log if entry.start == entry.start]
-    assert entry.start == pytest.approx(15.95 * MS)
-    assert entry.finish == pytest.approx(21.95 * MS)
+    assert sent(trace) == [(15.8, (0,))]
+    ((_, batch),) = trace.batches
+    assert batch.start == pytest.approx(15.95 * MS)
+    assert batch.finish == pytest.approx(21.95 * MS)
 
 
 @pytest.mark.parametrize(("deferral", "time"), [(0.0, 0.0), (0.5, 9.0), (1.0, 18.0)])
 def test_deferral_is_the_part_of_the_wait(deferral: float, time: float) -> None:
     """Between 0, at once, and 1, at sched_at = 18 ms, a candidate waits in proportion."""
 
-    log = drive(build(one(*SMALL), Options(deferral=deferral)), [(0.0, 0)])
+    trace = drive(build(one(*SMALL), Options(deferral=deferral)), at(0))
 
-    assert sent(log) == [(time, (0,))]
+    assert sent(trace) == [(time, (0,))]
 
 
 def test_more_than_beta_lambda_requests_are_schedulable() -> None:
     """With beta = 5.5 ms and a request each ms, a batch is sent as soon as it holds 6 > 5.5 of them."""
     spec = one(1 * MS, 5.5 * MS, 40 * MS, accelerators=4)
-    arrivals = [(number * MS, 0) for number in range(200)]
+    arrivals = at(*range(200))
 
-    log = drive(build(spec, Options(schedulable="beta_lambda")), arrivals, until=199.5 * MS)
+    trace = drive(build(spec, Options(schedulable="beta_lambda")), arrivals, until=199.5 * MS)
 
-    settled = [(time, numbers) for time, numbers in sent(log) if time > 100]
+    settled = [(time, numbers) for time, numbers in sent(trace) if time > 100]
     assert len(settled) > 10
     assert all(len(numbers) == 6 and time == numbers[-1] for time, numbers in settled)
 
@@ -75,19 +77,19 @@ def test_more_than_beta_lambda_requests_are_schedulable() -> None:
 def test_without_the_test_the_same_load_makes_larger_batches() -> None:
     """Pure sched_at waits for 17: the last of them comes at 16 ms, and 40 - l(18) is 16.5."""
     spec = one(1 * MS, 5.5 * MS, 40 * MS, accelerators=4)
-    arrivals = [(number * MS, 0) for number in range(200)]
+    arrivals = at(*range(200))
 
-    log = drive(build(spec), arrivals, until=199.5 * MS)
+    trace = drive(build(spec), arrivals, until=199.5 * MS)
 
-    assert {len(numbers) for _, numbers in sent(log)} == {17}
+    assert {len(numbers) for _, numbers in sent(trace)} == {17}
 
 
 def test_a_full_batch_waits_for_nothing() -> None:
     """With a cap of 4, a burst of 10 is sent as 4 and 4 at once; 2 are left until 25 - l(3) = 17 ms."""
 
-    log = drive(build(one(*SMALL, accelerators=3), Options(cap=4)), [(0.0, 0)] * 10)
+    trace = drive(build(one(*SMALL, accelerators=3), Options(cap=4)), at(0) * 10)
 
-    assert sent(log) == [(0.0, (0, 1, 2, 3)), (0.0, (4, 5, 6, 7)), (17.0, (8, 9))]
+    assert sent(trace) == [(0.0, (0, 1, 2, 3)), (0.0, (4, 5, 6, 7)), (17.0, (8, 9))]
 
 
 # -- which requests are given up
@@ -99,7 +101,7 @@ BUSY = ClusterSpec(
     ],
     kinds=[0],
 )
-BURSTS = [(0.0, 1)] + [(time * MS, 0) for time in (0, 1, 2, 8, 9, 10)]
+BURSTS = at(0, session=1) + at(0, 1, 2, 8, 9, 10)
 """The accelerator is busy until 18 ms; the deadlines of requests 1..6 are at 20, 21, 22, 28, 29, 30."""
 
 
@@ -112,10 +114,10 @@ def test_window_drop_by_hand() -> None:
     22 - l(3) = 14, and goes. The last three wait for 28 - l(4) = 19 ms.
     """
 
-    log = drive(build(BUSY), BURSTS)
+    trace = drive(build(BUSY), BURSTS)
 
-    assert sent(log, DROPPED) == [(10.001, (1,)), (12.001, (2,)), (14.001, (3,))]
-    assert sent(log) == [(0.0, (0,)), (19.0, (4, 5, 6))]
+    assert dropped(trace) == [(10.001, (1,)), (12.001, (2,)), (14.001, (3,))]
+    assert sent(trace) == [(0.0, (0,)), (19.0, (4, 5, 6))]
 
 
 @pytest.mark.parametrize(("target", "times"), [(True, [10.001, 11.001]), (False, [10.0, 10.0])])
@@ -126,27 +128,29 @@ def test_the_target_keeps_requests_from_being_given_up(target: bool, times: list
     as that is in time. Without, they go when they keep a batch of the new ones from being larger.
     """
 
-    log = drive(build(BUSY, Options(target_batch=target)), [(0, 1), (0, 0), (1 * MS, 0), *[(10 * MS, 0)] * 8])
+    trace = drive(
+        build(BUSY, Options(target_batch=target)), [(0, 1, 0), (0, 0, 0), (1 * MS, 0, 0), *at(10) * 8]
+    )
 
-    assert sent(log, DROPPED)[:2] == [(times[0], (1,)), (times[1], (2,))]
+    assert dropped(trace)[:2] == [(times[0], (1,)), (times[1], (2,))]
 
 
 def test_early_drop_by_hand() -> None:
     """Heads go when a batch of the target size 5 would fail them: at 20 - l(5) = 10 ms, 11; of four, 13."""
 
-    log = drive(build(BUSY, Options(drop="early")), BURSTS)
+    trace = drive(build(BUSY, Options(drop="early")), BURSTS)
 
-    assert sent(log, DROPPED) == [(10.001, (1,)), (11.001, (2,)), (13.001, (3,))]
-    assert sent(log)[1:] == [(19.0, (4, 5, 6))]
+    assert dropped(trace) == [(10.001, (1,)), (11.001, (2,)), (13.001, (3,))]
+    assert sent(trace)[1:] == [(19.0, (4, 5, 6))]
 
 
 def test_lazy_drop_by_hand() -> None:
     """Heads go when they would fail alone: at deadline - l(1), 14, 15 and 16 ms."""
 
-    log = drive(build(BUSY, Options(drop="lazy")), BURSTS)
+    trace = drive(build(BUSY, Options(drop="lazy")), BURSTS)
 
-    assert sent(log, DROPPED) == [(14.001, (1,)), (15.001, (2,)), (16.001, (3,))]
-    assert sent(log)[1:] == [(19.0, (4, 5, 6))]
+    assert dropped(trace) == [(14.001, (1,)), (15.001, (2,)), (16.001, (3,))]
+    assert sent(trace)[1:] == [(19.0, (4, 5, 6))]
 
 
 def test_a_burst_is_not_thinned_out() -> None:
@@ -154,10 +158,10 @@ def test_a_burst_is_not_thinned_out() -> None:
     five = SessionSpec(name="five", slo=25 * MS, latency=np.array([[0.0, 5 * MS]]))
     spec = ClusterSpec(sessions=[linear("a", *SMALL), five], kinds=[0, 0])
 
-    log = drive(build(spec), [(0.0, 1), (0.0, 1)] + [(1 * MS, 0)] * 30)
+    trace = drive(build(spec), at(0, 0, session=1) + at(1) * 30)
 
-    assert sent(log)[2:] == [(5.0, tuple(range(2, 18))), (6.0, tuple(range(18, 32)))]
-    assert sent(log, DROPPED) == []
+    assert sent(trace)[2:] == [(5.0, tuple(range(2, 18))), (6.0, tuple(range(18, 32)))]
+    assert dropped(trace) == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_target_batch_is_the_closed_form(
 
 def test_the_target_follows_the_rate() -> None:
     """After a while at 5,839 requests/s the target is 16; the network's allowances make it smaller."""
-    arrivals = [(number / 5839, 0) for number in range(800)]
+    arrivals = [(number / 5839, 0, 0) for number in range(800)]
     free = build(one(*RESNET50, accelerators=8))
     slow = build(one(*RESNET50, accelerators=8, control=0.1 * MS, data=0.05 * MS, response=2 * MS))
 
@@ -201,18 +205,18 @@ def test_sends_ahead_so_that_the_batch_arrives_when_the_accelerator_is_free() ->
     """With a control delay of 3 ms, the second batch is sent 3 ms before the first ends, to start then."""
     spec = one(5 * MS, 5 * MS, 30 * MS, control=3 * MS)
 
-    log = drive(build(spec, Options(deferral=0, cap=1)), [(0.0, 0), (1 * MS, 0)])
+    trace = drive(build(spec, Options(deferral=0, cap=1)), at(0, 1))
 
-    assert sent(log) == [(0.0, (0,)), (10.0, (1,))]
-    assert [round(entry.start / MS, 6) for entry in log if entry.kind == "dispatch"] == [3.0, 13.0]
+    assert sent(trace) == [(0.0, (0,)), (10.0, (1,))]
+    assert [round(batch.start / MS, 6) for _, batch in trace.batches] == [3.0, 13.0]
 
 
 def test_an_overdue_accelerator_gets_nothing_until_it_has_finished() -> None:
     """The first batch takes twice the believed 6 ms; the second is sent when it really ends."""
 
-    log = drive(build(one(*SMALL), Options(deferral=0)), [(0.0, 0), (1 * MS, 0)], slowness=lambda batch: 2.0)
+    trace = drive(build(one(*SMALL), Options(deferral=0)), at(0, 1), stretch=[2.0])
 
-    assert sent(log) == [(0.0, (0,)), (12.0, (1,))]
+    assert sent(trace) == [(0.0, (0,)), (12.0, (1,))]
 
 
 def test_a_late_batch_moves_those_behind_it() -> None:
@@ -247,18 +251,18 @@ def test_requests_are_dropped_though_no_accelerator_ever_finishes() -> None:
     policy = build(one(*SMALL), Options(deferral=0))
     for number in range(5):
         arrive(policy, 0, 0, number, number * MS)
-    dropped: list[int] = []
+    gone: list[int] = []
     for _ in range(100):
         now = float(policy.cluster.board[0].wake_at)
         if now == np.inf:
             break
         wake(policy, now)
-        commands = read_commands(policy)
-        assert all(entry.kind == DROPPED for entry in commands)
-        assert all(now <= (number + 25) * MS for entry in commands for number in entry.numbers)
-        dropped += [number for entry in commands for number in entry.numbers]
+        commands = noted(policy.cluster)
+        assert all(command.kind == DROP for command in commands)
+        assert all(now <= (number + 25) * MS for command in commands for number in command.numbers)
+        gone += [number for command in commands for number in command.numbers]
 
-    assert dropped == [1, 2, 3, 4]
+    assert gone == [1, 2, 3, 4]
     assert policy.cluster.board[0].wake_at == np.inf
 
 
@@ -270,10 +274,10 @@ def test_a_batch_is_formed_for_the_accelerator_that_it_gets() -> None:
     session = SessionSpec(name="a", slo=25 * MS, latency=np.array([slow, fast]) * MS)
     spec = ClusterSpec(sessions=[session], kinds=[1, 0])
 
-    log = drive(build(spec), [(0.0, 0)] * 26)
+    trace = drive(build(spec), at(0) * 26)
 
-    assert sent(log) == [(0.0, tuple(range(19))), (0.0, tuple(range(19, 26)))]
-    assert [entry.accelerator for entry in log if entry.kind == "dispatch"] == [0, 1]
+    assert sent(trace) == [(0.0, tuple(range(19))), (0.0, tuple(range(19, 26)))]
+    assert [batch.accelerator for _, batch in trace.batches] == [0, 1]
 
 
 # -- dispatch order
@@ -295,9 +299,9 @@ def test_dispatch_order_among_schedulable_candidates(order: Order, first: int) -
     )
     policy = build(spec, Options(deferral=0, order=order))
 
-    log = drive(policy, [(0.0, 3), (0.0, 0), (0.0, 1), (0.0, 2)])
+    trace = drive(policy, at(0, session=3) + at(0) + at(0, session=1) + at(0, session=2))
 
-    assert [entry.session for entry in log if entry.kind == "dispatch"][:2] == [3, first]
+    assert [batch.session for _, batch in trace.batches][:2] == [3, first]
 
 
 # -- options
@@ -312,7 +316,7 @@ def test_options_can_change_between_events() -> None:
     assert policy.cluster.board[0].wake_at == 1 * MS
     wake(policy, 2 * MS)
 
-    assert [entry.numbers for entry in read_commands(policy)] == [(7,)]
+    assert [command.numbers for command in noted(policy.cluster)] == [(7,)]
 
 
 def test_a_new_cap_holds_for_what_waits() -> None:
@@ -324,7 +328,7 @@ def test_a_new_cap_holds_for_what_waits() -> None:
     reconfigure(policy, Options(cap=2))
     wake(policy, 2 * MS)
 
-    assert [entry.numbers for entry in read_commands(policy)] == [(0, 1)]
+    assert [command.numbers for command in noted(policy.cluster)] == [(0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -355,9 +359,10 @@ def test_equals_the_plain_twin(seed: int) -> None:
     )
     scenario = random_scenario(seed)
 
-    commands = assert_twin(build(scenario.spec, options), NaiveSymphony(scenario.spec, options), scenario)
+    trace = drive(build(scenario.spec, options), scenario.arrivals, scenario.stretch)
 
-    assert commands > 0
+    assert trace.commands
+    assert_twin(trace.events, NaiveSymphony(scenario.spec, options), within=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -367,12 +372,10 @@ def test_without_deferral_it_sends_what_eager_sends(seed: int) -> None:
     spec = replace(scenario.spec, delays=Delays(), kinds=[0] * len(scenario.spec.kinds))
     options = Options(deferral=0, drop="lazy", order="deadline")
 
-    deferred = drive(build(spec, options), scenario.arrivals, slowness=scenario.slowness)
-    at_once = drive(eager.build(spec), scenario.arrivals, slowness=scenario.slowness)
+    deferred = drive(build(spec, options), scenario.arrivals, stretch=scenario.stretch)
+    at_once = drive(eager.build(spec), scenario.arrivals, stretch=scenario.stretch)
 
-    assert [entry for entry in deferred if entry.kind == SENT] == [
-        entry for entry in at_once if entry.kind == SENT
-    ]
+    assert deferred.batches == at_once.batches
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
@@ -384,7 +387,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     rates = []
     for number, time in enumerate(times.tolist()):
         arrive(policy, 0, 0, number, time)
-        twin.arrive(0, number, time)
+        twin.arrive(0, 0, number, time)
         rates.append(float(policy.candidates[0].rate))
         assert rates[-1] == pytest.approx(twin.lines[0].rate)
 

@@ -10,7 +10,7 @@ from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Tot
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.timeout import Options, build
-from tuner.testing.policy import drive
+from tuner.testing.driver import drive
 
 
 def session(name: str = "m", *, alpha: float = 0.0, beta: float = 1.0, largest: int = 8, slo: float = 10.0):

@@ -1,4 +1,4 @@
-"""What every scheduling policy must do, as tests to inherit, and a plain driver that needs no engine.
+"""What every scheduling policy must do, as tests to inherit.
 
 A policy's test module subclasses :class:`PolicyContract`::
 
@@ -15,25 +15,22 @@ hypothesis and pytest.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, grow
-from tuner.scheduling.policy import arrive, finish, wake
-from tuner.scheduling.vocabulary import DISPATCH, FULL, NEVER, OK, REQUEST, Cluster, records
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
+from tuner.testing.driver import Trace, believed, drive, replay, with_rings
 
-__all__ = ["Case", "Command", "Event", "PolicyContract", "Trace", "cases", "drive", "replay", "with_rings"]
+__all__ = ["Case", "PolicyContract", "cases", "overload"]
 
 TINY = 1e-9
 """s that two ways of adding up the same times may differ."""
-CALLS: dict[str, Callable[..., int]] = {"arrive": arrive, "finish": finish, "wake": wake}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,147 +40,6 @@ class Case:
     spec: ClusterSpec
     arrivals: Sequence[tuple[float, int, int]]
     """Per request its time (s), session and source, in order of time."""
-
-
-class Command(NamedTuple):
-    """What a policy wanted done; start and finish are 0 for DROP."""
-
-    kind: int
-    session: int
-    queue: int
-    first: int
-    numbers: tuple[int, ...]
-    accelerator: int
-    start: float
-    finish: float
-
-
-class Event(NamedTuple):
-    """What a policy was told, and how it answered."""
-
-    kind: str
-    """``arrive``, ``finish`` or ``wake``."""
-    subject: tuple[int, ...]
-    """Session, source and number; or the accelerator; or nothing."""
-    now: float
-    commands: tuple[Command, ...]
-    wake_at: float
-
-
-@dataclass(kw_only=True)
-class Trace:
-    """All that happened in a run."""
-
-    policy: Any
-    """The state at the end."""
-    events: list[Event] = field(default_factory=list)
-    ended: dict[int, float] = field(default_factory=dict)
-    """When the execution of a request ended, s."""
-
-    @property
-    def commands(self) -> list[tuple[float, Command]]:
-        """Every command with the time it was given, in order."""
-        return [(event.now, command) for event in self.events for command in event.commands]
-
-    @property
-    def batches(self) -> list[tuple[float, Command]]:
-        """Every batch with the time it was sent, in order."""
-        return [pair for pair in self.commands if pair[1].kind == DISPATCH]
-
-    @property
-    def dropped(self) -> dict[int, float]:
-        """When a request was refused, s."""
-        drops = [(now, command) for now, command in self.commands if command.kind != DISPATCH]
-        return {number: now for now, command in drops for number in command.numbers}
-
-
-def drive(
-    policy: Any, arrivals: Sequence[tuple[float, int, int]], stretch: Sequence[float] = (1.0,)
-) -> Trace:
-    """Run a policy until all is answered: the same rules as the engine's, slow and plain.
-
-    Args:
-        policy: Its state at time 0; modified in place.
-        arrivals: As in :class:`Case`.
-        stretch: By how much the n-th batch takes longer than the policy believes, in turn.
-
-    Raises:
-        AssertionError: It does not come to rest.
-    """
-    trace = Trace(policy=policy)
-    lines: list[deque[float]] = [deque() for _ in policy[0].accelerators]  # ends of what was sent there
-    free = [0.0] * len(lines)
-    now, come, sent = 0.0, 0, 0
-    for _ in range(1000 + 20 * len(arrivals)):
-        end, accelerator = min(((line[0], a) for a, line in enumerate(lines) if line), default=(NEVER, -1))
-        arrival = arrivals[come][0] if come < len(arrivals) else NEVER
-        alarm = float(trace.policy[0].board[0].wake_at)
-        if min(end, arrival, alarm) == NEVER:
-            return trace
-        now = max(now, min(end, arrival, alarm))
-        if end <= now:
-            lines[accelerator].popleft()
-            event = tell(trace, "finish", (accelerator,), now)
-        elif arrival <= now:
-            event = tell(trace, "arrive", (*arrivals[come][1:], come), now)
-            come += 1
-        else:
-            event = tell(trace, "wake", (), now)
-        for command in event.commands:
-            if command.kind == DISPATCH:
-                start = max(command.start, free[command.accelerator])
-                took = believed(trace.policy[0], command) * stretch[sent % len(stretch)]
-                free[command.accelerator] = start + took
-                lines[command.accelerator].append(start + took)
-                trace.ended |= dict.fromkeys(command.numbers, start + took)
-                sent += 1
-    raise AssertionError(f"still busy at {now=} after {len(trace.events)} events")
-
-
-def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float) -> Event:
-    """Tell the policy of an event, growing its rings where needed; return it with the answer."""
-    status = FULL
-    while status == FULL:
-        status = CALLS[kind](trace.policy, *subject, now)
-        if status == FULL:
-            trace.policy = grow(trace.policy)
-    assert status == OK, f"{kind} answers {status=}"
-    event = Event(kind, subject, now, noted(trace.policy[0]), float(trace.policy[0].board[0].wake_at))
-    trace.events.append(event)
-    return event
-
-
-def noted(cluster: Cluster) -> tuple[Command, ...]:
-    """Read the commands of the last event, with the requests they are about."""
-    commands = []
-    for kind, session, queue, first, count, accelerator, start, end in cluster.commands[
-        : cluster.board[0].commands
-    ].tolist():
-        slots = np.arange(first, first + count) & (cluster.waiting.shape[1] - 1)
-        numbers = tuple(cluster.waiting[queue]["number"][slots].tolist())
-        times = (start, end) if kind == DISPATCH else (0.0, 0.0)
-        commands.append(Command(kind, session, queue, first, numbers, accelerator, *times))
-    return tuple(commands)
-
-
-def believed(cluster: Cluster, command: Command) -> float:
-    """Return how long the policy believes that a batch takes, s."""
-    kind, largest = cluster.accelerators["kind"][command.accelerator], cluster.latency.shape[2] - 1
-    assert 1 <= len(command.numbers) <= largest, f"a batch of {len(command.numbers)}, {largest=}"
-    return float(cluster.latency[kind, command.session, len(command.numbers)])
-
-
-def replay(policy: Any, events: Sequence[Event]) -> list[Event]:
-    """Tell a policy at time 0 what another was told; return the events with its own answers."""
-    trace = Trace(policy=policy)
-    return [tell(trace, event.kind, event.subject, event.now) for event in events]
-
-
-def with_rings(policy: Any, length: int) -> Any:
-    """Return a policy at time 0 with rings of another length, a power of 2."""
-    cluster = policy[0]
-    rings = records((cluster.waiting.shape[0], length), REQUEST)
-    return policy._replace(cluster=cluster._replace(waiting=rings))
 
 
 @st.composite

@@ -44,7 +44,7 @@ def test_the_gain_is_over_the_best_baseline(tmp_path):
     gain = rows["A100, gt2: symphony over the best baseline"]
     assert (gain.published, gain.measured, gain.low, gain.high) == (5.7, 2.5, 2.0, 3.0)
     assert gain.note == "best baseline: clockwork"
-    result = Result(experiment=fig6.NAME, seeds=2, seconds=0, command="", series=fig6.make_series(rates))
+    result = Result(experiment=fig6.NAME, seeds=2, series=fig6.make_series(rates))
     assert fig6.plot(result, tmp_path)[0].exists()
 
 
@@ -71,7 +71,7 @@ def test_rows_are_for_the_ends_and_curves_for_all(tmp_path):
     assert len(fig7.make_rows(rates)) == 4 * 2 * len(fig7.POLICIES)
     assert len(series) == 4 * len(fig7.POLICIES)
     assert series[0].y == [30.0, 37.5, 150.0]
-    result = Result(experiment=fig7.NAME, seeds=2, seconds=0, command="", series=series)
+    result = Result(experiment=fig7.NAME, seeds=2, series=series)
     assert fig7.plot(result, tmp_path)[0].exists()
 
 

@@ -118,7 +118,7 @@ def test_curves_only_where_there_are_points(tmp_path):
     series = make_series({"eager": {ZOO: [1.2], Point("BERT", 32, 2.0, 30, 0.5): [1.0]}})
 
     assert [one.panel for one in series] == [fig4.PANELS[0], fig4.PANELS[2], fig4.PANELS[3]]
-    result = fig4.Result(experiment=fig4.NAME, seeds=1, seconds=0, command="", series=series)
+    result = fig4.Result(experiment=fig4.NAME, seeds=1, series=series)
     assert fig4.plot(result, tmp_path)[0].exists()
 
 
@@ -157,5 +157,5 @@ def test_rows_of_the_tuning(tmp_path):
     assert free.low == 0.995
     assert "0 of 2 clusters below" in free.note
     series = tuned.make_series(found)
-    result = fig4.Result(experiment=tuned.NAME, seeds=1, seconds=0, command="", series=series)
+    result = fig4.Result(experiment=tuned.NAME, seeds=1, series=series)
     assert tuned.plot(result, tmp_path)[0].exists()
