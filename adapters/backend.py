@@ -8,12 +8,13 @@ ships in :mod:`tuner.testing` holds every adapter to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 
 __all__ = ["ApplyReport", "Backend", "Counters", "Description"]
@@ -54,6 +55,21 @@ class ApplyReport:
     """How long the change took."""
     settle: float
     """How long to wait before measuring, s: the old instances live on for a while."""
+    affected: float | None = None
+    """Requests that had to wait for the change; None if nobody counted them."""
+
+    def noted(self, measurement: Measurement) -> Measurement:
+        """Return the window that followed with what the change before it took, for the objective.
+
+        If nobody counted them, all requests that came during a reload or a restart count as affected, at the
+        window's rate; a change in place affects none.
+        """
+        if not self.changed:
+            return measurement
+        affected = self.affected
+        if affected is None:
+            affected = measurement.arrival_rate * self.seconds if self.cost >= ApplyCost.RELOAD else 0.0
+        return replace(measurement, change_seconds=self.seconds, change_requests=affected)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

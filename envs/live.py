@@ -23,6 +23,7 @@ def live(
     target: str,
     slo: str | Slo = "p95=30ms",
     objective: str = "latency",
+    change_cost: float = 0.0,
     rate: float | None = None,
     grids: Grids | None = None,
     window: float = 5.0,
@@ -37,7 +38,8 @@ def live(
     Args:
         target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002``.
         slo: Such as ``p95=30ms``.
-        objective: ``latency``, ``cpu`` or ``gpu``.
+        objective: ``latency``, ``strict``, ``cpu`` or ``gpu``.
+        change_cost: Weight of what a change of the configuration costs; 0: nothing.
         rate: Poisson load to drive, requests/s; None to watch the load that is there.
         grids: Grids that replace the adapter's own, by knob name.
         window: Length of a window, s.
@@ -62,7 +64,7 @@ def live(
     return ServingEnv(
         open_plant,
         space,
-        Objective(slo=bound, goal=objective, cores=cores),
+        Objective(slo=bound, goal=objective, cores=cores, change_cost=change_cost),
         window=window,
         episode_windows=episode_windows,
         fresh=virtual,

@@ -183,7 +183,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     def _turn(self, plant: Plant, configuration: Configuration) -> Measurement:
         """Apply, settle, measure; remembers the measurement and the observation."""
         report = plant.backend.apply(configuration)
-        self._last = plant.measure(self._window, report.settle)
+        self._last = report.noted(plant.measure(self._window, report.settle))
         self._observation = self._observe(self._last)
         if self._levels is not None:
             self._level = self._levels.level(self._last.arrival_rate, self._level)

@@ -26,6 +26,7 @@ def triton_cpu(
     rate: Rate = 200.0,
     slo: str | Slo = "p95=30ms",
     objective: str = "latency",
+    change_cost: float = 0.0,
     grids: Mapping[str, tuple[float, ...]] | None = None,
     window: float = 5.0,
     episode_windows: int = 50,
@@ -37,7 +38,8 @@ def triton_cpu(
         server: What is simulated; by default the demo's model.
         rate: The load.
         slo: Such as ``p95=30ms``.
-        objective: ``latency`` or ``cpu``.
+        objective: ``latency``, ``strict`` or ``cpu``.
+        change_cost: Weight of what a change of the configuration costs; 0: nothing.
         grids: Grids that replace the default ones, by knob name.
         window: Length of a window, virtual seconds.
         episode_windows: Steps per episode.
@@ -47,6 +49,7 @@ def triton_cpu(
         InvalidInput: An argument is unusable.
     """
     model = server or ServerModel()
+    bound = parse_slo(slo) if isinstance(slo, str) else slo
 
     def open_plant(generator: np.random.Generator) -> Plant:
         schedule = _schedule(rate, generator)
@@ -57,7 +60,7 @@ def triton_cpu(
     return ServingEnv(
         open_plant,
         triton_space(model, grids),
-        Objective(slo=parse_slo(slo) if isinstance(slo, str) else slo, goal=objective, cores=model.cores),
+        Objective(slo=bound, goal=objective, cores=model.cores, change_cost=change_cost),
         window=window,
         episode_windows=episode_windows,
         levels=levels,

@@ -73,7 +73,7 @@ def test_nonsense_slos_are_refused(text):
 
 def test_unknown_goals_are_refused():
     """The error lists what there is."""
-    with pytest.raises(InvalidInput, match="latency, cpu, gpu"):
+    with pytest.raises(InvalidInput, match="latency, strict, cpu, gpu"):
         Objective(slo=SLO, goal="speed")
 
 
@@ -107,3 +107,72 @@ def test_bad_rate_of_nothing():
     assert math.isnan(BadRateObjective(slo=SLO).cost(window(0, 0)))
     with pytest.raises(InvalidInput, match="allowed"):
         BadRateObjective(slo=SLO, allowed=1.0)
+
+
+def test_strict_costs_one_more_when_the_slo_is_broken():
+    """A configuration that breaks the SLO now and then loses against a slower one that never does."""
+    strict = Objective(slo=SLO, goal="strict")
+    plain = Objective(slo=SLO)
+    steady = [measurement(0.029)] * 4
+    risky = [measurement(0.020)] * 3 + [measurement(0.035)]
+
+    assert strict.cost(measurement(0.015)) == pytest.approx(0.5)
+    assert strict.cost(measurement(0.030)) == pytest.approx(1.0)
+    assert strict.cost(measurement(0.036)) == pytest.approx(2.2)
+    assert strict.cost(measurement(0.010, failures=1)) == pytest.approx(2.0)
+    assert math.isnan(strict.cost(measurement(math.nan)))
+    assert sum(map(plain.cost, steady)) > sum(map(plain.cost, risky))
+    assert sum(map(strict.cost, steady)) < sum(map(strict.cost, risky))
+
+
+def changed(seconds, affected, **others):
+    """A window of 1,000 requests after a change."""
+    return replace(measurement(0.015), change_seconds=seconds, change_requests=affected, **others)
+
+
+def test_a_change_costs_seconds_times_affected_requests_per_request_over_the_slo():
+    """2 s for 30 of 1,000 requests are 60 ms for each of them, twice the SLO."""
+    objective = Objective(slo=SLO, change_cost=1.0)
+
+    assert objective.change(changed(2.0, 30.0)) == pytest.approx(2.0)
+    assert objective.cost(changed(2.0, 30.0)) == pytest.approx(0.5 + 2.0)
+    assert objective.cost(measurement(0.015)) == pytest.approx(0.5)
+    assert replace(objective, change_cost=0.5).cost(changed(2.0, 30.0)) == pytest.approx(0.5 + 1.0)
+
+
+def test_changes_are_free_unless_wanted():
+    """What was stored and learned without them stays as it is."""
+    assert Objective(slo=SLO).cost(changed(2.0, 30.0)) == Objective(slo=SLO).cost(measurement(0.015))
+
+
+def test_the_cost_of_a_change_has_a_unit_that_is_no_matter():
+    """Twice the window at the same load: half the cost. Every goal has the same."""
+    objective = Objective(slo=SLO, goal="cpu", cores=2, change_cost=1.0)
+    bad_rate = BadRateObjective(slo=SLO, goal="gpu", change_cost=1.0)
+
+    assert objective.change(changed(2.0, 15.0, requests=2000)) == pytest.approx(0.5)
+    assert objective.cost(changed(2.0, 15.0)) == pytest.approx(0.5 + 1.0)
+    assert bad_rate.cost(changed(2.0, 15.0, gpu=0.4)) == pytest.approx(0.4 + 1.0)
+
+
+def test_a_long_change_does_not_drown_everything():
+    """Above ten times the SLO its cost grows with the logarithm, too; nobody there, nobody waits."""
+    objective = Objective(slo=SLO, change_cost=1.0)
+
+    assert objective.change(changed(30.0, 1000.0)) == pytest.approx(10 * (1 + math.log(100)))
+    assert objective.change(changed(30.0, 1000.0, requests=0)) == 0.0
+
+
+def test_a_weight_below_zero_is_refused():
+    """The error names the option."""
+    with pytest.raises(InvalidInput, match="--change-cost"):
+        Objective(slo=SLO, change_cost=-1.0)
+
+
+def test_objectives_are_told_in_words():
+    """With the SLO, and the weight of changes if there is one."""
+    assert str(Objective(slo=SLO)) == "least p95 latency with p95 <= 30ms"
+    assert str(Objective(slo=SLO, goal="strict")) == "least p95 latency, strictly p95 <= 30ms"
+    assert str(Objective(slo=SLO, goal="cpu", change_cost=1)) == (
+        "least CPU with p95 <= 30ms, changes at 1 times their cost"
+    )

@@ -65,6 +65,10 @@ class Measurement:
     """GPU memory in use, bytes."""
     lateness_p99: float = NOT_KNOWN
     """How late our own load generator sent (99 % quantile), s; large values blame the client."""
+    change_seconds: float = 0.0
+    """How long the change of the configuration before this window took, s; 0 without one."""
+    change_requests: float = 0.0
+    """Requests that came while it was made and may have waited for it."""
     disturbed: tuple[str, ...] = ()
     """Why the window must not be learned from; empty if it may."""
 

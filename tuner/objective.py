@@ -3,11 +3,24 @@
 Costs are dimensionless numbers near 1, so that agents need no scaling per model:
 
 * ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
+* ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. A configuration
+  whose windows break the SLO now and then does worse than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
   lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
 
 Where a scheduler drops requests that it cannot serve in time, latencies of the answered ones say little.
 There the bad rate (late or dropped / all) takes the place of the latency: :class:`BadRateObjective`.
+
+What a change of the configuration costs comes on top, if that is wanted (``change_cost``, a weight; 0 unless
+set). A change takes d seconds, and n requests come meanwhile; each of them waits at most until it is over.
+That is n * d seconds of waiting at most, or n * d / N for each of the N requests of the window that follows,
+and over the SLO it is a number like the others::
+
+    cost = cost of the window + change_cost * (n * d / N) / slo
+
+It is an upper bound, reached where the server stops for the change and all wait for its whole length. At an
+even rate they wait d / 2 on average (``change_cost=0.5``), and hardly at all where the old instances serve
+until the new ones are ready, as in Triton.
 
 Latencies above ten times the SLO grow with the logarithm only: overload has no steady latency, its
 number tells how long the window was.
@@ -24,7 +37,7 @@ from tuner.measurement import Measurement
 
 __all__ = ["GOALS", "BadRateObjective", "Objective", "Slo", "parse_slo"]
 
-GOALS = ("latency", "cpu", "gpu")
+GOALS = ("latency", "strict", "cpu", "gpu")
 STATISTICS = ("mean", "p50", "p95", "p99")
 SATURATION = 10.0
 """Ratio to the SLO above which the cost of latency grows with the logarithm."""
@@ -72,21 +85,26 @@ class Objective:
 
     slo: Slo
     goal: str = "latency"
-    """``latency``: the least latency. ``cpu``, ``gpu``: the least use while the SLO is kept."""
+    """``latency``: the least latency. ``strict``: the least latency, and a broken SLO costs more than that.
+    ``cpu``, ``gpu``: the least use while the SLO is kept."""
     cores: float = 1.0
     """CPU cores of the server's machine: what a CPU share refers to."""
+    change_cost: float = 0.0
+    """Weight of what changes of the configuration cost; 0: nothing, 1: all wait for the whole change."""
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
             raise InvalidInput("--objective", f"'{self.goal}' is unknown", f"use one of {', '.join(GOALS)}")
         if not self.cores > 0:
             raise InvalidInput("cores", f"{self.cores} is not positive")
+        if not 0 <= self.change_cost < math.inf:
+            raise InvalidInput("--change-cost", f"{self.change_cost} is not a weight of at least 0")
 
     def __str__(self) -> str:
-        goal = (
-            f"least {self.slo.statistic} latency" if self.goal == "latency" else f"least {self.goal.upper()}"
-        )
-        return f"{goal} with {self.slo}"
+        latency = f"least {self.slo.statistic} latency"
+        names = {"latency": f"{latency} with", "strict": f"{latency}, strictly"}
+        changes = "" if self.change_cost == 0 else f", changes at {self.change_cost:g} times their cost"
+        return f"{names.get(self.goal, f'least {self.goal.upper()} with')} {self.slo}{changes}"
 
     def latency(self, measurement: Measurement) -> float:
         """The latency statistic that the SLO bounds, s; NaN if it was not measured."""
@@ -97,10 +115,29 @@ class Objective:
         return self.latency(measurement) <= self.slo.latency and measurement.failures == 0
 
     def cost(self, measurement: Measurement) -> float:
-        """The cost of a window, at least 0; NaN if it lacks a quantity the goal needs."""
+        """The cost of a window and of the change before it, at least 0; NaN if a quantity is missing."""
+        served = self.served(measurement)
+        return served if self.change_cost == 0 else served + self.change_cost * self.change(measurement)
+
+    def change(self, measurement: Measurement) -> float:
+        """What the change before a window took from its requests, over the SLO, unweighted; 0 without one.
+
+        Request-seconds of waiting at most, per request of the window, over the bound of the SLO; see the
+        module's docstring.
+        """
+        total = measurement.requests + measurement.failures
+        if total == 0 or measurement.change_seconds == 0:
+            return 0.0
+        waiting = measurement.change_seconds * measurement.change_requests / total
+        return _saturate(waiting / self.slo.latency)
+
+    def served(self, measurement: Measurement) -> float:
+        """The cost of how a window was served, at least 0; NaN if it lacks a quantity the goal needs."""
         ratio = _saturate(self.latency(measurement) / self.slo.latency)
         if math.isnan(ratio) or self.goal == "latency":
             return ratio
+        if self.goal == "strict":
+            return ratio if self.kept(measurement) else 1.0 + max(ratio, 1.0)
         if ratio > 1:
             return 1.0 + ratio
         return measurement.gpu if self.goal == "gpu" else min(measurement.cpu / self.cores, 1.0)
@@ -136,12 +173,12 @@ class BadRateObjective(Objective):
         """Whether the bad rate was kept."""
         return self.bad_rate(measurement) <= self.allowed
 
-    def cost(self, measurement: Measurement) -> float:
-        """The cost of a window, at least 0; NaN if nothing was asked."""
+    def served(self, measurement: Measurement) -> float:
+        """The cost of how a window was served, at least 0; NaN if nothing was asked."""
         bad = self.bad_rate(measurement)
         if bad > self.allowed:
             return 1.0 + _saturate(bad / self.allowed)
-        if self.goal == "latency" and not math.isnan(bad):
+        if self.goal in ("latency", "strict") and not math.isnan(bad):  # a bad rate is strict by itself
             return min(self.latency(measurement) / self.slo.latency, 1.0)
         used = measurement.gpu if self.goal == "gpu" else measurement.cpu / self.cores
         return bad if math.isnan(bad) else min(used, 1.0)

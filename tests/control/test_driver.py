@@ -227,3 +227,14 @@ def test_state_file_is_validated(tmp_path):
 
     with pytest.raises(StorageError, match=r"state file .*state\.json: not a state file"):
         RunState.load(path)
+
+
+def test_a_window_knows_the_change_before_it():
+    """How long it took and whom it affected, once; the objective may charge it."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2))
+
+    windows = [driver.step().measurement for _ in range(3)]
+
+    assert [window.change_seconds for window in windows] == [0.0, 0.1, 0.0]
+    assert [window.change_requests for window in windows] == [0.0, pytest.approx(20.0), 0.0]

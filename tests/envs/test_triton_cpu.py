@@ -151,3 +151,18 @@ def refuse(env: ServingEnv, monkeypatch: pytest.MonkeyPatch) -> Backend:
     assert env.backend is not None
     monkeypatch.setattr(env.backend, "apply", apply)
     return env.backend
+
+
+def test_changes_cost_where_that_is_wanted() -> None:
+    """The same episode with and without: the window after a change costs so much more, the next one not."""
+    charged, free = triton_cpu(window=2.0, change_cost=1.0), triton_cpu(window=2.0)
+    for env in (charged, free):
+        env.reset(seed=1, options={"configuration": 60})
+    for action, extra in ((40, True), (40, False), (60, True)):
+        _, _, _, _, info = charged.step(np.int64(action))
+        _, _, _, _, plain = free.step(np.int64(action))
+        m = info["measurement"]
+        waiting = m.change_seconds * m.change_requests / (m.requests + m.failures)
+
+        assert (m.change_seconds > 0) == extra
+        assert info["cost"] == pytest.approx(plain["cost"] + waiting / 0.030)

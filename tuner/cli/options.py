@@ -9,6 +9,7 @@ import typer
 
 __all__ = [
     "Arrival",
+    "ChangeCost",
     "ForeignLimit",
     "Goal",
     "Knobs",
@@ -35,7 +36,18 @@ SloText = Annotated[
 ]
 Goal = Annotated[
     str,
-    typer.Option("--objective", help="latency: the least; cpu or gpu: the least use while the SLO is kept."),
+    typer.Option(
+        "--objective",
+        help="latency: the least; strict: a broken SLO costs more; cpu, gpu: the least use that keeps it.",
+    ),
+]
+ChangeCost = Annotated[
+    float,
+    typer.Option(
+        "--change-cost",
+        min=0.0,
+        help="Weight of what changes cost: 1 if requests wait for the whole change, 0 if they are free.",
+    ),
 ]
 Knobs = Annotated[
     list[str] | None,

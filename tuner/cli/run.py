@@ -10,6 +10,7 @@ import typer
 
 from tuner.cli.options import (
     Arrival,
+    ChangeCost,
     ForeignLimit,
     Goal,
     Knobs,
@@ -35,6 +36,7 @@ def run(
     target: Target,
     slo: SloText,
     goal: Goal = "latency",
+    change_cost: ChangeCost = 0.0,
     rate: Rate = None,
     arrival: Arrival = None,
     shape: Shapes = None,
@@ -82,6 +84,7 @@ def run(
             attachment,
             slo=slo_value,
             goal=goal,
+            change_cost=change_cost,
             window=seconds,
             policy=policy,
             out=out,

@@ -85,6 +85,7 @@ class TuningSession:
         *,
         slo: Slo,
         goal: str,
+        change_cost: float = 0.0,
         window: float,
         policy: Path | None = None,
         agent: RRL | None = None,
@@ -117,7 +118,7 @@ class TuningSession:
                 "--slo", f"{slo.statistic} is not exported by the server", _advice(description.notes)
             )
         folder = folder or new_run_folder(out)
-        objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores)
+        objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores, change_cost=change_cost)
         if agent is None:
             agent = (
                 RRL.load(policy, attachment.space) if policy is not None else RRL(attachment.space, seed=seed)

@@ -91,6 +91,7 @@ class Driver:
         self._patience = patience
         self._notify = notify
         self._settle = 0.0
+        self._change: ApplyReport | None = None  # what came before the next window
         self._number = 0
         self._target = backend.describe().target
         self.original = backend.current()
@@ -117,7 +118,9 @@ class Driver:
             measurement = self.profiler.measure(self.window, settle=self._settle)
         except AdapterError as error:
             return self._recover(error)
-        self._settle = 0.0
+        if self._change is not None:
+            measurement = self._change.noted(measurement)
+        self._settle, self._change = 0.0, None
         decision = self._put_back(measurement) or decide(measurement)
         report, problem = self._carry_out(decision)
         self._save()
@@ -181,6 +184,7 @@ class Driver:
             return None, str(error)
         self.running = report.configuration
         self._settle = report.settle if report.changed else 0.0
+        self._change = report
         self.reconfigurations += report.changed
         if isinstance(decision, Apply):
             self.loop.applied(previous)  # a rollback goes to what was good: it needs no probation
