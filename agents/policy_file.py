@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import KnobSpace
 
-__all__ = ["Manifest", "StoredArrays", "check_knobs", "read_policy", "write_policy"]
+__all__ = ["Manifest", "StoredArrays", "check_knobs", "read_manifest", "read_policy", "write_policy"]
 
 MANIFEST = "policy.json"
 LARGEST_ARCHIVE = 2**31
@@ -45,9 +45,10 @@ class Manifest(BaseModel):
 
     format: Literal["servetune-rrl"] = "servetune-rrl"
     version: Literal[1] = 1
+    agent: str = "rrl"
     knobs: list[StoredKnob] = Field(min_length=1)
     parameters: dict[str, Any]
-    first_level: int | None
+    first_level: int | None = None
     arrays: str = Field(pattern=r"^arrays-[0-9a-f]{16}\.npz$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
@@ -96,10 +97,19 @@ def write_policy(
     *,
     space: KnobSpace,
     parameters: dict[str, Any],
-    first_level: int | None,
     arrays: dict[str, np.ndarray],
+    agent: str = "rrl",
+    first_level: int | None = None,
 ) -> None:
     """Write a policy, replacing one that is there.
+
+    Args:
+        folder: Where to; it is made.
+        space: The knobs it is about.
+        parameters: The agent's constants, as plain values.
+        arrays: What was learned.
+        agent: Who learned it.
+        first_level: Where the load feature of RRL's estimator is 0.
 
     Raises:
         StorageError: The folder cannot be written.
@@ -110,6 +120,7 @@ def write_policy(
     digest = hashlib.sha256(data).hexdigest()
     manifest = Manifest(
         knobs=[StoredKnob(name=knob.name, grid=list(knob.grid), unit=knob.unit) for knob in space.knobs],
+        agent=agent,
         parameters=parameters,
         first_level=first_level,
         arrays=f"arrays-{digest[:16]}.npz",
@@ -146,8 +157,26 @@ def _replace(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def read_policy(folder: Path) -> tuple[Manifest, StoredArrays]:
+def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArrays]:
     """Read a policy.
+
+    Args:
+        folder: Where it was written.
+        agent: Who must have learned it.
+
+    Raises:
+        InvalidInput: Another agent learned it.
+        StorageError: It is missing, damaged, or not a policy at all.
+    """
+    manifest = read_manifest(folder)
+    if manifest.agent != agent:
+        problem = f"the policy in {folder} was learned by '{manifest.agent}', not by '{agent}'"
+        raise InvalidInput("agent", problem, f"use --agent {manifest.agent}, or train anew")
+    return manifest, StoredArrays(folder, _read_arrays(folder, manifest))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read what a policy is about, without what was learned.
 
     Raises:
         StorageError: It is missing, damaged, or not a policy at all.
@@ -160,10 +189,9 @@ def read_policy(folder: Path) -> tuple[Manifest, StoredArrays]:
             f"policy {folder}: {MANIFEST} cannot be read: {reason}; give a folder that `tuner train` wrote"
         ) from error
     try:
-        manifest = Manifest.model_validate(json.loads(text))
+        return Manifest.model_validate(json.loads(text))
     except (ValidationError, ValueError, RecursionError) as error:
         raise damaged(folder, f"{MANIFEST} is not a policy of this version") from error
-    return manifest, StoredArrays(folder, _read_arrays(folder, manifest))
 
 
 def _read_arrays(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:

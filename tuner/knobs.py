@@ -178,7 +178,8 @@ class KnobSpace:
             steps[grid[steps[:, other]] == knob.idle_when[1], column] = knob.grid.index(
                 knob.nearest(knob.idle_value)
             )
-        return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape))
+        # without knobs there is one configuration, and numpy would make it a scalar
+        return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape)).reshape(self.size)
 
     def effective(self, configuration: Mapping[str, float]) -> Configuration:
         """Return a configuration as it reads back: knobs without effect stand at their idle value."""

@@ -1,6 +1,7 @@
-"""Contracts that adapters and environments are held to; they ship so that third parties can use them, too."""
+"""Contracts that adapters, agents and environments are held to; they ship for third parties, too."""
 
+from tuner.testing.agent import AgentContract
 from tuner.testing.backend import BackendContract
 from tuner.testing.environment import EnvironmentContract
 
-__all__ = ["BackendContract", "EnvironmentContract"]
+__all__ = ["AgentContract", "BackendContract", "EnvironmentContract"]

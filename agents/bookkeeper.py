@@ -1,0 +1,175 @@
+"""What all agents beside RRL share: they remember what was measured, answer from it, and can be saved."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.agents.agent import State
+from tuner.agents.load_levels import LoadLevels
+from tuner.agents.policy_file import StoredArrays, check_knobs, damaged, read_policy, write_policy
+from tuner.agents.records import SLOWEST, Records
+from tuner.knobs import KnobSpace
+
+__all__ = ["Bookkeeper", "Parameters"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameters:
+    """The constants that every one of these agents has."""
+
+    start: int | None = None
+    """Number of the configuration to begin with; None is the default one."""
+    noise: float = 0.15
+    """Relative noise of one window; ``best`` adds one standard error to a mean cost, as RRL's does."""
+    levels: LoadLevels = field(default_factory=LoadLevels)
+    """The grid of arrival rates that tells states apart."""
+
+    def __post_init__(self) -> None:
+        if not self.noise >= 0:
+            raise ValueError(f"`noise >= 0` must hold, but got {self.noise=}")
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+class Bookkeeper(ABC, Generic[P]):
+    """The base of an agent: it lacks only a way to select, and to learn more than mean costs.
+
+    Args:
+        space: The configurations.
+        parameters: The constants; by default those of the class.
+        seed: Of everything drawn.
+
+    Attributes:
+        records: What was measured.
+    """
+
+    name: ClassVar[str]
+    """By which the catalogue and saved policies know it."""
+    constants: ClassVar[type[Any]] = Parameters
+    """The class of its parameters."""
+
+    def __init__(self, space: KnobSpace, parameters: P | None = None, *, seed: int = 0) -> None:
+        self.space = space
+        self.parameters: P = parameters or self.constants()
+        start = self.parameters.start
+        self.start = int(space.canonical[space.encode(space.default) if start is None else start])
+        self.records = Records(space)
+        self._generator = np.random.default_rng(seed)
+
+    @property
+    def levels(self) -> LoadLevels:
+        """The grid of arrival rates that tells states apart."""
+        return self.parameters.levels
+
+    @abstractmethod
+    def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Choose the next configuration; see :class:`~tuner.agents.agent.Agent`."""
+
+    def best(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Return the measured configuration with the least mean cost, one standard error added.
+
+        At a level that was never measured, what the nearest one says; where nothing allowed was measured,
+        the configuration in force stays. Of equals it takes the one in force, then the lowest number.
+        """
+        allowed = self._allowed(allowed)
+        record = self.records.nearest(state.level)
+        if record is None or not record.count[allowed].any():
+            return self._unknown(state, allowed)
+        windows = np.clip(record.count[allowed], 1, 1 / SLOWEST)
+        values = record.cost[allowed] * (1.0 + self.parameters.noise / np.sqrt(windows))
+        equals = allowed[values == np.nanmin(values)]
+        return state.configuration if state.configuration in equals else int(equals.min())
+
+    def update(  # the signature is the contract's
+        self,
+        state: State,
+        configuration: int,
+        cost: float,
+        next_state: State,  # noqa: ARG002
+    ) -> None:
+        """Learn from one window.
+
+        Raises:
+            ValueError: The cost is not finite or negative; nothing is learned.
+        """
+        number = self.records.add(state.level, configuration, cost)
+        self._learn(state, number, cost)
+
+    def costs(self, level: int) -> np.ndarray:
+        """Mean measured cost per configuration; NaN where nothing was measured.   # (size,)."""
+        return self.records.costs(level)
+
+    def save(self, folder: Path) -> None:
+        """Write everything learned to a folder, atomically, without pickle; see ``policy_file.py``.
+
+        Raises:
+            StorageError: The folder cannot be written.
+        """
+        write_policy(
+            Path(folder),
+            space=self.space,
+            agent=self.name,
+            parameters=TypeAdapter(self.constants).dump_python(self.parameters, mode="json"),
+            arrays=self.records.arrays() | self._arrays(),
+        )
+
+    @classmethod
+    def load(cls, folder: Path, space: KnobSpace, *, seed: int = 0) -> Self:
+        """Read a saved agent, with the parameters it was saved with.
+
+        Args:
+            folder: Where :meth:`save` wrote it.
+            space: The knobs and grids it must be about.
+            seed: Of everything drawn from now on.
+
+        Raises:
+            InvalidInput: The policy is another agent's or about other knobs or grids.
+            StorageError: There is no policy, or it is damaged.
+        """
+        folder = Path(folder)
+        manifest, arrays = read_policy(folder, cls.name)
+        check_knobs(folder, manifest, space)
+        try:
+            parameters = TypeAdapter(cls.constants).validate_python(manifest.parameters)
+            agent = cls(space, parameters, seed=seed)
+            agent._restore(arrays)
+        except (ValidationError, ValueError, IndexError) as error:
+            raise damaged(folder, "its parameters or values are not valid") from error
+        return agent
+
+    def close(self) -> None:
+        """Stop background work; there is none. May be called twice."""
+
+    def _learn(self, state: State, configuration: int, cost: float) -> None:
+        """Learn more from a window than its configuration's mean cost."""
+
+    def _unknown(self, state: State, allowed: np.ndarray) -> int:
+        """What is best where nothing allowed was ever measured."""
+        return state.configuration if state.configuration in allowed else int(allowed[0])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What is to be saved beside the records."""
+        return {}
+
+    def _restore(self, arrays: StoredArrays) -> None:
+        """Take over saved arrays."""
+        levels = arrays.take("record_level", (None,), "i")
+        numbers, counts = (
+            arrays.take(f"record_{name}", levels.shape, "i") for name in ("configuration", "count")
+        )
+        self.records.restore(levels, numbers, counts, arrays.take("record_cost", levels.shape))
+
+    def _allowed(self, allowed: np.ndarray | None) -> np.ndarray:
+        """The configurations that may be chosen, those equal in effect once.   # (n,) int64."""
+        if allowed is None:
+            return self.space.distinct
+        if len(allowed) == 0:
+            raise ValueError("at least one configuration must be allowed")
+        return np.asarray(allowed, dtype=np.int64)

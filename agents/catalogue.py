@@ -1,0 +1,165 @@
+"""Makes and loads agents by name. Third parties add one with the entry point group ``tuner.agents``.
+
+An entry point names a function ``make(space, *, seed, levels, start, parameters) -> Agent``; see
+``docs/agents.md``. Nothing heavy is imported before an agent is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.agents.agent import Agent
+from tuner.agents.load_levels import LoadLevels
+from tuner.errors import InvalidInput
+from tuner.knobs import KnobSpace
+
+if TYPE_CHECKING:
+    from tuner.agents.bookkeeper import Bookkeeper
+    from tuner.agents.rrl import RRLParameters
+
+__all__ = ["AGENTS", "agent_names", "load_agent", "make_agent"]
+
+GROUP = "tuner.agents"
+
+AGENTS: dict[str, str] = {
+    "rrl": "region-based reinforcement learning: one window teaches about a whole region",
+    "q_learning": "plain Q-learning: a table, a window teaches about one configuration",
+    "random": "measures random configurations, then holds the best",
+    "hill_climb": "step vectors as in the quick search of Triton's Model Analyzer",
+    "clipper_aimd": "Clipper: raises the batch size until the SLO breaks, then lowers it by 10 %",
+    "oracle": "knows what every configuration costs",
+}
+"""Name -> what it is, in one line."""
+
+_CLASSES = {
+    "random": ("random_search", "RandomSearch"),
+    "hill_climb": ("hill_climb", "HillClimb"),
+    "clipper_aimd": ("clipper_aimd", "ClipperAimd"),
+    "oracle": ("oracle", "Oracle"),
+}
+"""Name -> module and class of the agents that are bookkeepers."""
+
+
+def agent_names() -> list[str]:
+    """Return the names of all agents that are installed, ours first."""
+    return [*AGENTS, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(AGENTS))]
+
+
+def make_agent(
+    name: str,
+    space: KnobSpace,
+    *,
+    seed: int = 0,
+    levels: LoadLevels | None = None,
+    expected: Callable[[int], np.ndarray] | None = None,
+    start: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Agent:
+    """Make an agent.
+
+    Args:
+        name: One of :func:`agent_names`.
+        space: The configurations.
+        seed: Of everything it draws; the same seed and the same windows give the same decisions.
+        levels: The grid of arrival rates that tells states apart.
+        expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
+        start: Number of the configuration that a search begins with; the default one without it.
+        parameters: Values for the agent's own constants, by name.
+
+    Raises:
+        InvalidInput: There is no such agent or constant, or a value is unusable.
+    """
+    wanted = dict(parameters or {})
+    if name in _PRESETS:
+        return _make_rrl(name, space, seed, levels, wanted)
+    if name in _CLASSES:
+        chosen = _bookkeeper(name)
+        constants = _with(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
+        if name != "oracle":
+            return chosen(space, constants, seed=seed)
+        if expected is None:
+            raise InvalidInput(
+                "agent oracle", "the expected costs are not known here", "use it in simulation"
+            )
+        return cast(Agent, cast(Any, chosen)(space, constants, seed=seed, expected=expected))
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    if not found:
+        raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
+    make = cast(Callable[..., Agent], found[0].load())
+    return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
+
+
+def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
+    """Read a saved agent of any kind; it trains inside ``update``, so that runs repeat.
+
+    Raises:
+        InvalidInput: It is about other knobs or grids, or of an agent that is not ours.
+        StorageError: There is no policy, or it is damaged.
+    """
+    from tuner.agents.policy_file import read_manifest
+
+    name = read_manifest(Path(folder)).agent
+    if name == "rrl":
+        from tuner.agents.rrl import RRL
+
+        return RRL.load(Path(folder), space, seed=seed, synchronous=True)
+    if name not in _CLASSES:
+        raise InvalidInput("agent", f"the policy in {folder} is of an unknown agent '{name}'")
+    return _bookkeeper(name).load(Path(folder), space, seed=seed)
+
+
+def _bookkeeper(name: str) -> type[Bookkeeper[Any]]:
+    module, attribute = _CLASSES[name]
+    return cast("type[Bookkeeper[Any]]", getattr(import_module(f"tuner.agents.{module}"), attribute))
+
+
+def _make_rrl(
+    name: str, space: KnobSpace, seed: int, levels: LoadLevels | None, wanted: dict[str, Any]
+) -> Agent:
+    from tuner.agents.rrl import RRL
+
+    preset = replace(_PRESETS[name](), levels=levels or LoadLevels())
+    return RRL(space, _with(name, preset, wanted), seed=seed, synchronous=True)
+
+
+def _rrl() -> RRLParameters:
+    from tuner.agents.rrl_parameters import RRLParameters
+
+    return RRLParameters()
+
+
+def _q_learning() -> RRLParameters:
+    from tuner.agents.q_learning import q_learning_parameters
+
+    return q_learning_parameters()
+
+
+_PRESETS: dict[str, Callable[[], RRLParameters]] = {"rrl": _rrl, "q_learning": _q_learning}
+"""Name -> the parameters that make RRL this agent."""
+
+
+def _with(name: str, constants: Any, wanted: dict[str, Any]) -> Any:
+    """Return an agent's constants with some changed.
+
+    Raises:
+        InvalidInput: There is no such constant, or the value is unusable.
+    """
+    known = [field.name for field in fields(constants)]
+    for constant in wanted:
+        if constant not in known:
+            raise InvalidInput(f"agent {name}", f"it has no '{constant}'", f"it has {', '.join(known)}")
+    values = {field: getattr(constants, field) for field in known} | wanted
+    try:
+        return TypeAdapter(type(constants)).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = ".".join(map(str, (f"agent {name}", *first["loc"])))
+        raise InvalidInput(setting, first["msg"].removeprefix("Value error, ")) from error

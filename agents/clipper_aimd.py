@@ -1,0 +1,119 @@
+"""Clipper's adaptive batching: additive increase, multiplicative decrease of the largest batch.
+
+Crankshaw et al., Clipper, NSDI'17, section 4.3.1: the largest batch grows by a fixed amount until the latency
+exceeds the SLO, then shrinks by 10 %. Here it is decided once per window, from what every agent is told: a
+cost above 1 is a broken SLO.
+
+It turns one knob, the first that the space has of :data:`KNOBS`; all others stay at the start. On a Triton
+and on a GPU serving TensorFlow that is the largest batch; in the cluster scheduler its cap on the batch; on
+a CPU serving TensorFlow, which does not batch, how many requests it executes at once. Values below 1 mean
+"off" or "as many as cores" there and are left out.
+
+Where we differ: the knob moves on its grid, so the increase is counted in grid steps (an increase of one
+request would take 32 windows from a batch of 32 to 64) and a decrease goes down at least one step. As strong
+as we could make it: each load level remembers its limit, a new one begins with that of the nearest, and
+:meth:`ClipperAimd.best` is the least mean cost of all that was tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tuner.agents.agent import State
+from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.agents.policy_file import StoredArrays
+from tuner.knobs import KnobSpace
+
+__all__ = ["KNOBS", "AimdParameters", "ClipperAimd"]
+
+KNOBS = ("max_batch_size", "batch_cap", "request_parallelism", "batch_threads")
+"""Knobs that say how much is executed together; the first that a space has, else its first knob."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AimdParameters(Parameters):
+    """The constants of additive increase, multiplicative decrease."""
+
+    increase: float = 1.0
+    """Grid steps by which the knob rises after a window that kept the SLO."""
+    decrease: float = 0.1
+    """Share of its value that it loses after a window that broke it."""
+
+    def __post_init__(self) -> None:
+        Parameters.__post_init__(self)
+        if not (self.increase > 0 and 0 < self.decrease < 1):
+            raise ValueError(
+                f"`increase > 0` and `0 < decrease < 1` must hold, but got {self.increase=}, {self.decrease=}"
+            )
+
+
+class ClipperAimd(Bookkeeper[AimdParameters]):
+    """The agent: one limit per load level, in grid steps.
+
+    Attributes:
+        knob: Name of the knob it turns.
+    """
+
+    name = "clipper_aimd"
+    constants: ClassVar[type[Any]] = AimdParameters
+
+    def __init__(self, space: KnobSpace, parameters: AimdParameters | None = None, *, seed: int = 0) -> None:
+        super().__init__(space, parameters, seed=seed)
+        self.knob = next((name for name in KNOBS if name in space.names), (*space.names, "")[0])
+        self._limits: dict[int, float] = {}
+        if self.knob:
+            grid = np.array(space.knobs[space.names.index(self.knob)].grid)
+            self._lowest = min(int(np.searchsorted(grid, 1.0)), len(grid) - 1)
+            self._grid = grid
+
+    def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Choose the start with the knob at the level's limit, or the allowed configuration nearest to it."""
+        allowed = self._allowed(allowed)
+        target = self._configuration(int(self._limit(state.level)))
+        return int(allowed[np.argmin(self.space.distances(target)[allowed])])
+
+    def _learn(self, state: State, configuration: int, cost: float) -> None:
+        limit = self._limit(state.level)
+        if not self.knob or self.space.canonical[self._configuration(int(limit))] != configuration:
+            return  # what was not its own says nothing of its limit
+        if cost <= 1.0:
+            limit = min(limit + self.parameters.increase, float(len(self._grid) - 1))
+        else:
+            value = self._grid[int(limit)] * (1.0 - self.parameters.decrease)
+            below = int(np.searchsorted(self._grid, value, side="right")) - 1
+            limit = float(max(min(below, int(limit) - 1), self._lowest))
+        self._limits[state.level] = limit
+
+    def _limit(self, level: int) -> float:
+        """The level's limit, or that of the nearest level, or where the knob starts."""
+        if self._limits:
+            return self._limits[min(self._limits, key=lambda other: (abs(other - level), other))]
+        if not self.knob:
+            return 0.0
+        step = int(self.space.coordinates[self.start, self.space.names.index(self.knob)])
+        return float(max(step, self._lowest))
+
+    def _configuration(self, step: int) -> int:
+        """The start with the knob at a step of its grid."""
+        if not self.knob:
+            return self.start
+        steps = self.space.coordinates[self.start].copy()
+        steps[self.space.names.index(self.knob)] = step
+        return int(self.space.canonical[np.ravel_multi_index(tuple(steps), self.space.shape)])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "limit_level": np.array(list(self._limits), dtype=np.int64),
+            "limit": np.array(list(self._limits.values()), dtype=np.float64),
+        }
+
+    def _restore(self, arrays: StoredArrays) -> None:
+        super()._restore(arrays)
+        levels = arrays.take("limit_level", (None,), "i")
+        limits = arrays.take("limit", levels.shape)
+        if self.knob and not ((limits >= self._lowest) & (limits < len(self._grid))).all():
+            raise ValueError("a limit is outside the grid")
+        self._limits = dict(zip(levels.tolist(), limits.tolist(), strict=True))

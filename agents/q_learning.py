@@ -1,0 +1,20 @@
+"""Plain Q-learning: RRL with a region of one point and no estimator (the paper's Fig. 11, delta 0).
+
+The table, its learning rate, its Boltzmann policy and its temperature are RRL's own (``rrl.py``), so that a
+comparison shows the region and the estimator alone.
+"""
+
+from __future__ import annotations
+
+from tuner.agents.estimator import EstimatorParameters
+from tuner.agents.rrl_parameters import RRLParameters
+
+__all__ = ["q_learning_parameters"]
+
+NEVER = EstimatorParameters(hidden=(1,), minimum_samples=2**31, memory=1)
+"""An estimator that is never trained: g = 0."""
+
+
+def q_learning_parameters() -> RRLParameters:
+    """Return RRL's parameters that make it plain Q-learning."""
+    return RRLParameters(delta=0.0, carry=False, estimator=NEVER)

@@ -1,0 +1,24 @@
+"""Random search: measures configurations drawn uniformly, each once, then holds the best.
+
+The yardstick that any method has to beat. With n draws the best of them is among the best share q of all
+configurations with probability ``1 - (1 - q) ** n``: 60 draws find one of the best 5 % in 95 of 100 runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.agents.search import Search, SearchParameters
+
+__all__ = ["RandomSearch"]
+
+
+class RandomSearch(Search[SearchParameters]):
+    """The agent."""
+
+    name = "random"
+
+    def _propose(self, level: int) -> int | None:
+        unmeasured = self.space.distinct[self.records[level].count[self.space.distinct] == 0]
+        left = np.setdiff1d(unmeasured, list(self._closed.get(level, ())))
+        return int(self._generator.choice(left)) if left.size else None

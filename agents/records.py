@@ -1,0 +1,132 @@
+"""What every configuration was measured to cost at each load level: the memory of the agents beside RRL."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tuner.knobs import KnobSpace
+
+__all__ = ["LevelRecord", "Records", "newest_weight"]
+
+SLOWEST = 0.1
+"""Least weight of the newest window in a mean cost, so that it follows a server that changes."""
+
+
+def newest_weight(windows: int) -> float:
+    """Return the weight of the newest of so many windows in their mean: 1/n, later exponential."""
+    return max(1.0 / windows, SLOWEST)
+
+
+class LevelRecord:
+    """The windows of one load level: arrays with an entry per configuration, changed in place.
+
+    Args:
+        size: Number of configurations.
+
+    Attributes:
+        cost: Mean cost, NaN if never measured.   # (size,)
+        count: Windows behind it.   # (size,) int64
+        windows: Windows in all.
+    """
+
+    __slots__ = ("cost", "count", "windows")
+
+    def __init__(self, size: int) -> None:
+        self.cost = np.full(size, np.nan)
+        self.count = np.zeros(size, dtype=np.int64)
+        self.windows = 0
+
+    def add(self, configuration: int, cost: float) -> None:
+        """Take in one window."""
+        self.windows += 1
+        self.count[configuration] += 1
+        weight = newest_weight(int(self.count[configuration]))
+        old = 0.0 if weight == 1.0 else self.cost[configuration]
+        self.cost[configuration] = (1.0 - weight) * old + weight * cost
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Numbers of the configurations that were measured, increasing.   # (n,) int64."""
+        return np.flatnonzero(self.count)
+
+    def least(self, among: np.ndarray | None = None) -> int | None:
+        """Return the measured configuration with the least mean cost (the lowest number of equals)."""
+        known = self.measured if among is None else among[self.count[among] > 0]
+        return int(known[np.argmin(self.cost[known])]) if known.size else None
+
+
+class Records:
+    """One :class:`LevelRecord` per load level. Configurations equal in effect share one entry.
+
+    Args:
+        space: The configurations.
+    """
+
+    def __init__(self, space: KnobSpace) -> None:
+        self._space = space
+        self.levels: dict[int, LevelRecord] = {}
+
+    def __getitem__(self, level: int) -> LevelRecord:
+        """The record of a level; an empty one is made for a new one."""
+        if level not in self.levels:
+            self.levels[level] = LevelRecord(self._space.size)
+        return self.levels[level]
+
+    def add(self, level: int, configuration: int, cost: float) -> int:
+        """Take in one window and return the number that its configuration is known by.
+
+        Raises:
+            ValueError: The cost is not finite or negative, or there is no such configuration.
+        """
+        if not (math.isfinite(cost) and cost >= 0):
+            raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
+        if not 0 <= configuration < self._space.size:
+            raise ValueError(f"a configuration is one of 0..{self._space.size - 1}, but got {configuration}")
+        number = int(self._space.canonical[configuration])
+        self[level].add(number, cost)
+        return number
+
+    def windows(self, level: int) -> int:
+        """Return how many windows were measured at a level."""
+        return self.levels[level].windows if level in self.levels else 0
+
+    def costs(self, level: int) -> np.ndarray:
+        """Mean cost of every configuration; NaN if never measured.   # (size,)."""
+        if level not in self.levels:
+            return np.full(self._space.size, np.nan)
+        return np.asarray(self.levels[level].cost[self._space.canonical])
+
+    def nearest(self, level: int) -> LevelRecord | None:
+        """Return the record of the level itself or of the nearest one that was measured; None without any."""
+        seen = [other for other, record in self.levels.items() if record.windows]
+        return self.levels[min(seen, key=lambda other: (abs(other - level), other))] if seen else None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything as arrays, an entry per level and measured configuration."""
+        rows = [(level, c) for level, record in sorted(self.levels.items()) for c in record.measured]
+        entries = [(self.levels[level].count[c], self.levels[level].cost[c]) for level, c in rows]
+        keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        return {
+            "record_level": keys[:, 0],
+            "record_configuration": keys[:, 1],
+            "record_count": np.array([count for count, _ in entries], dtype=np.int64),
+            "record_cost": np.array([cost for _, cost in entries], dtype=np.float64),
+        }
+
+    def restore(self, levels: np.ndarray, numbers: np.ndarray, counts: np.ndarray, costs: np.ndarray) -> None:
+        """Take over what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: A value is out of range, or an entry is there twice.
+        """
+        keys = list(zip(levels.tolist(), numbers.tolist(), strict=True))
+        inside = (numbers >= 0) & (numbers < self._space.size) & (counts > 0) & (costs >= 0)
+        if len(set(keys)) != len(keys) or not (inside & np.isfinite(costs)).all():
+            raise ValueError("records have values out of range")
+        self.levels.clear()
+        for (level, number), count, cost in zip(keys, counts.tolist(), costs.tolist(), strict=True):
+            record = self[level]
+            record.count[number], record.cost[number] = count, cost
+            record.windows += count

@@ -1,0 +1,121 @@
+"""What agents that search share: they measure proposals until a budget is used, then hold the best.
+
+The search of every load level is its own, and is remembered. It begins with the best configuration of the
+nearest level that was measured; the first of all with the start. Windows measured in passing count, too.
+While the best is held it is measured in every window, and its mean is that of its last windows: when it turns
+out dearer than another, that one is held and measured, so that a lucky measurement does not last, nor a
+change of the server go unnoticed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from tuner.agents.agent import State
+from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.knobs import KnobSpace
+
+__all__ = ["Search", "SearchParameters"]
+
+TRIES = 16
+"""Proposals that cannot be reached from here, in one decision, before the best that can be is chosen."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchParameters(Parameters):
+    """The constants of every search."""
+
+    budget: int = 60
+    """Windows measured at a load level before the best is held there."""
+
+    def __post_init__(self) -> None:
+        Parameters.__post_init__(self)
+        if self.budget < 1:
+            raise ValueError(f"`budget >= 1` must hold, but got {self.budget=}")
+
+
+S = TypeVar("S", bound=SearchParameters)
+
+
+class Search(Bookkeeper[S]):
+    """The base of a search: it lacks only :meth:`_propose`."""
+
+    constants: ClassVar[type[Any]] = SearchParameters
+
+    def __init__(self, space: KnobSpace, parameters: S | None = None, *, seed: int = 0) -> None:
+        super().__init__(space, parameters, seed=seed)
+        self._targets: dict[int, int] = {}
+        """Level -> the proposal that is being gone to."""
+        self._closed: dict[int, set[int]] = {}
+        """Level -> proposals that could not be reached."""
+
+    def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+        """Go to the present proposal, as far as allowed; or to the best, once the budget is used."""
+        allowed = self._allowed(allowed)
+        for _ in range(TRIES):
+            target, searching = self._target(state)
+            choice = self._toward(target, allowed, state.configuration)
+            if choice is not None:
+                return choice
+            if not searching:
+                break
+            self._targets.pop(state.level)
+            self._closed.setdefault(state.level, set()).add(target)
+            self._gave_up(state.level, target)
+        return self.best(state, allowed)
+
+    def searching(self, level: int) -> bool:
+        """Whether a level's budget is not used yet."""
+        return self.records.windows(level) < self.parameters.budget
+
+    @abstractmethod
+    def _propose(self, level: int) -> int | None:
+        """Return what to measure next at a level (best not what is closed); None if the search is over."""
+
+    def _told(self, level: int, configuration: int, cost: float) -> None:
+        """Hear of a window at a level, proposed or not."""
+
+    def _gave_up(self, level: int, configuration: int) -> None:
+        """Hear that a proposal cannot be reached."""
+
+    def _learn(self, state: State, configuration: int, cost: float) -> None:
+        if self._targets.get(state.level) == configuration:
+            del self._targets[state.level]
+        self._told(state.level, configuration, cost)
+
+    def _target(self, state: State) -> tuple[int, bool]:
+        """Where to go, and whether that is a proposal rather than the best."""
+        level = state.level
+        if self.searching(level):
+            if level not in self._targets and (proposal := self._first_or_next(level)) is not None:
+                self._targets[level] = proposal
+            if level in self._targets:
+                return self._targets[level], True
+        least = self.records[level].least()
+        return (state.configuration if least is None else least), False
+
+    def _first_or_next(self, level: int) -> int | None:
+        nearest = self.records.nearest(level)
+        least = self.start if nearest is None else nearest.least()
+        record = self.records[level]
+        if least is not None and not record.windows and not self._is_closed(level, least):
+            return least
+        return self._propose(level)
+
+    def _is_closed(self, level: int, configuration: int) -> bool:
+        return configuration in self._closed.get(level, ())
+
+    def _toward(self, target: int, allowed: np.ndarray, current: int) -> int | None:
+        """The allowed configuration nearest to a target; None if that is not nearer than the present one."""
+        canonical = self.space.canonical[allowed]
+        if (hits := allowed[canonical == target]).size:
+            return int(hits[0])
+        distances = self.space.distances(target)
+        choice = int(allowed[np.argmin(distances[allowed])])
+        here = float(distances[current]) if current != target else math.inf
+        return choice if distances[choice] < here else None

@@ -1,0 +1,138 @@
+"""Agents by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.agents.bed import LOW, make_space
+from tuner.agents import LoadLevels, State, catalogue
+from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
+from tuner.agents.rrl import RRL
+from tuner.errors import InvalidInput, StorageError
+
+SPACE = make_space()
+STATE = State(level=LOW, configuration=0)
+
+
+def expected(level: int) -> np.ndarray:
+    return np.arange(SPACE.size, dtype=float)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_name_makes_an_agent(name: str) -> None:
+    """It chooses; and its line in the list is one line."""
+    agent = make_agent(name, SPACE, seed=1, expected=expected, start=3)
+
+    assert 0 <= agent.select(STATE) < SPACE.size
+    assert "\n" not in AGENTS[name]
+    agent.close()
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_levels_are_handed_on_and_saved(name: str, tmp_path) -> None:
+    """The grid of loads that a policy was learned on comes back with it."""
+    levels = LoadLevels(ratio=1.5)
+    agent = make_agent(name, SPACE, levels=levels, expected=expected)
+
+    agent.save(tmp_path)
+
+    assert agent.levels == load_agent(tmp_path, SPACE).levels == levels
+
+
+def test_unknown_agent_lists_those_there_are() -> None:
+    """Every name is in the message."""
+    with pytest.raises(InvalidInput, match="there is no 'ppo'") as caught:
+        make_agent("ppo", SPACE)
+
+    assert all(name in str(caught.value) for name in AGENTS)
+
+
+def test_constants_are_set_by_name() -> None:
+    """Also from text, as the command line gives it."""
+    agent = make_agent("rrl", SPACE, parameters={"delta": "2", "estimator": {"steps": 7}})
+
+    assert isinstance(agent, RRL)
+    assert (agent.parameters.delta, agent.parameters.estimator.steps) == (2.0, 7)
+
+
+def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
+    """One window teaches about one configuration, and no network is trained."""
+    agent = make_agent("q_learning", SPACE)
+    for window in range(12):
+        agent.update(STATE, window % 3, 1.0, STATE)
+
+    assert isinstance(agent, RRL)
+    assert np.flatnonzero(~np.isnan(agent.costs(LOW))).tolist() == [0, 1, 2]
+    assert not agent.estimator.trained
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("random", {"delta": 1}, "agent random: it has no 'delta'; it has .*budget"),
+        ("random", {"budget": 0}, "agent random: `budget >= 1`"),
+        ("hill_climb", {"radius": "far"}, "agent hill_climb.radius: .*number"),
+        ("rrl", {"delta": -1}, "agent rrl: `delta >= 0`"),
+    ],
+)
+def test_bad_constants_are_named(name: str, parameters: dict[str, object], message: str) -> None:
+    """Unknown ones with those there are; unusable ones with the rule."""
+    with pytest.raises(InvalidInput, match=message):
+        make_agent(name, SPACE, parameters=parameters)
+
+
+def test_oracle_needs_the_expected_costs() -> None:
+    """Against a real server there is none."""
+    with pytest.raises(InvalidInput, match="oracle: the expected costs are not known"):
+        make_agent("oracle", SPACE)
+
+
+def test_policy_of_another_agent_is_refused(tmp_path) -> None:
+    """RRL does not read what a search wrote; `load_agent` finds out who did."""
+    make_agent("random", SPACE).save(tmp_path)
+
+    with pytest.raises(InvalidInput, match="learned by 'random', not by 'rrl'"):
+        RRL.load(tmp_path, SPACE)
+    assert type(load_agent(tmp_path, SPACE)).__name__ == "RandomSearch"
+
+
+def test_policy_that_is_none(tmp_path) -> None:
+    """An empty folder."""
+    with pytest.raises(StorageError, match="cannot be read"):
+        load_agent(tmp_path, SPACE)
+
+
+def test_third_parties_add_agents(monkeypatch) -> None:
+    """An entry point of the group `tuner.agents` names a function that makes one."""
+
+    def make(space, *, seed, levels, start, parameters):
+        return (space, seed, levels, start, parameters)
+
+    entry = SimpleNamespace(name="mine", load=lambda: make)
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry] if group == "tuner.agents" else [])
+
+    assert agent_names() == [*AGENTS, "mine"]
+    assert make_agent("mine", SPACE, seed=5, start=2, parameters={"a": 1}) == (
+        SPACE,
+        5,
+        LoadLevels(),
+        2,
+        {"a": 1},
+    )
+
+
+def test_the_list_is_light() -> None:
+    """Names are known without torch, numba or optuna."""
+    code = (
+        "import sys; from tuner.agents.catalogue import agent_names; agent_names(); "
+        "assert not {'torch', 'numba', 'optuna'} & set(sys.modules)"
+    )
+
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert finished.returncode == 0, finished.stderr
