@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from urllib.parse import urlsplit
 
 from tuner.adapters import Backend, Description, connect
+from tuner.adapters.endpoint import Loadable
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
@@ -179,7 +179,7 @@ def attach(
 
         description = backend.describe()
         loaded = rate is not None or arrival is not None
-        load = _load(target, description, arrival or f"poisson:{rate}", shapes, seed) if loaded else None
+        load = _load(backend, arrival or f"poisson:{rate}", shapes, seed) if loaded else None
         if load is not None:
             opened.callback(load.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
@@ -208,16 +208,13 @@ def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Att
 
 
 def _load(
-    target: str,
-    description: Description,
-    arrival: str,
-    shapes: Mapping[str, tuple[int, ...]] | None,
-    seed: int,
+    backend: Backend, arrival: str, shapes: Mapping[str, tuple[int, ...]] | None, seed: int
 ) -> LoadGenerator:
     from tuner.profiler.load_generator import LoadGenerator
 
-    address = urlsplit(target).netloc
-    return LoadGenerator(address, description.model, arrival, shapes=shapes, seed=seed, timeout=TIMEOUT)
+    if not isinstance(backend, Loadable):
+        raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
+    return LoadGenerator(backend.endpoint(), arrival, shapes=shapes, seed=seed, timeout=TIMEOUT)
 
 
 def _live(

@@ -16,6 +16,7 @@ from typing import IO
 
 import numpy as np
 
+from tuner.adapters.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
 from tuner.profiler.arrivals import Arrival, parse_arrival
 from tuner.profiler.load_log import LoadLog, LoadTotals
@@ -29,14 +30,13 @@ REPORTS = 2.0
 
 
 class LoadGenerator:
-    """An open-loop load generator for Triton's gRPC endpoint; implements ``Clients``.
+    """An open-loop load generator for a model's gRPC endpoint; implements ``Clients``.
 
     Sends from construction until `stop`. It lives in its own process, so that learning and plotting never
     delay a request, and it ends with its parent, however that ends.
 
     Args:
-        address: ``host:port`` of the gRPC endpoint.
-        model: The model's name.
+        endpoint: The model, and the protocol that reaches it.
         arrival: When to send, also as text (``poisson:200``).
         shapes: Shapes of inputs with open dimensions, without the batch dimension.
         seed: Of arrivals and data.
@@ -53,8 +53,7 @@ class LoadGenerator:
 
     def __init__(
         self,
-        address: str,
-        model: str,
+        endpoint: Endpoint,
         arrival: Arrival | str,
         *,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -70,8 +69,7 @@ class LoadGenerator:
         self.grace = grace
         self._timeout = timeout
         setup = Setup(
-            address=address,
-            model=model,
+            endpoint=endpoint,
             arrival=str(self._arrival),
             shapes=shapes or {},
             seed=seed,
@@ -183,14 +181,11 @@ class LoadGenerator:
             raise self._death()
         answer = json.loads(line)
         message = answer.get("message", "")
+        address, model = setup.endpoint.address, setup.endpoint.model
         if answer.get("error") == "unreachable":
-            raise Unreachable(
-                f"{setup.address}: {message}; is the server running, and is this its gRPC port?"
-            )
+            raise Unreachable(f"{address}: {message}; is the server running, and is this its gRPC port?")
         if answer.get("error") == "unknown_model":
-            raise InvalidInput(
-                "model", f"the server at {setup.address} does not serve '{setup.model}'", message
-            )
+            raise InvalidInput("model", f"the server at {address} does not serve '{model}'", message)
         if answer.get("error"):
             raise InvalidInput("load generator", message)
 

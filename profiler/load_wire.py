@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from tuner.adapters.endpoint import Endpoint
+
 __all__ = ["CANCELLED", "DONE", "LOST", "NOT_SENT", "OK", "PACK", "RECORD", "SENT", "STATUS", "TICK", "Setup"]
 
 SENT = 0
@@ -58,9 +60,7 @@ OK, CANCELLED, LOST, NOT_SENT = 0, 1, 4, 17
 class Setup:
     """What a worker is told first."""
 
-    address: str
-    """``host:port`` of the gRPC endpoint."""
-    model: str
+    endpoint: Endpoint
     arrival: str
     """As :func:`~tuner.profiler.arrivals.parse_arrival` reads it."""
     shapes: Mapping[str, tuple[int, ...]]
@@ -80,4 +80,5 @@ class Setup:
     @classmethod
     def from_line(cls, line: bytes) -> Setup:
         """Read the JSON line."""
-        return cls(**json.loads(line))
+        values = json.loads(line)
+        return cls(**{**values, "endpoint": Endpoint(**values["endpoint"])})

@@ -18,20 +18,20 @@ import os
 import selectors
 import sys
 import time
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 import grpc
 import numpy as np
 
+from tuner.adapters.endpoint import Wire
 from tuner.errors import InvalidInput
 from tuner.profiler.arrivals import parse_arrival
 from tuner.profiler.load_wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
-from tuner.profiler.request import Input, model_request
 from tuner.profiler.timetable import Timetable
 
 __all__ = ["LoadWorker", "main"]
 
-SERVICE = "/inference.GRPCInferenceService/"
 FLUSH = 0.05
 """How often results are reported, s."""
 BURST = 16
@@ -153,25 +153,17 @@ class LoadWorker:
         self._records.clear()
 
 
-async def _request(channel: Any, setup: Setup) -> bytes:
+async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
     """Ask the server what the model wants and make a request of it."""
-    from tritonclient.grpc import service_pb2
-
-    ask = channel.unary_unary(
-        SERVICE + "ModelMetadata",
-        request_serializer=service_pb2.ModelMetadataRequest.SerializeToString,
-        response_deserializer=service_pb2.ModelMetadataResponse.FromString,
-    )
     await asyncio.wait_for(channel.channel_ready(), setup.patience)
-    metadata = await ask(service_pb2.ModelMetadataRequest(name=setup.model), timeout=setup.patience)
-    inputs = [Input(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in metadata.inputs]
-    return model_request(setup.model, inputs, setup.shapes, np.random.default_rng(setup.seed))
+    generator = np.random.default_rng(setup.seed)
+    return await wire.make_request(channel, setup.endpoint, setup.shapes, generator, setup.patience)
 
 
-async def _prepare(setup: Setup, channels: list[Any]) -> tuple[bytes, dict[str, str]]:
+async def _prepare(setup: Setup, wire: Wire, channels: list[Any]) -> tuple[bytes, dict[str, str]]:
     """Return the request, and the error for the parent if there is none."""
     try:
-        return await _request(channels[0], setup), {}
+        return await _request(channels[0], wire, setup), {}
     except InvalidInput as error:
         return b"", {"error": "invalid", "message": str(error)}
     except TimeoutError:
@@ -187,11 +179,13 @@ async def _serve(output: int) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
     setup = Setup.from_line(await commands.readline())
-    channels = [grpc.aio.insecure_channel(setup.address, options=OPTIONS) for _ in range(setup.channels)]
-    raw, problem = await _prepare(setup, channels)
+    wire = cast(Wire, import_module(setup.endpoint.wire))
+    address = setup.endpoint.address
+    channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(setup.channels)]
+    raw, problem = await _prepare(setup, wire, channels)
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:
-        stubs = [channel.unary_unary(SERVICE + "ModelInfer") for channel in channels]
+        stubs = [channel.unary_unary(wire.METHOD) for channel in channels]
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
         await _obey(LoadWorker(stubs, raw, timetable, setup.timeout, pipe), commands, setup.timeout)

@@ -6,7 +6,10 @@ import threading
 import time
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.host import listening_processes, local_cores
 from tuner.adapters.registry import Grids
+from tuner.adapters.totals import Totals
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.change import change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
@@ -20,9 +23,8 @@ from tuner.adapters.triton.configuration import (
     rewrite,
     toggle_reload_mark,
 )
-from tuner.adapters.triton.host import listening_processes, local_cores
 from tuner.adapters.triton.knobs import BATCH_GRID, check, knob_space
-from tuner.adapters.triton.metrics import QUANTILE_MEMORY, MetricsReading, fetch_metrics, parse_metrics
+from tuner.adapters.triton.metrics import QUANTILE_MEMORY, MetricsReading, metrics_page, parse_metrics
 from tuner.adapters.triton.target import Target, parse_target
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
@@ -30,6 +32,7 @@ from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["TritonBackend"]
 
+WIRE = "tuner.adapters.triton.wire"
 UNKNOWN_CORES = 4
 """Taken for a server on another machine."""
 LARGEST_ARRAY = 65536
@@ -80,9 +83,9 @@ class TritonBackend:
         self._server = self._client.identity()
         self.original: ModelConfig = self._client.config()
         first = self._client.statistics()
-        self._statistics = stats.Statistics(first)
+        self._statistics = Totals(first)
         self._first_failures = self._metrics().failures
-        self._failures = stats.Statistics({"": {stats.FAILURES: self._first_failures or 0}})
+        self._failures = Totals({"": {stats.FAILURES: self._first_failures or 0}})
         self._limit = max(1, model_limit(self.original))
         self._rows = stats.largest_request(first, batching=is_batching(self.original))
         cores = local_cores(self._target.host) or UNKNOWN_CORES
@@ -93,6 +96,12 @@ class TritonBackend:
     def space(self) -> KnobSpace:
         """The knobs that the model has, and their grids."""
         return self._space
+
+    def endpoint(self) -> Endpoint:
+        """Return how clients reach the model."""
+        options = {"version": self._target.version}
+        address = self._target.address
+        return Endpoint(wire=WIRE, address=address, model=self._target.model, options=options)
 
     def describe(self) -> Description:
         """Return who this is and what it can do."""
@@ -218,10 +227,10 @@ class TritonBackend:
         return now
 
     def _assemble(self, now: float, page: MetricsReading) -> Counters:
-        totals = self._statistics.totals()
+        totals = self._statistics.sums()
         counts, seconds = stats.batch_arrays(totals, self._largest)
         # Both count the failures in the backend; only the metrics know requests rejected before.
-        failures = max(totals[stats.FAILURES], self._failures.totals()[stats.FAILURES])
+        failures = max(totals[stats.FAILURES], self._failures.sums()[stats.FAILURES])
         return Counters(
             time=now,
             requests=totals[stats.REQUESTS],
@@ -240,13 +249,13 @@ class TritonBackend:
     def _metrics(self) -> MetricsReading:
         if self._target.metrics_port is None:
             return MetricsReading()
-        text = fetch_metrics(self._target.host, self._target.metrics_port, self._timeout)
+        text = metrics_page(self._target.host, self._target.metrics_port).fetch(self._timeout)
         return parse_metrics(text, self._target.model, self._target.version)
 
     def profile(self) -> BatchingProfile | None:
         """Return l(b) over everything seen since opening, or None before the first execution."""
         self._sample()
-        counts, seconds = stats.batch_arrays(self._statistics.totals(), self._largest)
+        counts, seconds = stats.batch_arrays(self._statistics.sums(), self._largest)
         return fit_profile(counts, seconds)
 
     def close(self) -> None:

@@ -11,8 +11,9 @@ import tritonclient.grpc as tritongrpc
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
+from tuner.adapters.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
-from tuner.adapters.triton.statistics import Reading, read_statistics
+from tuner.adapters.triton.statistics import read_statistics
 from tuner.adapters.triton.target import Target
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 

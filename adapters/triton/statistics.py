@@ -1,24 +1,20 @@
-"""Totals of a model that never fall, although Triton's begin at 0 again on each reload and restart.
+"""Reads Triton's statistics of a model, which it keeps per version and per batch size.
 
-Triton keeps statistics per version of a model. A version whose statistics have fallen, or that is gone,
-began anew: what it had counted before is carried over. What it counted between our last reading and the
-reset is lost, so the adapter takes a reading just before each change of its own.
+They begin at 0 again on each reload and restart; :class:`~tuner.adapters.totals.Totals` adds them up over
+that. What was counted between our last reading and the reset is lost, so the adapter takes a reading just
+before each change of its own.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Key", "Reading", "Statistics", "batch_arrays", "largest_request", "read_statistics"]
+from tuner.adapters.totals import Key, Reading
 
-Key = tuple[str, int]
-"""What is counted, and for which batch size (0 where it makes no difference)."""
-Reading = Mapping[Key, int]
-"""Totals of one version of the model as the server reports them; durations in nanoseconds."""
+__all__ = ["batch_arrays", "largest_request", "read_statistics"]
 
 REQUESTS: Key = ("requests", 0)
 FAILURES: Key = ("failures", 0)
@@ -31,7 +27,7 @@ LARGEST_COUNT = 2**62
 
 
 def read_statistics(response: Any) -> dict[str, Reading]:
-    """Translate a ``ModelStatisticsResponse`` to one reading per version.
+    """Translate a ``ModelStatisticsResponse`` to one reading per version; durations in nanoseconds.
 
     A batch's time is that of input, inference and output together: so long its instance is taken.
     """
@@ -54,41 +50,6 @@ def _reading(stats: Any) -> Reading:
         reading["batch_count", batch.batch_size] = batch.compute_infer.count
         reading["batch_ns", batch.batch_size] = sum(part.ns for part in parts)
     return {key: min(int(value), LARGEST_COUNT) for key, value in reading.items()}
-
-
-class Statistics:
-    """Adds readings up over resets; totals begin at 0 with the first reading.
-
-    Args:
-        first: The readings when the adapter was opened, by version.
-    """
-
-    def __init__(self, first: Mapping[str, Reading]) -> None:
-        self.restarts = 0
-        """How often the server had begun at 0 again."""
-        self._last = dict(first)
-        self._carried: Counter[Key] = Counter()
-        for reading in first.values():
-            self._carried.subtract(reading)
-
-    def add(self, readings: Mapping[str, Reading]) -> None:
-        """Take in the readings of now, by version."""
-        anew = [version for version, last in self._last.items() if _fell(last, readings.get(version, {}))]
-        for version in anew:
-            self._carried.update(self._last[version])
-        self.restarts += bool(anew)
-        self._last = dict(readings)
-
-    def totals(self) -> Counter[Key]:
-        """Return what was counted since the first reading."""
-        totals = self._carried.copy()
-        for reading in self._last.values():
-            totals.update(reading)
-        return totals
-
-
-def _fell(last: Reading, now: Reading) -> bool:
-    return any(now.get(key, 0) < value for key, value in last.items())
 
 
 def batch_arrays(totals: Mapping[Key, int], largest: int) -> tuple[np.ndarray, np.ndarray]:

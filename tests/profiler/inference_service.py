@@ -12,6 +12,10 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
+from tuner.adapters.endpoint import Endpoint
+
+WIRE = "tuner.adapters.triton.wire"
+
 
 class InferenceService:
     """Answers every request at once, unless told otherwise."""
@@ -26,6 +30,10 @@ class InferenceService:
         self._open = threading.Event()
         self._open.set()
         self._lock = threading.Lock()
+
+    def endpoint(self, model: str = "mlp") -> Endpoint:
+        """How the load generator reaches it."""
+        return Endpoint(wire=WIRE, address=self.address, model=model)
 
     def stall(self, seconds: float) -> tuple[float, float]:
         """Hold all requests for a while; return beginning and end on the monotonic clock."""

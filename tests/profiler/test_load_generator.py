@@ -15,7 +15,8 @@ import psutil
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tests.profiler.inference_service import InferenceService, serving
+from tests.profiler.inference_service import WIRE, InferenceService, serving
+from tuner.adapters.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
 from tuner.profiler.load_generator import LoadGenerator
 
@@ -28,7 +29,7 @@ def service() -> Iterator[InferenceService]:
 
 def test_every_request_is_answered_and_counted(service: InferenceService) -> None:
     """At the end all that was sent was answered, and the server saw as many."""
-    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+    with LoadGenerator(service.endpoint(), "constant:200") as load:
         start = time.monotonic()
         time.sleep(0.5)
         sample = load.sample(start, start + 0.5)
@@ -44,7 +45,7 @@ def test_every_request_is_answered_and_counted(service: InferenceService) -> Non
 
 def test_request_is_made_from_the_model_metadata(service: InferenceService) -> None:
     """One row of random data in the shape that was asked for."""
-    with LoadGenerator(service.address, "mlp", "constant:100", shapes={"x": (3, 5)}) as load:
+    with LoadGenerator(service.endpoint(), "constant:100", shapes={"x": (3, 5)}) as load:
         load.sample(time.monotonic(), time.monotonic() + 0.05)
     request = service_pb2.ModelInferRequest.FromString(service.last)
 
@@ -56,7 +57,7 @@ def test_request_is_made_from_the_model_metadata(service: InferenceService) -> N
 def test_failures_are_counted_by_status(service: InferenceService) -> None:
     """Every fourth request is refused: a quarter failed, and the reason is known."""
     service.refuse_every = 4
-    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+    with LoadGenerator(service.endpoint(), "constant:200") as load:
         start = time.monotonic()
         time.sleep(0.4)
         sample = load.sample(start, start + 0.4)
@@ -70,7 +71,7 @@ def test_failures_are_counted_by_status(service: InferenceService) -> None:
 def test_requests_without_an_answer_are_lost_but_never_cancelled(service: InferenceService) -> None:
     """A server slower than the timeout loses every request; none is cancelled."""
     service.delay = 0.4
-    with LoadGenerator(service.address, "mlp", "constant:50", timeout=0.1) as load:
+    with LoadGenerator(service.endpoint(), "constant:50", timeout=0.1) as load:
         start = time.monotonic()
         sample = load.sample(start, start + 0.2)
         load.stop(drain=2.0)
@@ -85,7 +86,7 @@ def test_requests_without_an_answer_are_lost_but_never_cancelled(service: Infere
 def test_requests_open_when_it_stops_are_accounted_for(service: InferenceService) -> None:
     """Stopping without patience cancels what is open, and says so."""
     service.delay = 0.4
-    with LoadGenerator(service.address, "mlp", "constant:50") as load:
+    with LoadGenerator(service.endpoint(), "constant:50") as load:
         time.sleep(0.1)
         load.stop(drain=0.0)
     totals = load.totals()
@@ -97,7 +98,7 @@ def test_requests_open_when_it_stops_are_accounted_for(service: InferenceService
 def test_outstanding_requests_are_neither_answered_nor_failed(service: InferenceService) -> None:
     """What has not come within the grace is NaN but no failure."""
     service.delay = 1.0
-    with LoadGenerator(service.address, "mlp", "constant:20", grace=0.05) as load:
+    with LoadGenerator(service.endpoint(), "constant:20", grace=0.05) as load:
         start = time.monotonic()
         sample = load.sample(start, start + 0.2)
         totals = load.totals()
@@ -111,7 +112,7 @@ def test_outstanding_requests_are_neither_answered_nor_failed(service: Inference
 
 def test_a_stall_shows_in_the_latency_of_requests_intended_during_it(service: InferenceService) -> None:
     """Open loop: a server that stalls 200 ms delays each request by what was left of the stall."""
-    with LoadGenerator(service.address, "mlp", "constant:200") as load:
+    with LoadGenerator(service.endpoint(), "constant:200") as load:
         time.sleep(0.1)
         begin, end = service.stall(0.2)
         sample = load.sample(begin, end)
@@ -123,7 +124,7 @@ def test_a_stall_shows_in_the_latency_of_requests_intended_during_it(service: In
 
 def test_rate_can_be_changed_while_it_runs(service: InferenceService) -> None:
     """From the change on the new rate is sent, and other processes can be followed."""
-    with LoadGenerator(service.address, "mlp", "constant:50") as load:
+    with LoadGenerator(service.endpoint(), "constant:50") as load:
         load.set_rate(400)
         start = time.monotonic() + 0.05
         faster = load.sample(start, start + 0.3)
@@ -138,7 +139,7 @@ def test_rate_can_be_changed_while_it_runs(service: InferenceService) -> None:
 
 def test_unusable_rate_is_refused_and_the_load_goes_on(service: InferenceService) -> None:
     """A mistake in a command reaches the caller, not the worker."""
-    with LoadGenerator(service.address, "mlp", "constant:100") as load:
+    with LoadGenerator(service.endpoint(), "constant:100") as load:
         with pytest.raises(InvalidInput, match="a rate of -3"):
             load.set_rate(-3)
         start = time.monotonic()
@@ -152,24 +153,24 @@ def test_unreachable_server_is_a_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(Unreachable, match=f"{address}.*is the server running"):
-            LoadGenerator(address, "mlp", "poisson:10", patience=0.3)
+            LoadGenerator(Endpoint(wire=WIRE, address=address, model="mlp"), "poisson:10", patience=0.3)
 
 
 def test_unknown_model_is_a_clear_error(service: InferenceService) -> None:
     """The model is named."""
     with pytest.raises(InvalidInput, match="does not serve 'resnet'"):
-        LoadGenerator(service.address, "resnet", "poisson:10")
+        LoadGenerator(service.endpoint("resnet"), "poisson:10")
 
 
 def test_shape_that_does_not_fit_is_a_clear_error(service: InferenceService) -> None:
     """The input, the wanted and the model's shape are named."""
     with pytest.raises(InvalidInput, match=r"shape x: \[4, 5\] does not fit"):
-        LoadGenerator(service.address, "mlp", "poisson:10", shapes={"x": (4, 5)})
+        LoadGenerator(service.endpoint(), "poisson:10", shapes={"x": (4, 5)})
 
 
 def test_killed_worker_is_a_clear_error(service: InferenceService) -> None:
     """Sampling a dead worker raises instead of waiting."""
-    with LoadGenerator(service.address, "mlp", "constant:100") as load:
+    with LoadGenerator(service.endpoint(), "constant:100") as load:
         os.kill(load.pid, signal.SIGKILL)
         with pytest.raises(TunerError, match="load generator has ended"):
             load.sample(time.monotonic(), time.monotonic() + 0.1)
@@ -180,7 +181,8 @@ def test_worker_dies_with_its_parent(service: InferenceService) -> None:
     script = (
         "import sys, time\n"
         "from tuner.profiler import LoadGenerator\n"
-        f"load = LoadGenerator('{service.address}', 'mlp', 'poisson:50')\n"
+        "from tuner.adapters.endpoint import Endpoint\n"
+        f"load = LoadGenerator({service.endpoint()!r}, 'poisson:50')\n"
         "print(load.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -195,7 +197,7 @@ def test_worker_dies_with_its_parent(service: InferenceService) -> None:
 
 def test_stop_can_be_called_twice(service: InferenceService) -> None:
     """The second call does nothing."""
-    load = LoadGenerator(service.address, "mlp", "poisson:10")
+    load = LoadGenerator(service.endpoint(), "poisson:10")
     load.stop()
     load.stop()
 

@@ -15,8 +15,8 @@ import pytest
 import tenacity
 
 from tests.conftest import sender
-from tuner.adapters.triton import embedded as module
-from tuner.adapters.triton import watchdog
+from tuner.adapters import embedded as module
+from tuner.adapters import watchdog
 from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
 from tuner.errors import AdapterError, InvalidInput
 
@@ -27,7 +27,7 @@ def traces():
     """Files that servers of this package leave outside the cache while they run."""
     return {
         *Path("/dev/shm").glob("servetune_*"),
-        *Path(module.tempfile.gettempdir()).glob("servetune-triton-*"),
+        *Path(module.tempfile.gettempdir()).glob("servetune-embeddedtriton-*"),
     }
 
 
@@ -167,8 +167,8 @@ def test_model_that_never_gets_ready(nothing_left):
 def test_taken_port_is_tried_again(nothing_left, monkeypatch):
     """If another program takes a port in the meantime, other ports are used."""
     with EmbeddedTriton() as first:
-        found = [first.ports, module._free_ports()]
-        monkeypatch.setattr(module, "_free_ports", lambda: found.pop(0))
+        found = [first.ports, module.free_ports(3)]
+        monkeypatch.setattr(module, "free_ports", lambda _: found.pop(0))
 
         with EmbeddedTriton() as second:
             assert not set(second.ports) & set(first.ports)

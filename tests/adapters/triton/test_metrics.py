@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-
 import pytest
 
-from tuner.adapters.triton import metrics
-from tuner.adapters.triton.metrics import MetricsReading, fetch_metrics, parse_metrics
-from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.adapters.triton.metrics import MetricsReading, parse_metrics
+from tuner.errors import AdapterError
 
 PAGE = """\
 # HELP nv_inference_request_failure Number of failed inference requests, all batch sizes
@@ -95,72 +90,3 @@ def test_malformed_page():
     """A broken line of ours is an error of the server."""
     with pytest.raises(AdapterError, match="cannot be read"):
         parse_metrics('nv_inference_pending_request_count{model="m",version="1"} many\n', "m")
-
-
-@contextlib.contextmanager
-def answering(answer: bytes):
-    """A server that gives every caller the same answer; None keeps them waiting."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve():
-            with contextlib.suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(65536)
-                    if answer:
-                        connection.sendall(answer)
-                    else:
-                        connection.recv(65536)  # until the caller gives up
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join()
-
-
-def test_fetch():
-    """The page comes as text."""
-    with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + PAGE.encode()) as port:
-        assert fetch_metrics("127.0.0.1", port, 5.0) == PAGE
-
-
-def test_fetch_from_a_closed_port():
-    """The message names the port, the option and Triton's flag."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-    with pytest.raises(Unreachable, match=rf"metrics port {port}.*--allow-metrics=true.*metrics="):
-        fetch_metrics("127.0.0.1", port, 5.0)
-
-
-def test_fetch_from_a_silent_server():
-    """Waiting ends."""
-    with answering(b"") as port, pytest.raises(TimedOut, match=f"metrics port {port}"):
-        fetch_metrics("127.0.0.1", port, 0.05)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<html>hello</html>",
-        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
-    ],
-)
-def test_fetch_from_something_else(answer):
-    """A port that is not Triton's metrics is the caller's mistake."""
-    with answering(answer) as port, pytest.raises(InvalidInput, match="metrics"):
-        fetch_metrics("127.0.0.1", port, 5.0)
-
-
-def test_fetch_is_bounded(monkeypatch):
-    """A page without end is not read to memory."""
-    monkeypatch.setattr(metrics, "LARGEST_PAGE", 100)
-    body = b"#" * 5000
-
-    with (
-        answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body) as port,
-        pytest.raises(InvalidInput),
-    ):
-        fetch_metrics("127.0.0.1", port, 5.0)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from tuner.adapters.triton.statistics import (
     INFERENCES,
     REQUESTS,
-    Statistics,
     batch_arrays,
     largest_request,
     read_statistics,
 )
-
-
-def counted(requests, **batches):
-    """A reading with so many requests, and ``b8=2`` for two executions of 8."""
-    return {REQUESTS: requests, **{("batch_count", int(name[1:])): count for name, count in batches.items()}}
 
 
 def test_response_is_read():
@@ -59,75 +51,6 @@ def test_senseless_numbers_are_clipped():
     counts, _ = batch_arrays(read_statistics(response)["1"], 4)
 
     assert counts[2] > 0
-
-
-def test_totals_begin_at_zero():
-    """What was counted before the first reading does not count."""
-    statistics = Statistics({"1": counted(1000)})
-
-    assert statistics.totals()[REQUESTS] == 0
-    statistics.add({"1": counted(1003)})
-    assert statistics.totals()[REQUESTS] == 3
-
-
-def test_a_reset_is_carried_over():
-    """After the server began at 0 again, totals go on from where they were."""
-    statistics = Statistics({"1": counted(100)})
-    statistics.add({"1": counted(150, b4=5)})
-
-    statistics.add({"1": counted(10, b4=1)})
-
-    assert statistics.totals()[REQUESTS] == 60
-    assert statistics.totals()["batch_count", 4] == 6
-    assert statistics.restarts == 1
-
-
-def test_a_reset_shows_in_any_count():
-    """Fewer executions of one batch size betray a reset even if there are more requests than before."""
-    statistics = Statistics({"1": counted(5, b1=5)})
-
-    statistics.add({"1": counted(8, b4=2)})
-
-    assert statistics.totals()[REQUESTS] == 8
-    assert statistics.restarts == 1
-
-
-def test_versions_are_counted_apart():
-    """When one version of a model goes and another comes, the third keeps its totals."""
-    statistics = Statistics({"1": counted(100), "2": counted(10)})
-
-    statistics.add({"2": counted(15), "3": counted(7)})
-
-    assert statistics.totals()[REQUESTS] == 12
-    assert statistics.restarts == 1
-
-
-def test_a_model_that_is_away_for_a_while():
-    """While it is unloaded its totals stand still."""
-    statistics = Statistics({"1": counted(0)})
-    statistics.add({"1": counted(9)})
-
-    statistics.add({})
-    statistics.add({})
-    statistics.add({"1": counted(2)})
-
-    assert statistics.totals()[REQUESTS] == 11
-    assert statistics.restarts == 1
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30))
-def test_totals_equal_the_true_count(steps):
-    """With a reading before each reset, totals are exact whatever happens."""
-    server, true = 7, 0
-    statistics = Statistics({"1": counted(server)})
-    for served, reset in steps:
-        server, true = server + served, true + served
-        statistics.add({"1": counted(server)})
-        if reset:
-            server = 0
-            statistics.add({"1": counted(server)})
-
-    assert statistics.totals()[REQUESTS] == true
 
 
 def test_arrays():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
+from tuner.adapters.request import Input, input_bytes, input_shape
+from tuner.adapters.triton.wire import infer_request
 from tuner.errors import InvalidInput
-from tuner.profiler.request import Input, input_bytes, input_shape, model_request
 
 
 def test_open_dimensions_become_one() -> None:
@@ -57,7 +58,7 @@ def test_unknown_type_is_refused() -> None:
 def test_same_seed_makes_the_same_request() -> None:
     """Two inputs, reproducible, in the order of the model."""
     inputs = [Input("ids", "INT64", (-1, 4)), Input("text", "BYTES", (-1, 1))]
-    raw = [model_request("m", inputs, {}, np.random.default_rng(1)) for _ in range(2)]
+    raw = [infer_request("m", inputs, {}, np.random.default_rng(1)) for _ in range(2)]
     request = service_pb2.ModelInferRequest.FromString(raw[0])
 
     assert raw[0] == raw[1]
@@ -68,4 +69,4 @@ def test_same_seed_makes_the_same_request() -> None:
 def test_shape_for_no_input_is_refused() -> None:
     """A misspelt input is named with the real ones."""
     with pytest.raises(InvalidInput, match="shape y: the model has no such input; its inputs are x"):
-        model_request("m", [Input("x", "FP32", (-1, 1))], {"y": (1,)}, np.random.default_rng(0))
+        infer_request("m", [Input("x", "FP32", (-1, 1))], {"y": (1,)}, np.random.default_rng(0))

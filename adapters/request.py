@@ -1,15 +1,15 @@
-"""Makes an inference request from what a server tells about its model's inputs."""
+"""Makes up the data of an inference request from what a server tells about its model's inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Input", "input_bytes", "input_shape", "model_request"]
+__all__ = ["Input", "filled_inputs", "input_bytes", "input_shape"]
 
 INTEGERS = {
     "INT8": "i1",
@@ -36,32 +36,26 @@ class Input:
     shape: tuple[int, ...]
 
 
-def model_request(
-    model: str, inputs: Iterable[Input], shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
-) -> bytes:
-    """Return a serialised ``ModelInferRequest`` with one row of random data.
+def filled_inputs(
+    inputs: Iterable[Input], shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
+) -> Iterator[tuple[Input, list[int], bytes]]:
+    """Yield one row of random data for each input: the input, its shape, its content.
 
     Args:
-        model: The model's name.
-        inputs: What it wants.
+        inputs: What a model wants.
         shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
         generator: Of the data.
 
     Raises:
         InvalidInput: A shape is for no input or does not fit, or a data type is unknown.
     """
-    from tritonclient.grpc import service_pb2
-
     inputs = list(inputs)
     if unknown := set(shapes) - {tensor.name for tensor in inputs}:
         known = ", ".join(tensor.name for tensor in inputs)
         raise InvalidInput(f"shape {min(unknown)}", "the model has no such input", f"its inputs are {known}")
-    request = service_pb2.ModelInferRequest(model_name=model)
     for tensor in inputs:
         shape = input_shape(tensor, shapes.get(tensor.name))
-        request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=shape)
-        request.raw_input_contents.append(input_bytes(tensor, shape, generator))
-    return bytes(request.SerializeToString())
+        yield tensor, shape, input_bytes(tensor, shape, generator)
 
 
 def input_shape(tensor: Input, wanted: Sequence[int] | None = None) -> list[int]:

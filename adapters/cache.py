@@ -1,0 +1,111 @@
+"""The folder where downloads and built models are kept between runs.
+
+A folder of the cache is filled beside its final place and renamed when complete, under a lock that the
+kernel releases if the process dies, so that two runs at once or a kill in the middle leave no half cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from tuner.errors import AdapterError, StorageError
+
+__all__ = ["Progress", "cache_folder", "cached_folder", "run_pip", "silent"]
+
+DOWNLOAD_TIMEOUT = 1800.0
+
+Progress = Callable[[str], None]
+"""Told what takes long, in words for the user."""
+
+
+def silent(_message: str) -> None:
+    """Tell nobody."""
+
+
+def cache_folder() -> Path:
+    """Return where downloads and built models are kept; ``SERVETUNE_CACHE`` moves it."""
+    chosen = os.environ.get("SERVETUNE_CACHE")
+    return Path(chosen) if chosen else user_cache_path("servetune")
+
+
+def cached_folder(name: str, fill: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, filling it first if it is not there; it is there whole or not at all.
+
+    Raises:
+        StorageError: The cache folder cannot be written.
+    """
+    root = cache_folder()
+    place = root / name
+    if place.is_dir():
+        return place
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _lock(root / f"{name}.lock"):
+            if not place.is_dir():
+                _fill(root, place, fill)
+    except OSError as error:
+        raise StorageError(
+            f"cache folder {root}: {error.strerror or error}; choose another with SERVETUNE_CACHE"
+        ) from error
+    return place
+
+
+def _fill(root: Path, place: Path, fill: Callable[[Path], None]) -> None:
+    for remains in root.glob(f"{place.name}.partial-*"):  # of a run that was killed: we hold the lock
+        shutil.rmtree(remains, ignore_errors=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{place.name}.partial-", dir=root))
+    try:
+        fill(partial)
+        partial.chmod(0o755)
+        partial.rename(place)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run_pip(arguments: Sequence[str], what: str) -> None:
+    """Run pip of this Python.
+
+    Args:
+        arguments: pip's own.
+        what: What is fetched, for the error.
+
+    Raises:
+        AdapterError: It failed; its last words are in the message.
+    """
+    command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--quiet"]
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.CalledProcessError as error:
+        raise AdapterError(f"pip cannot download {what}: {_last_line(error.stderr)}") from error
+    except subprocess.TimeoutExpired as error:
+        raise AdapterError(f"pip did not download {what} within {DOWNLOAD_TIMEOUT:g} s") from error
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    errors = [line for line in lines if "ERROR" in line]
+    return (errors or lines or ["it gave no reason"])[-1].strip()

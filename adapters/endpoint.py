@@ -1,0 +1,67 @@
+"""Where and in which protocol requests of our own reach a model.
+
+A load generator runs in a process of its own, so what it needs to know is plain: an :class:`Endpoint` names a
+module that speaks the server's protocol (a :class:`Wire`), and everything that module wants to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+__all__ = ["Endpoint", "Loadable", "Wire"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """One model, as clients reach it."""
+
+    wire: str
+    """The module that speaks the protocol, such as ``tuner.adapters.triton.wire``."""
+    address: str
+    """``host:port`` of the gRPC service."""
+    model: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What else names the model or a part of it, such as a version label."""
+
+
+@runtime_checkable
+class Loadable(Protocol):
+    """A backend that clients can send requests to; most are, the simulated ones are not."""
+
+    def endpoint(self) -> Endpoint:
+        """Return how clients reach the model."""
+        ...
+
+
+class Wire(Protocol):
+    """A module that makes requests in one protocol."""
+
+    METHOD: str
+    """Path of the gRPC method that infers."""
+
+    async def make_request(
+        self,
+        channel: Any,
+        endpoint: Endpoint,
+        shapes: Mapping[str, Sequence[int]],
+        generator: np.random.Generator,
+        timeout: float,
+    ) -> bytes:
+        """Ask the server what the model wants, and return a serialised request of one row.
+
+        Args:
+            channel: A ``grpc.aio`` channel.
+            endpoint: The model.
+            shapes: Shapes for inputs with open dimensions, without the batch dimension.
+            generator: Of the data.
+            timeout: Longest wait for the answer, s.
+
+        Raises:
+            InvalidInput: A shape does not fit, or a data type is unknown.
+            grpc.aio.AioRpcError: The server does not answer, or does not serve the model.
+        """
+        ...

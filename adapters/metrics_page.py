@@ -1,0 +1,120 @@
+"""Fetches a server's page of metrics and finds samples in Prometheus' text format.
+
+What a server says is not trusted: a page has a largest size and a longest time to come, and numbers that
+cannot be counts or durations are left out.
+"""
+
+from __future__ import annotations
+
+import http.client
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+
+__all__ = ["MetricsPage", "Sample", "is_sane", "read_samples"]
+
+LARGEST_PAGE = 16_000_000
+"""A page of more bytes is refused; a thousand models of Triton need about 7 MB."""
+CHUNK = 65536
+
+Sample = tuple[str, Mapping[str, str], float]
+"""Name, labels and value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsPage:
+    """Where a server's metrics are, and what to tell the user when they are not there."""
+
+    server: str
+    """The server's name, for messages."""
+    host: str
+    port: int
+    path: str
+    fix: str
+    """What the user can do if there is no such page."""
+
+    def fetch(self, timeout: float) -> str:
+        """Fetch the page.
+
+        Args:
+            timeout: Longest wait for all of it, s.
+
+        Raises:
+            Unreachable: The port is closed.
+            TimedOut: It did not answer in time.
+            InvalidInput: What answers there is not this server's metrics.
+        """
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        where = f"metrics port {self.port}"
+        try:
+            connection.request("GET", self.path)
+            answer = connection.getresponse()
+            body = _read(answer, time.monotonic() + timeout)
+        except TimeoutError as error:
+            raise TimedOut(f"{where}: no answer within {timeout:g} s; {self.fix}") from error
+        except OSError as error:
+            raise Unreachable(f"{where}: {error.strerror or error}; {self.fix}") from error
+        except http.client.HTTPException as error:
+            raise InvalidInput("metrics", f"port {self.port} does not speak HTTP", self.fix) from error
+        finally:
+            connection.close()
+        found = answer.status == http.HTTPStatus.OK and len(body) <= LARGEST_PAGE
+        if not found or not body.strip().startswith(b"#"):
+            problem = f"port {self.port} answers, but not with {self.server}'s metrics"
+            raise InvalidInput("metrics", problem, self.fix)
+        return body.decode("utf-8", errors="replace")
+
+
+def _read(answer: http.client.HTTPResponse, deadline: float) -> bytes:
+    """Read up to one byte more than the largest page, for at most so long: a server may send by drops."""
+    body = bytearray()
+    while len(body) <= LARGEST_PAGE and (chunk := answer.read1(CHUNK)):
+        body += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return bytes(body)
+
+
+def read_samples(
+    text: str, names: Sequence[str], wanted: Mapping[str, str] | None = None, *, server: str
+) -> Iterator[Sample]:
+    """Find the samples of some metrics.
+
+    Only their lines are parsed: Triton's page has about 55 lines for each model of the server.
+
+    Args:
+        text: The page.
+        names: Names of samples, as they stand before the brace; counters also with ``_total``.
+        wanted: Labels that a sample must have with these values.
+        server: Its name, for the error.
+
+    Raises:
+        AdapterError: A line of these is malformed.
+    """
+    wanted = wanted or {}
+    starts = tuple(f"{name}{rest}" for name in names for rest in ("{", " ", "_total{", "_total "))
+    needed = [f'{label}="{_escaped(value)}"' for label, value in wanted.items()]
+    lines = [
+        line for line in text.splitlines() if line.startswith(starts) and all(part in line for part in needed)
+    ]
+    try:
+        for family in text_string_to_metric_families("\n".join([*lines, ""])):
+            for sample in family.samples:
+                if all(sample.labels.get(label) == value for label, value in wanted.items()):
+                    yield sample.name, sample.labels, float(sample.value)
+    except (ValueError, KeyError, IndexError) as error:
+        raise AdapterError(f"{server}'s metrics cannot be read: {error}") from error
+
+
+def is_sane(value: float) -> bool:
+    """Whether a number can be a count or a duration."""
+    return math.isfinite(value) and value >= 0
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,95 @@
+"""Fetching metrics from whatever answers at a port."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from tuner.adapters import metrics_page as metrics_page_module
+from tuner.adapters.triton.metrics import metrics_page
+from tuner.errors import InvalidInput, TimedOut, Unreachable
+
+PAGE = b"# TYPE nv_inference_request_failure counter\n"
+
+
+@contextlib.contextmanager
+def answering(*pieces: bytes):
+    """A server that answers its first caller piece by piece; an empty one keeps it waiting."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    for piece in pieces:
+                        if piece:
+                            connection.sendall(piece)
+                            time.sleep(0.05 if len(pieces) > 1 else 0.0)
+                        else:
+                            connection.recv(65536)  # until the caller gives up
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def test_fetch():
+    """The page comes as text."""
+    with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + PAGE) as port:
+        assert metrics_page("127.0.0.1", port).fetch(5.0) == PAGE.decode()
+
+
+def test_fetch_from_a_closed_port():
+    """The message names the port, the option and Triton's flag."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    with pytest.raises(Unreachable, match=rf"metrics port {port}.*--allow-metrics=true.*metrics="):
+        metrics_page("127.0.0.1", port).fetch(5.0)
+
+
+def test_fetch_from_a_server_that_sends_by_drops():
+    """The time is for the whole page, not for each piece of it."""
+    drops = [b"HTTP/1.1 200 OK\r\n\r\n"] + [b"#"] * 30
+
+    with answering(*drops) as port, pytest.raises(TimedOut, match=f"metrics port {port}"):
+        metrics_page("127.0.0.1", port).fetch(0.2)
+
+
+def test_fetch_from_a_silent_server():
+    """Waiting ends."""
+    with answering(b"") as port, pytest.raises(TimedOut, match=f"metrics port {port}"):
+        metrics_page("127.0.0.1", port).fetch(0.05)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<html>hello</html>",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+    ],
+)
+def test_fetch_from_something_else(answer):
+    """A port that is not Triton's metrics is the caller's mistake."""
+    with answering(answer) as port, pytest.raises(InvalidInput, match="metrics"):
+        metrics_page("127.0.0.1", port).fetch(5.0)
+
+
+def test_fetch_is_bounded(monkeypatch):
+    """A page without end is not read to memory."""
+    monkeypatch.setattr(metrics_page_module, "LARGEST_PAGE", 100)
+    body = b"#" * 5000
+
+    with (
+        answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body) as port,
+        pytest.raises(InvalidInput),
+    ):
+        metrics_page("127.0.0.1", port).fetch(5.0)
