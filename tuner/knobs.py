@@ -18,7 +18,7 @@ import numpy as np
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "parse_grid"]
+__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "parse_grid", "parse_value"]
 
 MAX_SIZE = 1_000_000
 """Largest number of configurations a space may have; agents keep an array of this length."""
@@ -299,13 +299,20 @@ def parse_grid(text: str, setting: str = "--knob") -> tuple[str, tuple[float, ..
         raise InvalidInput(
             setting, f"'{text}' is not a grid", "write NAME=VALUE,VALUE, like max_batch_size=1,4,16"
         )
-    numbers = []
-    for value in values:
-        try:
-            number = float(value)
-        except ValueError:
-            number = parse_duration(value, f"{setting} {name.strip()}")
-        if not math.isfinite(number):
-            raise InvalidInput(f"{setting} {name.strip()}", f"'{value}' is not finite")
-        numbers.append(number)
-    return name.strip(), tuple(sorted(set(numbers)))
+    numbers = {parse_value(value, f"{setting} {name.strip()}") for value in values}
+    return name.strip(), tuple(sorted(numbers))
+
+
+def parse_value(text: str, setting: str) -> float:
+    """Read a knob's value: a number, or a duration (``2ms``) in seconds.
+
+    Raises:
+        InvalidInput: It is neither, or not finite.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = parse_duration(text, setting)
+    if not math.isfinite(number):
+        raise InvalidInput(setting, f"'{text}' is not finite")
+    return number

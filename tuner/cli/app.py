@@ -10,6 +10,7 @@ import typer
 from tuner import __version__
 from tuner.cli.bench import bench
 from tuner.cli.calibrate import calibrate
+from tuner.cli.config import app as config
 from tuner.cli.demo import demo
 from tuner.cli.experiment import app as experiment
 from tuner.cli.goodput import goodput
@@ -54,6 +55,7 @@ for function in (
 app.add_typer(experiment, name="experiment")
 app.add_typer(plan, name="plan")
 app.add_typer(workload, name="workload")
+app.add_typer(config, name="config")
 
 
 def _print_version(wanted: bool) -> None:

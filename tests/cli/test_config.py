@@ -1,0 +1,68 @@
+"""``tuner config``: the example, and the check of a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `tuner config` in an empty folder; return the exit code, what was printed, and the errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", "config", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return ending.value.code, said.out, said.err
+
+    return call
+
+
+def test_the_example_passes_the_check(run):
+    """As printed."""
+    code, text, _ = run("example")
+    Path("servetune.yaml").write_text(text)
+
+    checked, out, err = run("check", "servetune.yaml")
+
+    assert (code, checked, err) == (0, 0, "")
+    assert "resnet50" in out
+    assert "max_batch_size 4..32" in out
+    assert "servetune.yaml is right" in out
+
+
+def test_servers_can_be_asked(run):
+    """Whether they are there and have such knobs."""
+    Path("one.yaml").write_text("targets: [{name: a, url: 'sim://mlp', slo: p95=30ms}]\n")
+    Path("two.yaml").write_text(
+        "targets: [{name: a, url: 'sim://mlp', slo: p95=30ms, knobs: {speed: [1]}}, "
+        "{name: b, url: 'sim://nobody', slo: p95=30ms}]\n"
+    )
+
+    good, out, _ = run("check", "one.yaml", "--connect")
+    bad, _, err = run("check", "two.yaml", "--connect")
+
+    assert good == 0
+    assert "a: simulated-triton 1, 72 configurations, can be changed" in out
+    assert bad == 2
+    assert "2 of 2 targets" in err
+    assert "a: knob speed: unknown" in err
+    assert "b: model: the server does not serve 'nobody'" in err
+
+
+def test_mistakes_are_told(run):
+    """Exit code 2, line and field."""
+    Path("bad.yaml").write_text("targets:\n  - name: a\n    url: sim://mlp\n    slo: fast\n")
+
+    code, out, err = run("check", "bad.yaml")
+
+    assert (code, out) == (2, "")
+    assert err == "error: bad.yaml line 4: targets[0].slo: 'fast' has no '='; write p95=30ms\n"

@@ -1,0 +1,172 @@
+"""The daemon's configuration file: what it can say, and how mistakes are told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import pytest
+
+from tests.builders import SPACE
+from tuner.control.config import DaemonConfig
+from tuner.errors import InvalidInput
+from tuner.yaml_file import load_yaml
+
+TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Write a file and load it."""
+
+    def call(text):
+        path = tmp_path / "servetune.yaml"
+        path.write_text(text)
+        return load_yaml(path, DaemonConfig)
+
+    return call
+
+
+def at(text, zone="+00:00"):
+    """Seconds since 1970 of a moment."""
+    return datetime.fromisoformat(f"{text}{zone}").astimezone(UTC).timestamp()
+
+
+def test_the_example_is_right(load):
+    """What `tuner config example` prints can be used."""
+    config = load(files("tuner.control").joinpath("example.yaml").read_text())
+
+    first = config.targets[0]
+    assert first.window == 10.0
+    assert config.keep == 30 * 86400
+    assert first.knobs["max_queue_delay"] == (0.0, 0.001, 0.002, 0.005)
+    assert first.guard.limits(first.window).step == 2
+
+
+def test_little_has_to_be_said(load, tmp_path):
+    """Name, server and SLO; by default nothing is changed."""
+    config = load(TARGET)
+
+    target = config.targets[0]
+    assert (target.mode, target.objective, target.window) == ("recommend", "latency", 10.0)
+    assert config.state == tmp_path / "servetune.db"
+    assert target.may_change(0.0)
+
+
+def test_bounds_take_the_values_of_the_server_between_them(load):
+    """A list says the values themselves; durations may be written as such."""
+    config = load(
+        TARGET + "    knobs: {max_batch_size: {least: 2, most: 8}, max_queue_delay: [0, 5ms], instances: 2}\n"
+    )
+
+    grids = config.targets[0].grids(SPACE)
+
+    assert grids == {"max_batch_size": (2, 4, 8), "max_queue_delay": (0.0, 0.005), "instances": (2.0,)}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "names"),
+    [
+        ("{speed: {least: 1}}", "a knob speed: unknown; the knobs are max_batch_size"),
+        ("{max_batch_size: {least: 5, most: 7}}", "no value within its bounds; it has 1, 2, 4, 8, 16"),
+    ],
+)
+def test_bounds_that_fit_no_knob_are_told(load, knobs, names):
+    """As soon as the server's knobs are known."""
+    config = load(TARGET + f"    knobs: {knobs}\n")
+
+    with pytest.raises(InvalidInput) as raised:
+        config.targets[0].grids(SPACE)
+
+    assert names in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("moment", "allowed"),
+    [
+        ("2026-03-02T21:59", False),  # Monday
+        ("2026-03-02T22:00", True),
+        ("2026-03-03T05:59", True),
+        ("2026-03-03T06:00", False),
+        ("2026-03-07T05:59", True),  # Saturday morning: began on Friday
+        ("2026-03-07T12:00", True),
+        ("2026-03-08T23:59", True),
+        ("2026-03-09T00:00", False),  # Sunday's ends; Sunday evening opens nothing
+    ],
+)
+def test_changes_are_allowed_in_maintenance_windows(load, moment, allowed):
+    """Also over midnight, in the target's own time zone."""
+    config = load(
+        TARGET
+        + "    maintenance:\n      - {days: mon-fri, from: '22:00', to: '06:00'}\n"
+        + "      - {days: 'sat, sun', from: '00:00', to: '24:00'}\n"
+        + "    time_zone: Europe/Berlin\n"
+    )
+
+    assert config.targets[0].may_change(at(moment, "+01:00")) == allowed
+
+
+def test_days_may_wrap_around_the_week(load):
+    """From Friday to Monday."""
+    config = load(TARGET + '    maintenance: [{days: fri-mon, from: "01:00", to: "02:00"}]\n')
+
+    days = [config.targets[0].may_change(at(f"2026-03-{day:02d}T01:30")) for day in range(2, 9)]
+
+    assert days == [True, False, False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("state: x.db\n", "line 1: targets: is missing"),
+        ("targets: []\n", "line 1: targets: "),
+        (TARGET.replace("p95=30ms", "p77=3ms"), "line 4: targets[0].slo: 'p77' is not a statistic"),
+        (TARGET + "    slo2: 1\n", "line 5: targets[0].slo2: there is no such field; did you mean 'slo'?"),
+        (TARGET + "    mode: aply\n", "line 5: targets[0].mode: must be 'observe', 'recommend' or 'apply'"),
+        (
+            TARGET + "    objective: speed\n",
+            "line 5: targets[0].objective: must be 'latency', 'strict', 'cpu'",
+        ),
+        (TARGET + "    window: 10\n", "line 5: targets[0].window: must be text, but got 10"),
+        (TARGET + "    window: 0.1s\n", "must lie between 0.2 s and 600 s"),
+        (TARGET + "    window: soon\n", "'soon' is not a duration"),
+        (
+            TARGET + "    knobs:\n      max_batch_size: []\n",
+            "line 6: targets[0].knobs.max_batch_size: needs at least",
+        ),
+        (TARGET + "    knobs: {a: {lest: 1}}\n", "there is no 'lest'"),
+        (TARGET + "    knobs: {a: {least: 3, most: 1}}\n", "`least <= most` must hold"),
+        (TARGET + "    knobs: {a: [1, .nan]}\n", "must be finite"),
+        (TARGET + "    time_zone: Mars/Base\n", "there is no time zone 'Mars/Base'"),
+        (
+            TARGET + "    maintenance: [{days: noday, from: '1:00', to: '2:00'}]\n",
+            "maintenance[0].days: 'noday' names",
+        ),
+        (
+            TARGET + "    maintenance: [{from: '25:00', to: '2:00'}]\n",
+            "maintenance[0].from: must be a time of day",
+        ),
+        (TARGET + "    maintenance: [{from: '1:00'}]\n", "maintenance[0].to: is missing"),
+        (TARGET + "    guard: {budget: 2}\n", "guard.budget: must be less than or equal to 1, but got 2"),
+        (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no scheme"),
+        (TARGET.replace("name: a", "name: 'a b'"), "line 2: targets[0].name"),
+        (TARGET + TARGET.removeprefix("targets:\n"), "two targets have the name 'a'"),
+        (TARGET + "    change_cost: -1\n", "change_cost: must be greater than or equal to 0"),
+    ],
+)
+def test_mistakes_are_told_with_line_and_field(load, text, names):
+    """And with what to write instead."""
+    with pytest.raises(InvalidInput) as raised:
+        load(text)
+
+    assert names in str(raised.value), str(raised.value)
+    assert "servetune.yaml" in str(raised.value)
+
+
+def test_two_targets_may_not_share_a_server(load):
+    """Each would undo what the other does; simulated servers are not shared."""
+    two = TARGET + TARGET.removeprefix("targets:\n").replace("name: a", "name: b")
+
+    assert len(load(two).targets) == 2
+    with pytest.raises(InvalidInput, match="two targets have the url"):
+        load(two.replace("sim://mlp", "triton://h:1/m"))

@@ -1,0 +1,114 @@
+"""``tuner config``: an example of the daemon's file, and a check of one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.control.config import Bounds, DaemonConfig, TargetConfig
+
+__all__ = ["EXAMPLES", "app"]
+
+EXAMPLES = (
+    """Example: [bold]tuner config example > servetune.yaml; tuner config check servetune.yaml[/bold]"""
+)
+
+app = typer.Typer(help="Write and check the file of `tuner daemon`.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Write and check the file of `tuner daemon`."""
+
+
+@app.command("example", epilog=EXAMPLES)
+def example() -> None:
+    """Print a file to begin with."""
+    print(files("tuner.control").joinpath("example.yaml").read_text(encoding="utf-8"), end="")
+
+
+@app.command("check", epilog=EXAMPLES)
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/daemon.md.")],
+    connect: Annotated[
+        bool,
+        typer.Option("--connect", help="Also ask each server whether it has these knobs. Changes nothing."),
+    ] = False,
+) -> None:
+    """Check a file and say what it means; a mistake is told with its line and field."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from tuner.cli.console import make_console
+    from tuner.control.config import DaemonConfig
+    from tuner.duration import format_duration
+    from tuner.yaml_file import load_yaml
+
+    config = load_yaml(file, DaemonConfig)
+    console = make_console()
+    table = Table(header_style="bold", box=SIMPLE_HEAD)
+    for name in ("target", "mode", "window", "objective", "knobs", "changes allowed"):
+        table.add_column(name)
+    for target in config.targets:
+        knobs = ", ".join(f"{name} {_values(grid)}" for name, grid in target.knobs.items())
+        table.add_row(
+            f"{target.name}\n[dim]{target.url}[/dim]",
+            target.mode,
+            format_duration(target.window),
+            f"{target.objective}, {target.slo}",
+            knobs or "the server's own",
+            _when(target),
+        )
+    console.print(table)
+    print(f"state: {config.state}")
+    if connect:
+        _connect(config)
+    print(f"{file} is right")
+
+
+def _connect(config: DaemonConfig) -> None:
+    """Ask each server for its knobs."""
+    from contextlib import closing
+
+    from tuner.adapters import connect
+    from tuner.errors import TunerError
+
+    problems = []
+    for target in config.targets:
+        try:
+            with closing(connect(target.url)) as backend:
+                grids = target.grids(backend.space)
+            with closing(connect(target.url, grids)) as backend:
+                described = backend.describe()
+                writable = "can be changed" if described.writable else "cannot be changed"
+                print(
+                    f"{target.name}: {described.server} {described.version}, {backend.space.size} "
+                    f"configurations, {writable}"
+                )
+        except TunerError as error:
+            problems.append(f"{target.name}: {error}")
+    if problems:
+        raise TunerError("\n  ".join([f"{len(problems)} of {len(config.targets)} targets", *problems]))
+
+
+def _values(grid: Bounds | tuple[float, ...]) -> str:
+    if isinstance(grid, tuple):
+        return "/".join(f"{value:g}" for value in grid)
+    return f"{grid.least:g}..{grid.most:g}"
+
+
+def _when(target: TargetConfig) -> str:
+    from tuner.control.config import DAYS
+
+    if target.mode != "apply":
+        return "never"
+    parts = [
+        f"{', '.join(DAYS[day] for day in part.days) if len(part.days) < 7 else 'daily'} "
+        f"{part.begin:%H:%M}-{part.end:%H:%M}"
+        for part in target.maintenance
+    ]
+    return "\n".join([*parts, target.time_zone]) if parts else "always"

@@ -1,0 +1,271 @@
+"""The daemon's configuration file: which targets to keep, how, and when they may be changed.
+
+One YAML file, checked before anything is attached; mistakes are told with file, line and field
+(:func:`tuner.yaml_file.load_yaml`). ``docs/daemon.md`` has the table of fields, ``tuner config example``
+a file to begin with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from datetime import time as clock_time
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
+from pydantic import field_validator as check_field
+
+from tuner.control.guard import GuardLimits
+from tuner.duration import parse_duration
+from tuner.errors import InvalidInput
+from tuner.knobs import KnobSpace, parse_value
+from tuner.objective import GOALS, Slo, parse_slo
+from tuner.stored import Part
+
+__all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "TargetConfig"]
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+MIDNIGHT = clock_time(0)
+
+
+class Section(Part):
+    """A part of the file; does not change once it is read."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def _told(read: Callable[[str], Any], value: Any) -> Any:
+    """Read text as the command line does, and say what is wrong with it without the name of an option."""
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, but got {value!r}")
+    try:
+        return read(value)
+    except InvalidInput as error:
+        raise ValueError(str(error).removeprefix(f"{error.setting}: ")) from None
+
+
+def _seconds(least: float, most: float, value: Any) -> float:
+    seconds = float(_told(lambda text: parse_duration(text, "duration"), value))
+    if not least <= seconds <= most:
+        raise ValueError(f"must lie between {least:g} s and {most:g} s, but got {value}")
+    return seconds
+
+
+def _number(value: Any) -> float:
+    """Read one value of a knob: a number or a duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"must be a number or a duration such as 5ms, but got {value!r}")
+    number = float(_told(lambda text: parse_value(text, "value"), value)) if isinstance(value, str) else value
+    if not math.isfinite(number):
+        raise ValueError(f"must be finite, but got {value}")
+    return float(number)
+
+
+Number = Annotated[float, PlainValidator(_number)]
+
+
+class Bounds(Section):
+    """The least and the largest value of a knob; the grid between them is the server's own."""
+
+    least: Number = -math.inf
+    most: Number = math.inf
+
+    def within(self, grid: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the values of a grid that lie within."""
+        return tuple(value for value in grid if self.least <= value <= self.most)
+
+
+def _grid(value: Any) -> Bounds | tuple[float, ...]:
+    """Read what a knob may be: a list of values, one value, or bounds."""
+    if isinstance(value, Mapping):
+        if unknown := set(value) - {"least", "most"}:
+            raise ValueError(
+                f"there is no '{min(unknown)}'; write {{least: 1, most: 16}} or a list of values"
+            )
+        found = Bounds(**{name: _number(part) for name, part in value.items()})
+        if not found.least <= found.most:
+            raise ValueError(f"`least <= most` must hold, but got {found.least:g} and {found.most:g}")
+        return found
+    values = value if isinstance(value, list | tuple) else [value]
+    if not values:
+        raise ValueError("needs at least one value")
+    return tuple(sorted({_number(part) for part in values}))
+
+
+def _moment(value: Any) -> clock_time:
+    """Read ``HH:MM``; 24:00 is the midnight that ends a day."""
+    text = str(value).strip()
+    if text == "24:00":
+        return MIDNIGHT
+    try:
+        return datetime.strptime(text, "%H:%M").time()
+    except ValueError:
+        raise ValueError(f'must be a time of day such as "02:30", in quotes, but got {value!r}') from None
+
+
+def _days(value: Any) -> tuple[int, ...]:
+    """Read ``daily``, ``mon-fri``, ``sat`` or ``mon, wed, fri``."""
+    text = str(value).strip().lower()
+    if text == "daily":
+        return tuple(range(7))
+    chosen: set[int] = set()
+    for part in text.split(","):
+        first, _, last = (piece.strip() for piece in part.partition("-"))
+        if first not in DAYS or (last and last not in DAYS):
+            raise ValueError(f"{value!r} names no days; write daily, mon-fri, sat, or mon,wed")
+        begin, end = DAYS.index(first), DAYS.index(last or first)
+        chosen |= {day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)}
+    return tuple(sorted(chosen))
+
+
+class Maintenance(Section):
+    """A time of the week in which configurations may be changed; it may reach over midnight."""
+
+    days: Annotated[tuple[int, ...], PlainValidator(_days)] = tuple(range(7))
+    """On which it begins, 0 Monday."""
+    begin: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="from")
+    end: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="to")
+
+    def open(self, now: datetime) -> bool:
+        """Whether a moment, as the clocks of the target's time zone show it, lies within."""
+        time = now.time()
+        yesterday = (now - timedelta(days=1)).weekday()
+        if self.begin < self.end or self.end == MIDNIGHT:
+            inside = self.begin <= time and (time < self.end or self.end == MIDNIGHT)
+            return inside and now.weekday() in self.days
+        evening = time >= self.begin and now.weekday() in self.days
+        return evening or (time < self.end and yesterday in self.days)
+
+
+class GuardSection(Section):
+    """How careful to be with a target; see :class:`~tuner.control.guard.GuardLimits`."""
+
+    step: float = Field(default=GuardLimits().step, ge=1)
+    cooldown: int = Field(default=GuardLimits().cooldown, ge=0)
+    budget: float = Field(default=GuardLimits().budget, gt=0, le=1)
+    horizon: int = Field(default=GuardLimits().horizon, ge=1)
+    gain: float = Field(default=GuardLimits().gain, ge=0, lt=1)
+    patience: int = Field(default=GuardLimits().patience, ge=0)
+    review: int = Field(default=GuardLimits().review, ge=1)
+    retry_after: int = Field(default=GuardLimits().retry_after, ge=0)
+
+    def limits(self, window: float) -> GuardLimits:
+        """Return the guard's limits; a measurement older than three windows is not acted on."""
+        return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
+
+
+class TargetConfig(Section):
+    """One model on one server, and what is wanted of it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """What it is called in the history, logs and metrics."""
+    url: str
+    """Such as ``triton://127.0.0.1:8001/resnet50?metrics=8002``."""
+    slo: Annotated[Slo, PlainValidator(partial(_told, parse_slo))]
+    """Such as ``p95=30ms``."""
+    objective: Literal[GOALS] = "latency"  # type: ignore[valid-type]  # the one list of goals
+    """What is least while the SLO is kept."""
+    change_cost: float = Field(default=0.0, ge=0)
+    """Weight of what a change costs."""
+    mode: Literal["observe", "recommend", "apply"] = "recommend"
+    """``observe`` only measures, ``recommend`` decides and changes nothing, ``apply`` changes the server."""
+    window: Annotated[float, BeforeValidator(partial(_seconds, 0.2, 600))] = 10.0
+    """Length of a window, s."""
+    knobs: dict[str, Annotated[Bounds | tuple[float, ...], PlainValidator(_grid)]] = Field(
+        default_factory=dict
+    )
+    """Values or bounds by knob; without any the adapter's own grids."""
+    maintenance: tuple[Maintenance, ...] = ()
+    """When configurations may be changed; without any always. Rollbacks come at any time."""
+    time_zone: str = "UTC"
+    """Of ``maintenance``, such as Europe/Berlin."""
+    probe_rate: float | None = Field(default=None, gt=0, le=1000)
+    """Requests/s of our own, to time a server that exports no quantiles."""
+    guard: GuardSection = GuardSection()
+    policy: Path | None = None
+    """A policy to start from, such as ``tuner train`` writes; relative to the file."""
+    seed: int = 0
+
+    @check_field("url")
+    @classmethod
+    def _has_scheme(cls, url: str) -> str:
+        if not urlsplit(url).scheme or "://" not in url:
+            raise ValueError(
+                f"'{url}' has no scheme; write triton://HOST:8001/MODEL?metrics=8002 or sim://mlp"
+            )
+        return url
+
+    @check_field("time_zone")
+    @classmethod
+    def _exists(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(
+                f"there is no time zone '{name}'; write one such as Europe/Berlin or UTC"
+            ) from None
+        return name
+
+    @check_field("policy")
+    @classmethod
+    def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        return info.context["folder"] / path if path is not None and info.context else path
+
+    def may_change(self, now: float) -> bool:
+        """Whether configurations may be changed at a time, seconds since 1970."""
+        there = datetime.fromtimestamp(now, ZoneInfo(self.time_zone))
+        return not self.maintenance or any(part.open(there) for part in self.maintenance)
+
+    def grids(self, space: KnobSpace) -> dict[str, tuple[float, ...]]:
+        """Return the grids that replace those of a server's knobs.
+
+        Raises:
+            InvalidInput: A knob has bounds that no value of its grid lies within, or bounds and is unknown.
+        """
+        own = {knob.name: knob.grid for knob in space.knobs}
+        found: dict[str, tuple[float, ...]] = {}
+        for name, wanted in self.knobs.items():
+            if isinstance(wanted, tuple):
+                found[name] = wanted
+                continue
+            if name not in own:
+                raise InvalidInput(f"{self.name} knob {name}", "unknown", f"the knobs are {', '.join(own)}")
+            found[name] = wanted.within(own[name])
+            if not found[name]:
+                values = ", ".join(f"{value:g}" for value in own[name])
+                raise InvalidInput(
+                    f"{self.name} knob {name}", "no value within its bounds", f"it has {values}"
+                )
+        return found
+
+
+class DaemonConfig(Section):
+    """The whole file."""
+
+    state: Path = Field(default=Path("servetune.db"), validate_default=True)
+    """Where windows, decisions and policies are kept; relative to the file."""
+    keep: Annotated[float, BeforeValidator(partial(_seconds, 60, 10 * 365 * 86400))] = 30 * 86400.0
+    """How long, s."""
+    targets: tuple[TargetConfig, ...]
+
+    @check_field("state")
+    @classmethod
+    def _beside_the_file(cls, path: Path, info: ValidationInfo) -> Path:
+        return info.context["folder"] / path if info.context else path
+
+    @check_field("targets")
+    @classmethod
+    def _differ(cls, targets: tuple[TargetConfig, ...]) -> tuple[TargetConfig, ...]:
+        if not targets:
+            raise ValueError("needs at least one target; `tuner config example` shows one")
+        for what in ("name", "url"):
+            twice = [name for name, count in Counter(getattr(t, what) for t in targets).items() if count > 1]
+            if twice and not (what == "url" and twice[0].startswith("sim://")):
+                raise ValueError(f"two targets have the {what} '{twice[0]}'; give each its own")
+        return targets
