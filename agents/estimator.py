@@ -11,6 +11,9 @@ Where we differ: the paper does not say how the anchoring is done; the ratio is 
 ``minimum_samples`` windows, ``g = 0``: neighbours are taken to cost what was measured, which is the
 paper's observation of Fig. 6.
 
+The authors' code differs again, and :class:`EstimatorParameters` can say so: labels in milliseconds instead
+of logarithms, no anchoring, a Huber loss, and a network trained from scratch in every window.
+
 Training never delays a window: :meth:`Estimator.observe` notes the sample and returns; a background
 thread trains a copy and swaps the finished weights in. With ``background=False`` training happens inside
 ``observe``, and the same seed gives the same estimates: for simulation, tests and offline training.
@@ -22,7 +25,7 @@ import math
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -51,6 +54,14 @@ class EstimatorParameters:
     """L1 weight of FTRL."""
     l2: float = 0.0
     """L2 weight of FTRL."""
+    label: Literal["log", "ms"] = "log"
+    """What the network learns: the logarithm of the cost, or milliseconds as in the authors' code."""
+    anchored: bool = True
+    """Whether estimates are tied to the measurement (eq. 1); if not, only that of the measured one is."""
+    huber: float | None = None
+    """Beyond this error the loss is linear (the authors: 100 ms); None: squared throughout."""
+    from_scratch: bool = False
+    """Train from new weights in every window, as the authors' code does, instead of going on."""
     steps: int = 30
     """Most gradient steps per new window."""
     loss_threshold: float = 0.002
@@ -69,6 +80,8 @@ class EstimatorParameters:
             raise ValueError(f"`hidden` needs layers of at least one unit, but got {self.hidden}")
         if min(self.steps, self.batch, self.minimum_samples, self.memory) < 1 or not self.ratio_limit > 1:
             raise ValueError(f"counts must be positive and `ratio_limit > 1`, but got {self}")
+        if self.label not in ("log", "ms") or not (self.huber is None or self.huber > 0):
+            raise ValueError(f"`label` is log or ms and `huber > 0` must hold, but got {self}")
 
 
 class Estimator:
@@ -79,6 +92,7 @@ class Estimator:
         parameters: Network and training.
         seed: Of the initial weights and the sampling of batches.
         background: Train in a thread of its own; otherwise inside :meth:`observe`.
+        unit: Seconds that a cost of 1 stands for; matters for labels in milliseconds only.
 
     Attributes:
         background: May be changed between windows.
@@ -93,15 +107,13 @@ class Estimator:
         *,
         seed: int = 0,
         background: bool = False,
+        unit: float = 1.0,
     ) -> None:
         self.parameters = parameters or EstimatorParameters()
+        self._milliseconds = 1e3 * unit
         self._features = np.asarray(features, dtype=np.float32)
         self._generator = np.random.default_rng(seed)
-        weights = initial_weights(self.inputs, self.parameters.hidden, self._generator)
-        # The load column starts at 0: while only one level was seen, another is not guessed at random.
-        first = weights[0].copy()
-        first[-1] = 0.0
-        self.weights: Weights = frozen([first, *weights[1:]])
+        self.weights = self._new_weights()
         self.first_level: int | None = None
         self._samples: deque[tuple[int, int, float]] = deque(maxlen=self.parameters.memory)
         self._trained = False
@@ -149,7 +161,17 @@ class Estimator:
         """Return g(s, c), the estimated logarithm of the cost; 0 before training.   # (n,)."""
         if not self._trained:
             return np.zeros(len(configurations))
-        return forward(self.weights, self._inputs(np.full(len(configurations), level), configurations))
+        outputs = forward(self.weights, self._inputs(np.full(len(configurations), level), configurations))
+        if self.parameters.label == "log":
+            return outputs
+        return np.asarray(np.log(np.maximum(outputs / self._milliseconds, SMALLEST_COST)))
+
+    def estimates(self, level: int, configurations: np.ndarray, anchor: int, cost: float) -> np.ndarray:
+        """Return r_hat, what configurations cost when ``anchor`` was measured to cost ``cost``.   # (n,)."""
+        if self.parameters.anchored or not self._trained:
+            return cost * self.ratios(level, configurations, anchor)
+        predicted = np.exp(self.log_costs(level, configurations))
+        return np.asarray(np.where(np.asarray(configurations) == anchor, cost, predicted))
 
     def ratios(self, level: int, configurations: np.ndarray, anchor: int) -> np.ndarray:
         """Return estimated cost over that of ``anchor``, exactly 1 at the anchor itself.   # (n,)."""
@@ -223,14 +245,24 @@ class Estimator:
             self._pending = 0
             samples = np.array(self._samples, dtype=np.float64)
         levels, configurations = samples[:, 0].astype(np.int64), samples[:, 1].astype(np.int64)
-        targets = np.log(np.maximum(samples[:, 2], SMALLEST_COST)).astype(np.float32)
-        weights = self._fit(self._inputs(levels, configurations), targets, steps)
+        if self.parameters.label == "log":
+            targets = np.log(np.maximum(samples[:, 2], SMALLEST_COST))
+        else:
+            targets = self._milliseconds * samples[:, 2]
+        weights = self._fit(self._inputs(levels, configurations), targets.astype(np.float32), steps)
         if weights is not None and all(np.isfinite(array).all() for array in weights):
             self.weights = weights  # one assignment: a reader sees the old or the new ones, never a mixture
             self._trained = True
 
+    def _new_weights(self) -> Weights:
+        weights = initial_weights(self.inputs, self.parameters.hidden, self._generator)
+        # The load column starts at 0: while only one level was seen, another is not guessed at random.
+        first = weights[0].copy()
+        first[-1] = 0.0
+        return frozen([first, *weights[1:]])
+
     def _fit(self, inputs: np.ndarray, targets: np.ndarray, steps: int) -> Weights | None:
-        """Continue from the present weights; None if closed meanwhile."""
+        """Continue from the present weights, or from new ones; None if closed meanwhile."""
         import torch
 
         from tuner.agents.ftrl import Ftrl
@@ -239,7 +271,8 @@ class Estimator:
         torch.set_num_threads(1)
         p = self.parameters
         x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
-        arrays = [torch.tensor(array, requires_grad=True) for array in self.weights]
+        weights = self._new_weights() if p.from_scratch else self.weights
+        arrays = [torch.tensor(array, requires_grad=True) for array in weights]
         optimizer = Ftrl(arrays, p.learning_rate, l1=p.l1, l2=p.l2, proximal_start=True)
         everything = len(targets) <= p.batch
         for _ in range(steps):
@@ -249,7 +282,11 @@ class Estimator:
             if not everything:
                 rows = torch.from_numpy(self._generator.choice(len(targets), p.batch, replace=False))
                 inputs_now, targets_now = x[rows], y[rows]
-            loss = torch.nn.functional.mse_loss(_forward(arrays, inputs_now), targets_now)
+            outputs = _forward(arrays, inputs_now)
+            if p.huber is None:
+                loss = torch.nn.functional.mse_loss(outputs, targets_now)
+            else:
+                loss = torch.nn.functional.huber_loss(outputs, targets_now, delta=p.huber)
             if everything and loss.item() <= p.loss_threshold:
                 break
             optimizer.zero_grad()

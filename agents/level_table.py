@@ -55,7 +55,8 @@ class LevelTable:
         """Add the evidence of one window and return its share of each entry's evidence.
 
         A measurement weighs 1. An estimate weighs ``estimate_weight``, and less for an entry with
-        measurements of its own; the first own measurement outweighs all estimates before it.
+        measurements of its own; the first own measurement outweighs all estimates before it. With a weight
+        of 1 estimates are not told apart from measurements, as in the paper.
 
         Args:
             region: Entries to be updated, each once.   # (n,) int64
@@ -65,6 +66,9 @@ class LevelTable:
         Returns:
             New weight over summed weight, in 0..1; 1 where nothing was known.   # (n,)
         """
+        if estimate_weight == 1:
+            self.evidence[region] += 1.0
+            return np.asarray(1.0 / self.evidence[region])
         weights = estimate_weight / (1.0 + self.visits[region])
         weights[region == measured] = 1.0
         if self.visits[measured] == 0:

@@ -65,6 +65,9 @@ class StoredArrays:
         self._folder = folder
         self._arrays = arrays
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
     def take(self, name: str, shape: tuple[int | None, ...], kind: str = "f") -> np.ndarray:
         """Return one array.
 

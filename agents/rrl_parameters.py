@@ -4,39 +4,53 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.load_levels import LoadLevels
+from tuner.agents.schedule import TEMPERATURES, geometric
 
 __all__ = ["RRLParameters"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RRLParameters:
-    """The constants of RRL; the defaults were tuned for few windows on a simulated batching server."""
+    """The constants of RRL; the defaults were tuned for few windows on a simulated batching server.
+
+    :data:`~tuner.agents.rrl_presets.PRESETS` holds the paper's form and that of its authors' code.
+    """
 
     delta: float = 1.0
     """Size of the region in grid steps (section 4.2); 0 is plain Q-learning. The paper's best is 1."""
     gamma: float = 0.0
     """Discount of future costs, 0..1 (exclusive of 1)."""
+    learning_rate: float | None = None
+    """A constant learning rate, above 0 and at most 1; None lets it fall with the evidence."""
     rate_exponent: float = 0.8
     """How fast the learning rate falls, above 0.5 and at most 1; 1 averages, less follows drift."""
     estimate_weight: float = 0.25
-    """Weight of an estimate against a measurement, above 0 and at most 1."""
+    """Weight of an estimate against a measurement, above 0 and at most 1; 1 tells them not apart."""
+    temperature: Literal["relative", "absolute", "inverse"] = "relative"
+    """``relative``: beta over the least learned cost; ``absolute``: beta as it is (eq. 3); ``inverse``: the
+    authors' code, whose softmax is over one over Q and has no beta."""
     beta_first: float = 2.0
-    """Inverse temperature in the first window of a level, over the least learned cost."""
+    """Inverse temperature in the first window of a level."""
     beta_growth: float = 1.25
     """Factor on it per window seen at the level, at least 1."""
     beta_last: float = 40.0
     """Where it stops growing; at 40 a configuration 10 % dearer is 50 times less likely than the best."""
-    q0: float | None = None
-    """Q of the unknown; None is the paper's 1/|C|."""
+    q0: float | Literal["first"] | None = None
+    """Q of the unknown; None is the paper's 1/|C|, ``first`` the first cost measured (the authors' code)."""
     optimism: float = 0.3
     """Share of q0 in the value of what was never measured; 0 believes estimates, 1 is the paper."""
     carry: bool = True
     """Predict a level that was never seen from the nearest one seen (beyond the paper)."""
+    shared_table: bool = False
+    """One table for all load levels, as in the authors' code."""
     noise: float = 0.15
     """Relative noise of one window; :meth:`RRL.best` adds one standard error to costs it is unsure of."""
+    unit: float = 0.55
+    """Seconds that a cost of 1 stands for, the SLO: what ``inverse`` and labels in milliseconds refer to."""
     transfer_windows: int = 14
     """Windows of exploration that a transferred policy is spared at each level it knows."""
     levels: LoadLevels = field(default_factory=LoadLevels)
@@ -55,8 +69,15 @@ class RRLParameters:
                 "`0.5 < rate_exponent <= 1` and `0 < estimate_weight <= 1` must hold, "
                 f"but got {self.rate_exponent=}, {self.estimate_weight=}"
             )
-        if self.q0 is not None and not (math.isfinite(self.q0) and self.q0 >= 0):
+        if self.learning_rate is not None and not 0 < self.learning_rate <= 1:
+            raise ValueError(f"`0 < learning_rate <= 1` must hold, but got {self.learning_rate=}")
+        if self.q0 not in (None, "first") and not (math.isfinite(float(self.q0)) and float(self.q0) >= 0):
             raise ValueError(f"`q0 >= 0` must hold, but got {self.q0=}")
+        if self.temperature not in TEMPERATURES or not 0 < self.unit < math.inf:
+            raise ValueError(
+                f"`temperature in {TEMPERATURES}` and `unit > 0` must hold, "
+                f"but got {self.temperature=}, {self.unit=}"
+            )
         if not (0 <= self.beta_first <= self.beta_last and self.beta_growth >= 1):
             raise ValueError(
                 "`0 <= beta_first <= beta_last` and `beta_growth >= 1` must hold, "
@@ -65,5 +86,4 @@ class RRLParameters:
 
     def beta(self, windows: int) -> float:
         """Return the inverse temperature after so many windows at a level."""
-        growth = min(windows * math.log(self.beta_growth), 700.0)  # exp overflows beyond
-        return min(self.beta_last, self.beta_first * math.exp(growth))
+        return geometric(self.beta_first, self.beta_growth, self.beta_last, windows)

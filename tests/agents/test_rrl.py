@@ -83,14 +83,14 @@ def test_discount_moves_q_but_not_the_costs() -> None:
 
     agent.update(at(LOW), 5, 1.0, at(HIGH))
 
-    assert agent.tables[LOW].q[5] == pytest.approx(1.0 + 0.5 * 0.4)
+    assert agent.perception.tables[LOW].q[5] == pytest.approx(1.0 + 0.5 * 0.4)
     assert agent.costs(LOW)[5] == 1.0
 
 
 def test_paper_starts_q_at_one_over_the_number_of_configurations() -> None:
     """Algorithm 1, initialisation."""
-    assert make().q0 == 1 / SPACE.size
-    assert make(replace(PLAIN, q0=0.1)).q0 == 0.1
+    assert make().perception.q0 == 1 / SPACE.size
+    assert make(replace(PLAIN, q0=0.1)).perception.q0 == 0.1
 
 
 def test_best_knows_only_what_it_learned() -> None:
@@ -201,7 +201,7 @@ def test_costs_that_are_none_are_refused(cost: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         agent.update(at(LOW), 0, cost, at(LOW))
 
-    assert agent.tables == {}
+    assert agent.perception.tables == {}
 
 
 def test_nothing_allowed_is_refused() -> None:
@@ -293,12 +293,12 @@ def test_live_agent_trains_behind_the_windows() -> None:
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))
 
-    finished = agent.estimator.wait(30)
+    finished = agent.perception.estimator.wait(30)
     agent.close()
     agent.close()
 
     assert finished
-    assert agent.estimator.trained
+    assert agent.perception.estimator.trained
 
 
 @pytest.mark.parametrize(

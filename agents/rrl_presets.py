@@ -1,0 +1,99 @@
+"""RRL as the paper writes it, as its authors coded it, and as we ship it.
+
+``rrl_paper`` is Qin et al., SC'19: equations 1 to 3 and algorithm 1. Q starts at 1/|C|, estimates are not
+told apart from measurements, ``a_t = t ** -0.8`` per state and configuration (the sum is infinite, that of
+squares finite), beta in units of one over the cost, the network of section 5.1 anchored at the measurement.
+beta and gamma are not published; ours grows slowly, as few windows as there are must end somewhere.
+
+``rrl_code`` is the form of the authors' published code, which differs from the text: one table for all loads,
+no future, Q starts at the first cost measured, a = 0.3, delta = 3, a softmax over one over Q, a network that
+learns milliseconds under a Huber loss and is trained from scratch in every window, FTRL at a rate of 0.7.
+Only what the code says of the learner is taken over; the start of the weights and of FTRL are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.agents.estimator import EstimatorParameters
+from tuner.agents.rrl_parameters import RRLParameters
+from tuner.errors import InvalidInput
+
+__all__ = ["PARAMETERS", "PRESETS", "preset"]
+
+PARAMETERS = TypeAdapter(RRLParameters)
+"""Reads and writes parameters as plain values."""
+
+PAPER = RRLParameters(
+    delta=1.0,
+    gamma=0.5,
+    estimate_weight=1.0,
+    rate_exponent=0.8,
+    temperature="absolute",
+    beta_first=4.0,
+    beta_growth=1.02,
+    beta_last=100.0,
+    optimism=1.0,
+    carry=False,
+    noise=0.0,
+)
+CODE = RRLParameters(
+    delta=3.0,
+    learning_rate=0.3,
+    estimate_weight=1.0,
+    temperature="inverse",
+    q0="first",
+    optimism=1.0,
+    carry=False,
+    shared_table=True,
+    noise=0.0,
+    estimator=EstimatorParameters(
+        learning_rate=0.7,
+        label="ms",
+        anchored=False,
+        huber=100.0,
+        from_scratch=True,
+        steps=100,
+        minimum_samples=1,
+    ),
+)
+PRESETS: Mapping[str, RRLParameters] = {"rrl": RRLParameters(), "rrl_paper": PAPER, "rrl_code": CODE}
+"""Parameters by agent name."""
+
+
+def preset(name: str, changes: Mapping[str, Any] | None = None) -> RRLParameters:
+    """Return the parameters of one form of RRL, with some of them changed.
+
+    Args:
+        name: One of :data:`PRESETS`.
+        changes: New values by field; those of ``levels`` and ``estimator`` are mappings themselves.
+
+    Raises:
+        InvalidInput: A field is unknown, or its value unusable; names it.
+        KeyError: There is no such preset.
+    """
+    values = PARAMETERS.dump_python(PRESETS[name], mode="json")
+    _change(values, changes or {}, "parameter ")
+    try:
+        return PARAMETERS.validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "RRLParameters") or name
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        raise InvalidInput(
+            f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
+        ) from None
+
+
+def _change(values: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Put new values in place of the old ones, in nested mappings too; ``values`` is modified in place."""
+    for field, value in changes.items():
+        if field not in values:
+            raise InvalidInput(f"{where}{field}", "unknown", f"there are {', '.join(values)}")
+        if isinstance(value, Mapping) and isinstance(values[field], dict):
+            _change(values[field], value, f"{where}{field}.")
+        else:
+            values[field] = value

@@ -1,0 +1,188 @@
+"""The paper's perception: a table Q(s, c) whose region around each measurement is updated (eq. 1 and 2).
+
+Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
+(:mod:`tuner.agents.rrl_presets` has the paper's values):
+
+* *Learning rate.* ``a = (weight / summed weight) ** rate_exponent``, counted per state and configuration; a
+  measurement weighs 1 and an estimate less, so that estimates never drown what was measured
+  (``estimate_weight = 1``: not told apart).
+* *Unknown configurations* start at ``q0 = 1/|C|`` in the paper, below every real cost, so each is tried,
+  directly or through a neighbour. Once the estimator is trained its prediction stands in for them. What
+  was never measured, unknown or estimated, is valued a share ``optimism`` nearer to q0, a share that
+  fades: an estimate that is too high would otherwise never be put right (``optimism = 1``: q0 alone for the
+  unknown). A level never seen is predicted from the nearest one (``carry``).
+* *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
+  all of them and the best configuration is that of gamma = 0; larger values only add noise (the bound of
+  theorem 4.1 is Delta / (1 - gamma)). Learned costs are kept beside Q without the future.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tuner.agents.estimator import Estimator
+from tuner.agents.level_table import LevelTable
+from tuner.agents.region import region_update
+from tuner.agents.rrl_parameters import RRLParameters
+from tuner.knobs import KnobSpace
+
+__all__ = ["TablePerception"]
+
+HEARSAY_SAMPLES = 256
+"""Windows of a simulation or another server that the estimator keeps training on."""
+OPTIMISM_WINDOWS = 10.0
+"""Windows measured at a level until optimism is 0.7 of its start; it fades with one over their root."""
+SMALLEST_SCALE = 1e-3
+"""Least learned cost that the temperature refers to."""
+
+
+class TablePerception:
+    """What configurations are thought to cost, one table per load level.
+
+    Args:
+        space: The configurations.
+        parameters: The constants.
+        seed: Of the estimator.
+        synchronous: Train the estimator inside :meth:`learn`.
+
+    Attributes:
+        tables: What is known, by load level.
+        estimator: The estimation function f.
+        q0: Q of the unknown.
+    """
+
+    def __init__(
+        self, space: KnobSpace, parameters: RRLParameters, *, seed: int = 0, synchronous: bool = False
+    ) -> None:
+        self.space = space
+        self.parameters = parameters
+        self.tables: dict[int, LevelTable] = {}
+        self.q0 = parameters.q0 if isinstance(parameters.q0, float | int) else 1.0 / space.size
+        self._regions: dict[int, np.ndarray] = {}
+        self.estimator = Estimator(
+            space.features(),
+            parameters.estimator,
+            seed=seed,
+            background=not synchronous,
+            unit=parameters.unit,
+        )
+
+    def learn(self, level: int, configuration: int, cost: float, next_level: int) -> None:
+        """Update the region of a configuration that showed a cost (eq. 2)."""
+        p = self.parameters
+        if p.q0 == "first" and not self.tables:
+            self.q0 = cost
+        table = self._table(level)
+        region = self._region(configuration)
+        self.estimator.observe(level, configuration, cost)
+        estimates = self.estimator.estimates(level, region, configuration, cost)
+        table.cost[region[table.evidence[region] == 0]] = 0.0  # its rate is 1: any number will do
+        rates = table.weigh(region, configuration, p.estimate_weight) ** p.rate_exponent
+        own = rates if p.learning_rate is None else np.full(region.size, p.learning_rate)
+        future = p.gamma * float(self._table(next_level).q.min()) if p.gamma else 0.0
+        region_update(table.q, region, estimates, own, future)
+        region_update(table.cost, region, estimates, rates, 0.0)
+        table.visits[configuration] += 1
+        table.windows += 1
+
+    def windows(self, level: int) -> int:
+        """Windows learned from at a level."""
+        table = self._known(level)
+        return table.windows if table else 0
+
+    def visits(self, level: int, configuration: int) -> int:
+        """Windows in which a configuration was measured at a level."""
+        table = self._known(level)
+        return int(table.visits[configuration]) if table else 0
+
+    def costs(self, level: int) -> np.ndarray:
+        """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
+        table = self._known(level)
+        return np.full(self.space.size, np.nan) if table is None else table.cost.copy()
+
+    def cautious(self, level: int, configurations: np.ndarray) -> np.ndarray:
+        """Learned costs with one standard error added; NaN if unknown.   # (n,)."""
+        table, change = self._known(level), np.ones(configurations.size)
+        if table is None or not table.windows:
+            table, change = self._nearest(level, configurations)
+        error = self.parameters.noise / np.sqrt(np.maximum(table.evidence[configurations], 1e-9))
+        return np.asarray(change * table.cost[configurations] * (1.0 + error))
+
+    def scale(self, level: int, values: np.ndarray) -> float:
+        """The least learned cost, to which a relative temperature refers; else the least of the values."""
+        table = self._known(level)
+        least = table.least() if table else None
+        return max(least[1] if least else float(values.min()), SMALLEST_SCALE)
+
+    def values(self, level: int, configurations: np.ndarray) -> np.ndarray:
+        """What the policy weighs: Q, predictions for the unknown, optimism for the unmeasured.   # (n,)."""
+        table = self._known(level) or LevelTable.empty(self.space.size, self.q0)
+        values = table.q[configurations].copy()
+        if self.parameters.optimism == 1:
+            return np.asarray(values)
+        unknown = table.evidence[configurations] == 0
+        if unknown.any():
+            predicted = self._predict(level, configurations[unknown])
+            values[unknown] = np.where(np.isnan(predicted), self.q0, predicted)
+        n = OPTIMISM_WINDOWS
+        optimism = self.parameters.optimism * math.sqrt(n / (n + int(table.visits.sum())))
+        unmeasured = table.visits[configurations] == 0
+        values[unmeasured] += optimism * (self.q0 - values[unmeasured])
+        return np.asarray(values)
+
+    def transfer(self) -> None:
+        """Take everything learned so far as hearsay; see :meth:`RRL.transfer`."""
+        for table in self.tables.values():
+            np.minimum(table.evidence, self.parameters.estimate_weight, out=table.evidence)
+            table.visits[:] = 0
+            table.windows = min(table.windows, self.parameters.transfer_windows)
+        self.estimator.thin(HEARSAY_SAMPLES)
+
+    def close(self) -> None:
+        """Stop background training. May be called twice."""
+        self.estimator.close()
+
+    def _key(self, level: int) -> int:
+        return 0 if self.parameters.shared_table else level
+
+    def _known(self, level: int) -> LevelTable | None:
+        return self.tables.get(self._key(level))
+
+    def _table(self, level: int) -> LevelTable:
+        key = self._key(level)
+        if key not in self.tables:
+            self.tables[key] = LevelTable.empty(self.space.size, self.q0)
+        return self.tables[key]
+
+    def _region(self, configuration: int) -> np.ndarray:
+        if configuration not in self._regions:
+            self._regions[configuration] = self.space.region(configuration, self.parameters.delta)
+        return self._regions[configuration]
+
+    def _predict(self, level: int, configurations: np.ndarray) -> np.ndarray:
+        """Estimated cost of what is unknown at a level; NaN where there is no telling.   # (n,)."""
+        table = self._known(level)
+        if table is not None and (least := table.least()) is not None:
+            if not self.estimator.trained:
+                return np.full(configurations.size, np.nan)
+            anchor, cost = least
+            return cost * self.estimator.ratios(level, configurations, anchor)
+        nearest, change = self._nearest(level, configurations)
+        return np.asarray(nearest.cost[configurations] * change)
+
+    def _nearest(self, level: int, configurations: np.ndarray) -> tuple[LevelTable, np.ndarray]:
+        """The table of the nearest level that was seen, and what costs there change by on the way here.
+
+        Returns:
+            A table in which nothing is known, if none was seen or nothing is to be carried; and the factors
+            that the estimator gives for the change of load.   # (n,)
+        """
+        seen = [other for other, table in self.tables.items() if table.windows]
+        if not (self.parameters.carry and seen):
+            return LevelTable.empty(self.space.size, self.q0), np.ones(configurations.size)
+        nearest = min(seen, key=lambda other: (abs(other - level), other))
+        limit = math.log(self.parameters.estimator.ratio_limit)
+        here, there = (self.estimator.log_costs(at, configurations) for at in (level, nearest))
+        return self.tables[nearest], np.exp(np.clip(here - there, -limit, limit))
