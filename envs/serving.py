@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from tuner.adapters import Backend
-from tuner.errors import AdapterError
+from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -140,6 +140,17 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     def backend(self) -> Backend | None:
         """What is acted on; None before the first reset and after closing."""
         return self._plant.backend if self._plant else None
+
+    def expected_costs(self, rate: float) -> np.ndarray:  # noqa: ARG002 - what simulations override
+        """Return what a window costs on average under every configuration, changes aside.   # (size,).
+
+        Args:
+            rate: The offered load, requests/s; rounded to a grid of 5 %.
+
+        Raises:
+            InvalidInput: Nobody knows, as of a live server.
+        """
+        raise InvalidInput("env", "its exact costs are not known", "use one that is simulated")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
