@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "MUTED", "Look", "bars", "curves", "figure", "legend", "look", "published", "save", "write"]
+__all__ = [
+    "INK",
+    "MUTED",
+    "Look",
+    "bars",
+    "curves",
+    "figure",
+    "floats",
+    "legend",
+    "look",
+    "published",
+    "save",
+    "write",
+]
 
 INK, MUTED = "#1b2733", "#7b8794"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A7F00", INK)
@@ -78,9 +91,9 @@ def curves(panel: Axes, series: Iterable[Series]) -> None:
     for index, one in enumerate(series):
         color, marker = look(one.name, index)
         x = np.array(one.x)
-        panel.plot(x, _floats(one.y), color=color, marker=marker, ms=4, lw=1.4, label=one.name)
+        panel.plot(x, floats(one.y), color=color, marker=marker, ms=4, lw=1.4, label=one.name)
         if one.low and one.high:
-            panel.fill_between(x, _floats(one.low), _floats(one.high), color=color, alpha=0.18, lw=0)
+            panel.fill_between(x, floats(one.low), floats(one.high), color=color, alpha=0.18, lw=0)
 
 
 def bars(panel: Axes, groups: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
@@ -90,7 +103,7 @@ def bars(panel: Axes, groups: Sequence[str], series: Sequence[tuple[str, Sequenc
     for index, (name, heights) in enumerate(series):
         offset = (index - (len(series) - 1) / 2) * width
         color, _ = look(name, index)
-        panel.bar(middles + offset, _floats(heights), width * 0.92, color=color, label=name)
+        panel.bar(middles + offset, floats(heights), width * 0.92, color=color, label=name)
     panel.set_xticks(middles, groups)
 
 
@@ -98,7 +111,7 @@ def published(
     panel: Axes, x: Sequence[float], y: Sequence[float | None], label: str | None = "published"
 ) -> None:
     """Mark values that the paper gives: black crosses on top of everything."""
-    panel.scatter(x, _floats(y), marker="x", s=42, color=INK, linewidths=1.6, zorder=5, label=label)
+    panel.scatter(x, floats(y), marker="x", s=42, color=INK, linewidths=1.6, zorder=5, label=label)
 
 
 def legend(panel: Axes, **options: Any) -> None:
@@ -121,5 +134,6 @@ def write(drawn: Figure, path: Path) -> None:
     drawn.savefig(path, dpi=DPI, metadata=metadata)
 
 
-def _floats(values: Iterable[float | None]) -> np.ndarray:
+def floats(values: Iterable[float | None]) -> np.ndarray:
+    """Return what can be drawn: NaN, a gap, for None."""
     return np.array([math.nan if value is None else value for value in values], dtype=float)

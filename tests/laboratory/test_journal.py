@@ -1,0 +1,157 @@
+"""The journal: what was written is what is read, torn or damaged ones are told apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tuner.agents.agent import State
+from tuner.agents.training import EpisodeBegin, TrainingWindow
+from tuner.errors import InvalidInput, StorageError
+from tuner.laboratory.journal import JOURNAL, Journal, read_journal
+from tuner.laboratory.trial import FIGURES, TrialSpec
+
+SPEC = TrialSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
+KNOBS = [{"name": "instances", "grid": [1.0, 2.0]}]
+
+
+def events():
+    """Two stages of three windows, one of them not measured, the first stage of two episodes."""
+    generator = np.random.default_rng(5)
+
+    def seen():
+        return generator.random(3).astype(np.float32)
+
+    found = []
+    for number in range(6):
+        if number in {0, 2, 3}:
+            found.append(EpisodeBegin(state=State(level=20, configuration=0, observation=seen())))
+        cost = math.nan if number == 4 else float(generator.random())
+        figures = {name: float(generator.random()) for name in FIGURES} | {"gpu": math.nan}
+        found.append(
+            TrainingWindow(
+                window=number % 3, level=20 + number, configuration=number, cost=cost, learned=number != 4,
+                ended=number in {1, 2}, observation=seen(), figures=figures,
+            )
+        )  # fmt: skip
+    return found
+
+
+def write(folder):
+    """Write the journal of all events."""
+    journal = Journal(folder, SPEC, KNOBS)
+    for event in events():
+        journal.append(event)
+    journal.close()
+    return folder / JOURNAL
+
+
+def same(a, b):
+    """Whether events are equal to the last bit, NaN included."""
+    return repr(a) == repr(b) and all(
+        np.array_equal(x.observation, y.observation)
+        for x, y in zip(map(state, a), map(state, b), strict=True)
+    )
+
+
+def state(event):
+    """The state that an event left behind."""
+    return event.state
+
+
+def test_what_was_written_is_what_is_read(tmp_path):
+    """Costs and observations to the last bit, also what was not measured."""
+    write(tmp_path)
+
+    spec, knobs, found = read_journal(tmp_path)
+
+    assert (spec, knobs) == (SPEC, KNOBS)
+    assert same(found, events())
+
+
+def test_a_torn_last_line_is_cut_off(tmp_path):
+    """Wherever a crash stops the writing, what came before is there, and the rest can be written again."""
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+
+    for cut in [*range(ends[-2], len(whole), 7), *range(0, len(whole), 211)]:
+        path.write_bytes(whole[:cut])
+        journal = Journal(tmp_path, SPEC, KNOBS)
+        lines = sum(end <= cut for end in ends)
+        assert same(journal.past, events()[: max(lines - 1, 0)]), cut
+        for event in events()[len(journal.past) :]:
+            journal.append(event)
+        journal.close()
+        assert path.read_bytes() == whole
+
+
+def test_damage_within_is_named_by_its_line(tmp_path):
+    """A changed digit is noticed; only the last line may be bad, for it may be torn."""
+    path = write(tmp_path)
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = lines[3].replace(b'"cost": 0.', b'"cost": 1.')
+    path.write_bytes(b"\n".join(lines))
+
+    with pytest.raises(StorageError, match=r"journal\.jsonl, line 4"):
+        Journal(tmp_path, SPEC, KNOBS)
+    with pytest.raises(StorageError, match="line 4"):
+        read_journal(tmp_path)
+
+
+@pytest.mark.parametrize("remove", [1, 2, 5])
+def test_missing_lines_are_noticed(tmp_path, remove):
+    """Windows are numbered, and an episode begins before its windows."""
+    path = write(tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:remove] + lines[remove + 1 :]))
+
+    with pytest.raises(StorageError, match="line"):
+        read_journal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 4}, "seed is 4 but was 0"),
+        ({"arguments": {"slo": "p95=20ms"}}, "slo is p95=20ms but was p95=30ms"),
+        ({"arguments": {}}, "slo is not given but was p95=30ms"),
+        ({"agent": "capes", "parameters": {"budget": 3}}, "budget is 3 but was not given"),
+        ({"windows": 4}, "windows is 4 but was 3"),
+    ],
+)
+def test_another_training_is_told_apart(tmp_path, change, named):
+    """What differs is named; nothing is overwritten."""
+    path = write(tmp_path)
+    before = path.read_bytes()
+
+    with pytest.raises(InvalidInput, match=named):
+        Journal(tmp_path, replace(SPEC, **change), KNOBS)
+
+    assert path.read_bytes() == before
+
+
+def test_two_trainings_do_not_write_the_same_journal(tmp_path):
+    """The second is refused while the first is under way."""
+    first = Journal(tmp_path, SPEC, KNOBS)
+
+    with pytest.raises(StorageError, match="another training"):
+        Journal(tmp_path, SPEC, KNOBS)
+
+    first.close()
+    Journal(tmp_path, SPEC, KNOBS).close()
+
+
+def test_other_files_are_not_taken_for_journals(tmp_path):
+    """Nor is a missing one."""
+    with pytest.raises(StorageError, match="No such file"):
+        read_journal(tmp_path)
+    (tmp_path / JOURNAL).write_text("hello\nworld\n")
+    with pytest.raises(StorageError, match="line 1"):
+        Journal(tmp_path, SPEC, KNOBS)
+    (tmp_path / JOURNAL).write_bytes(b"\xff\xfe\n")
+    with pytest.raises(StorageError, match="not text"):
+        Journal(tmp_path, SPEC, KNOBS)

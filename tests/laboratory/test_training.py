@@ -1,0 +1,117 @@
+"""Training that is interrupted goes on to the same end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.laboratory.trials import SMALL
+from tuner.errors import InvalidInput, StorageError
+from tuner.laboratory.journal import JOURNAL
+from tuner.laboratory.training import train
+from tuner.laboratory.trial import TrialSpec
+
+SPEC = TrialSpec(**SMALL | {"rates": (100.0, 150.0), "windows": 8})
+
+
+class Interrupted(Exception):
+    """Stands for Ctrl-C."""
+
+
+def interrupt_after(windows):
+    """Return a progress function that raises after some windows."""
+    seen = []
+
+    def progress():
+        seen.append(1)
+        if len(seen) > windows:
+            raise Interrupted
+
+    return progress
+
+
+def contents(folder):
+    """Every file of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("agent", ["rrl", "q_learning", "hill_climb"])
+def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path, agent):
+    """Interrupted twice, in both loads: policy and journal are the same to the last bit."""
+    spec = replace(SPEC, agent=agent)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    train(spec, whole).agent.close()
+
+    for windows in (4, 10):
+        with pytest.raises(Interrupted):
+            train(spec, parts, progress=interrupt_after(windows))
+    trained = train(spec, parts)
+
+    trained.agent.close()
+    assert trained.relived == 11
+    assert len(trained.trial.cost) == 16
+    assert contents(parts) == contents(whole)
+
+
+def test_a_finished_training_can_be_asked_for_again(tmp_path):
+    """Nothing is measured anew, and the policy stays what it was."""
+    train(SPEC, tmp_path).agent.close()
+    before = contents(tmp_path)
+
+    again = train(SPEC, tmp_path)
+
+    again.agent.close()
+    assert again.relived == 16
+    assert contents(tmp_path) == before
+
+
+def test_other_arguments_are_refused(tmp_path):
+    """What lies there is not mixed with another training."""
+    train(SPEC, tmp_path).agent.close()
+
+    with pytest.raises(InvalidInput, match="seed is 1 but was 0"):
+        train(SPEC.seeded(1), tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("cost", 0.123), ("configuration", 1)])
+def test_a_past_that_does_not_repeat_itself_is_refused(tmp_path, field, value):
+    """As when the program was changed: the journal is sound, but the agent or the server does otherwise."""
+    import zlib
+
+    with pytest.raises(Interrupted):
+        train(SPEC, tmp_path, progress=interrupt_after(4))
+    path = tmp_path / JOURNAL
+    lines = path.read_text().splitlines()
+    values = json.loads(lines[3])
+    values.pop("check")
+    text = json.dumps(values | {field: value + values[field] if field == "configuration" else value})
+    lines[3] = f'{text[:-1]}, "check": {zlib.crc32(text.encode())}}}'
+    path.write_text("\n".join(lines) + "\n")
+
+    with pytest.raises(StorageError, match="does not repeat itself"):
+        train(SPEC, tmp_path)
+
+
+def test_tensorboard_sees_every_window_once(tmp_path):
+    """Also those before an interruption; what was not measured is left out."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logs, policy = tmp_path / "logs", tmp_path / "policy"
+    logs.mkdir()
+    policy.mkdir()
+    with pytest.raises(Interrupted):
+        train(SPEC, policy, tensorboard=logs, progress=interrupt_after(5))
+    trained = train(SPEC, policy, tensorboard=logs)
+
+    trained.agent.close()
+    found = EventAccumulator(str(logs))
+    found.Reload()
+    costs = found.Scalars("cost/measured")
+    assert [event.step for event in costs] == list(range(16))
+    assert [event.value for event in costs] == pytest.approx(trained.trial.cost.tolist(), rel=1e-6)
+    assert {"agent/level", "agent/learned", "slo/kept"} <= set(found.Tags()["scalars"])
+    assert "window/gpu" not in found.Tags()["scalars"]

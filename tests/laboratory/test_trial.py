@@ -1,0 +1,69 @@
+"""Trials: an agent in an environment, described by plain values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.laboratory.trials import SMALL
+from tuner.envs.cluster import EXAMPLE
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import InvalidInput
+from tuner.laboratory.environment import environments
+from tuner.laboratory.trial import TrialSpec, check_trial, knows_costs, run_trial, serving, stage_environment
+
+SPEC = TrialSpec(**SMALL)
+
+
+def test_the_same_spec_gives_the_same_trial():
+    """And another seed another one."""
+    first, again, other = (run_trial(spec) for spec in (SPEC, SPEC, SPEC.seeded(1)))
+
+    for name in first._fields[2:]:
+        assert np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), name
+    assert not np.array_equal(first.cost, other.cost)
+
+
+def test_loads_follow_each_other():
+    """Each has its windows and its level; the agent stays the same."""
+    trial = run_trial(replace(SPEC, rates=(60.0, 150.0), windows=6))
+
+    assert len(trial.cost) == 12
+    assert trial.level[:6].max() < trial.level[6:].min()
+    assert trial.skipped == np.count_nonzero(~trial.learned)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"env": "CartPole-v1"}, "tuner/TritonCPU-v0"),
+        ({"agent": "nobody"}, "q_learning"),
+        ({"agent": "rrl", "parameters": {"colour": 1}}, "delta"),
+        ({"arguments": {"scenario": {}}}, "--scenario: means nothing"),
+        ({"arguments": {"slo": "fast"}}, "--slo"),
+        ({"arguments": {"objective": "speed"}}, "--objective"),
+    ],
+)
+def test_what_cannot_be_tried_is_named(change, named):
+    """Unknown names list what there is."""
+    with pytest.raises(InvalidInput, match=named):
+        check_trial(replace(SPEC, **change))
+
+
+def test_environments_are_made_from_plain_values():
+    """A server model and a cluster as their files hold them; the live environment is not for training."""
+    server = ServerModel(cores=4.0)
+    env = stage_environment(replace(SPEC, arguments={"server": server.to_json()}))
+    cluster = TrialSpec(env="tuner/Cluster-v0", arguments={"scenario": EXAMPLE.model_dump(mode="json")})
+
+    assert serving(env).objective.cores == 4.0
+    assert serving(stage_environment(cluster)).space.size == 720
+    assert not knows_costs(cluster)
+    assert "tuner/Live-v0" not in environments()
+
+
+def test_trials_are_called_by_their_agent_and_what_was_changed():
+    """So that the same agent with other parameters has a row of its own."""
+    assert replace(SPEC, parameters={"delta": 2, "gamma": 0.5}).label == "rrl:delta=2:gamma=0.5"

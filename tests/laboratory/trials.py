@@ -1,0 +1,27 @@
+"""Trials for tests: made up, or of small environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tuner.laboratory.trial import Trial, TrialSpec
+from tuner.objective import Slo
+
+SMALL: dict[str, Any] = {
+    "env": "tuner/TritonCPU-v0",
+    "arguments": {"window": 0.5, "grids": {"max_batch_size": [1, 4, 16], "instances": [1, 2]}},
+    "rates": (100.0,),
+    "windows": 12,
+}
+"""A trial of half-second windows on six times six configurations."""
+
+
+def made_trial(*, agent: str = "rrl", seed: int = 0, **arrays: np.ndarray) -> Trial:
+    """Make up a trial; what is not given is 1 in every window."""
+    n = len(next(iter(arrays.values())))
+    names = set(Trial._fields) - {"spec", "slo"}
+    whole = {name: np.ones(n) for name in names} | {"learned": np.ones(n, dtype=bool)} | arrays
+    spec = TrialSpec(env="tuner/TritonCPU-v0", agent=agent, seed=seed, windows=n)
+    return Trial(spec=spec, slo=Slo(statistic="p95", latency=0.03), **whole)

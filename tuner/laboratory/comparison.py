@@ -1,0 +1,129 @@
+"""How agents compare: the trials of each over all seeds, summed up in a row."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.trial import Trial, TrialSpec
+from tuner.stored import Part, Stored
+
+__all__ = ["AgentRow", "Comparison", "compared", "trial_specs"]
+
+
+class AgentRow(Part):
+    """One agent; medians over seeds, None where nothing was measured or reached."""
+
+    id: str
+    """The agent."""
+    windows_to_converge: float | None
+    """Windows until it stayed near the oracle; a seed that never did counts as the greatest."""
+    low: float | None
+    """The fewest windows over seeds."""
+    high: float | None
+    """The most; None if a seed never converged."""
+    converged: int
+    """Seeds that converged."""
+    seeds: int
+    windows_off: float | None
+    """Windows whose running mean was not near the oracle's."""
+    mean_cost: float | None
+    regret: float | None
+    """Mean exact cost over the oracle's, less 1."""
+    slo_violations: float | None
+    """Share of the windows that broke the SLO."""
+    resource: float | None
+    """Mean share of the GPU in use where there is one, else mean cores in use."""
+    mean_latency: float | None
+    """Mean over windows of the mean latency, s."""
+    p95: float | None
+    """s."""
+    p99: float | None
+    """s."""
+    skipped: int
+    """Windows of all seeds that were not learned from: not finite, nothing measured, or disturbed."""
+
+
+class Comparison(Stored):
+    """What `tuner compare` stores."""
+
+    what: ClassVar[str] = "comparison"
+
+    env: str
+    workload: str
+    rates: list[float]
+    """Nominal loads, requests/s; empty for the environment's own."""
+    arguments: dict[str, Any]
+    windows: int
+    """Of each trial."""
+    seeds: int
+    seconds: float
+    """How long it took."""
+    command: str
+    started: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    machine: str = Field(
+        default_factory=lambda: (
+            f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        )
+    )
+    rows: list[AgentRow]
+
+
+def trial_specs(agents: Sequence[TrialSpec], seeds: int) -> list[TrialSpec]:
+    """Return the trials of a comparison: every agent with every seed, the same loads for all.
+
+    Seeds come first, so that processes that take trials one by one have different agents at a time.
+    """
+    return [spec.seeded(spec.seed + seed) for seed in range(seeds) for spec in agents]
+
+
+def compared(trials: Sequence[Trial]) -> list[AgentRow]:
+    """Sum up trials, a row for each agent in the order of their first trials."""
+    by_agent: dict[str, list[Figures]] = {}
+    for trial in trials:
+        by_agent.setdefault(trial.spec.label, []).append(figures_of(trial))
+    return [_row(agent, figures) for agent, figures in by_agent.items()]
+
+
+def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
+    windows = [one.windows_to_converge for one in figures]
+    names = (
+        "windows_off",
+        "mean_cost",
+        "regret",
+        "slo_violations",
+        "resource",
+        "mean_latency",
+        "p95",
+        "p99",
+    )
+    medians: Mapping[str, float | None] = {
+        name: _median([getattr(one, name) for one in figures]) for name in names
+    }
+    return AgentRow(
+        id=agent,
+        windows_to_converge=_median(windows),
+        low=_plain(min(windows)),
+        high=_plain(max(windows)),
+        converged=sum(math.isfinite(count) for count in windows),
+        seeds=len(figures),
+        skipped=sum(one.skipped for one in figures),
+        **medians,
+    )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    """The median; None if it was not measured, or is infinite."""
+    known = [value for value in values if not math.isnan(value)]
+    return _plain(median(known)) if known else None
+
+
+def _plain(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None

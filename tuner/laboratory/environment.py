@@ -1,0 +1,85 @@
+"""The environments in which agents are trained and compared, made from plain values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tuner.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from tuner.agents.load_levels import LoadLevels
+
+__all__ = ["LIVE", "environments", "make_environment"]
+
+LIVE = "tuner/Live-v0"
+"""Acts on a real server: `tuner run` is for that."""
+SETTINGS = {"grids": "--knob", "server": "--server", "scenario": "--scenario", "rate": "--rate"}
+"""Arguments whose option is not called like them."""
+
+
+def environments() -> list[str]:
+    """Return the ids of the simulated environments."""
+    import gymnasium
+
+    import tuner.envs  # noqa: F401  (registers them)
+
+    return sorted(name for name in gymnasium.registry if name.startswith("tuner/") and name != LIVE)
+
+
+def make_environment(
+    name: str, arguments: Mapping[str, Any], levels: LoadLevels, setting: str = "--env"
+) -> gym.Env[Any, Any]:
+    """Make an environment.
+
+    Args:
+        name: Its id.
+        arguments: Plain values, by the names of its arguments; ``server`` and ``scenario`` are what their
+            files hold.
+        levels: Names the load levels.
+        setting: What the user calls the id.
+
+    Raises:
+        InvalidInput: There is no such environment (lists those there are), or it has no such argument, or a
+            value is not usable.
+    """
+    import gymnasium
+
+    known = environments()
+    if name not in known:
+        raise InvalidInput(setting, f"there is no environment '{name}'", f"use {', '.join(known)}")
+    taken = _parameters(name)
+    for argument in arguments:
+        if argument not in taken:
+            option = SETTINGS.get(argument, f"--{argument.replace('_', '-')}")
+            raise InvalidInput(option, f"means nothing in {name}", "leave it out")
+    values = {key: _object(key, value) for key, value in arguments.items()}
+    return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
+
+
+def _parameters(name: str) -> set[str]:
+    """The names of the arguments of an environment."""
+    import gymnasium
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = gymnasium.spec(name).entry_point
+    creator: Callable[..., Any] = load_env_creator(entry) if isinstance(entry, str) else entry  # type: ignore[assignment]
+    return set(inspect.signature(creator).parameters)
+
+
+def _object(argument: str, value: Any) -> Any:
+    """Return what an environment takes for a plain value."""
+    if argument == "server" and isinstance(value, Mapping):
+        from tuner.envs.simulator.server import ServerModel
+
+        return ServerModel.from_json(value)
+    if argument == "scenario" and isinstance(value, Mapping):
+        from tuner.envs.simulator.cluster.scenario import Scenario
+
+        return Scenario.model_validate(value)
+    if argument == "grids":
+        return {name: tuple(grid) for name, grid in value.items()}
+    return value

@@ -1,0 +1,251 @@
+"""The journal of a training: every event a line of JSON, from which an interrupted training goes on.
+
+The first line says what is trained, each other that an episode began or what a window showed, and holds a
+checksum of itself. Lines are only ever added. A last line that was torn by a crash is cut off; damage
+anywhere else is an error that names the line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.agents.agent import State
+from tuner.agents.training import EpisodeBegin, Event, TrainingWindow
+from tuner.errors import InvalidInput, StorageError
+from tuner.laboratory.trial import FIGURES, TrialSpec
+
+__all__ = ["JOURNAL", "Journal", "read_journal"]
+
+JOURNAL = "journal.jsonl"
+FORMAT = "servetune-journal 1"
+CHECK = "check"
+_SPEC = TypeAdapter(TrialSpec)
+
+
+class Journal:
+    """A journal that is open for more: opening reads what there is, :meth:`append` adds an event.
+
+    Args:
+        folder: Where it lies; it must exist.
+        spec: What is trained.
+        knobs: The knobs of the environment, as :meth:`KnobSpace.to_json` tells them.
+
+    Raises:
+        InvalidInput: A training with other arguments lies there; names what differs.
+        StorageError: It cannot be read or written, is damaged, or another process is writing it.
+    """
+
+    def __init__(self, folder: Path, spec: TrialSpec, knobs: Sequence[dict[str, object]]) -> None:
+        self.path = folder / JOURNAL
+        self._file = _open(self.path)
+        try:
+            lines, length = _lines(self.path, self._file)
+            if lines:
+                there, _, self.past = _parse(self.path, lines)
+                _check_same(self.path, there, spec)
+            else:
+                self.past = []
+            self._file.truncate(length)  # a torn line
+            self._file.seek(length)
+            if not lines:
+                self._write({"format": FORMAT, "spec": _SPEC.dump_python(spec, mode="json"), "knobs": knobs})
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, event: Event) -> None:
+        """Add what happened.
+
+        Raises:
+            StorageError: The disk is full, or the file has gone.
+        """
+        if isinstance(event, EpisodeBegin):
+            self._write({"begin": _state(event.state)})
+            return
+        self._write(
+            {
+                "window": event.window,
+                **_state(event.state),
+                "cost": _plain(event.cost),
+                "learned": event.learned,
+                "ended": event.ended,
+                "figures": {name: _plain(value) for name, value in event.figures.items()},
+            }
+        )
+
+    def close(self) -> None:
+        """Let go of the file. May be called twice."""
+        self._file.close()
+
+    def _write(self, values: dict[str, Any]) -> None:
+        text = json.dumps(values, allow_nan=False)
+        try:
+            self._file.write(f'{text[:-1]}, "{CHECK}": {zlib.crc32(text.encode())}}}\n')
+            self._file.flush()  # a killed process loses nothing
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+
+def read_journal(folder: Path) -> tuple[TrialSpec, list[dict[str, object]], list[Event]]:
+    """Read a journal without changing it.
+
+    Returns:
+        What was trained, the knobs, and what happened.
+
+    Raises:
+        StorageError: There is none, or it is damaged.
+    """
+    path = folder / JOURNAL
+    try:
+        with path.open(encoding="utf-8") as file:
+            lines, _ = _lines(path, file)
+    except OSError as error:
+        raise StorageError(f"journal {path}: {error.strerror or error}") from error
+    if not lines:
+        raise StorageError(f"journal {path}: it is empty; train anew")
+    return _parse(path, lines)
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        file = path.open("a+", encoding="utf-8")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise StorageError(f"{path}: another training writes there; wait, or give another folder") from None
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; give another folder") from error
+    return file
+
+
+def _lines(path: Path, file: TextIO) -> tuple[list[dict[str, Any]], int]:
+    """Read and check the lines.
+
+    Returns:
+        What they hold, and the length of the file up to which they are sound, bytes.
+    """
+    file.seek(0)
+    try:
+        text = file.read()
+    except UnicodeDecodeError:
+        raise StorageError(f"journal {path}: it is not text; give another folder") from None
+    found: list[dict[str, Any]] = []
+    pieces = text.split("\n")
+    length = 0
+    for number, piece in enumerate(pieces[:-1], 1):
+        values = _checked(piece)
+        if values is None:
+            if number == len(pieces) - 1:  # the last line is torn
+                break
+            raise _damaged(path, number)
+        found.append(values)
+        length += len(piece.encode()) + 1
+    return found, length
+
+
+def _checked(line: str) -> dict[str, Any] | None:
+    """Return what a line holds; None if it is not what was written."""
+    text, comma, rest = line.rpartition(f', "{CHECK}": ')
+    if not comma or rest != f"{zlib.crc32(f'{text}}}'.encode())}}}":
+        return None
+    values = json.loads(f"{text}}}")
+    assert isinstance(values, dict), values
+    return values
+
+
+def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[TrialSpec, list[dict[str, object]], list[Event]]:
+    head = lines[0]
+    if head.get("format") != FORMAT:
+        raise StorageError(f"journal {path}: not a journal of this version; give another folder")
+    events: list[Event] = []
+    windows = 0
+    try:
+        spec = _SPEC.validate_python(head["spec"])
+        for number, values in enumerate(lines[1:], 2):
+            events.append(_event(values))
+            if isinstance(events[-1], TrainingWindow):
+                if events[-1].window != windows % spec.windows:
+                    raise _damaged(path, number)
+                windows += 1
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise _damaged(path, len(events) + 2) from error
+    if (events and not isinstance(events[0], EpisodeBegin)) or windows > spec.windows * len(spec.stages):
+        raise _damaged(path, 2)
+    return spec, head["knobs"], events
+
+
+def _event(values: dict[str, Any]) -> Event:
+    if "begin" in values:
+        begin = values["begin"]
+        return EpisodeBegin(
+            state=State(
+                level=int(begin["level"]),
+                configuration=int(begin["configuration"]),
+                observation=_array(begin["observation"]),
+            )
+        )
+    return TrainingWindow(
+        window=int(values["window"]),
+        level=int(values["level"]),
+        configuration=int(values["configuration"]),
+        cost=_number(values["cost"]),
+        learned=bool(values["learned"]),
+        ended=bool(values["ended"]),
+        observation=_array(values["observation"]),
+        figures={name: _number(values["figures"][name]) for name in FIGURES},
+    )
+
+
+def _state(state: State) -> dict[str, Any]:
+    observation = None if state.observation is None else [float(value) for value in state.observation]
+    return {"level": int(state.level), "configuration": int(state.configuration), "observation": observation}
+
+
+def _array(values: list[float] | None) -> np.ndarray | None:
+    return None if values is None else np.array(values, dtype=np.float32)
+
+
+def _plain(value: float) -> float | None:
+    """A number, or None where nothing was measured: JSON has no NaN, and costs are never infinite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _damaged(path: Path, number: int) -> StorageError:
+    return StorageError(f"journal {path}, line {number}: damaged; train anew in another folder")
+
+
+def _check_same(path: Path, there: TrialSpec, wanted: TrialSpec) -> None:
+    """Check that a journal is of the training that is to go on."""
+    old, new = _flat(there), _flat(wanted)
+    differing = [
+        f"{name} is {new.get(name, 'not given')} but was {old.get(name, 'not given')}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if differing:
+        raise InvalidInput(
+            "--out",
+            f"another training lies in {path.parent}: {'; '.join(differing)}",
+            "use its arguments to go on with it, or give another folder",
+        )
+
+
+def _flat(spec: TrialSpec) -> dict[str, Any]:
+    """The fields of a spec, with those of its arguments and parameters, by name."""
+    values = _SPEC.dump_python(spec, mode="json")
+    inner: dict[str, Any] = values.pop("arguments") | values.pop("parameters")
+    values |= inner
+    return dict(values)

@@ -1,0 +1,74 @@
+"""Logs of a training for TensorBoard, written without TensorFlow."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.agents.training import EpisodeBegin, Event
+from tuner.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TensorBoard"]
+
+FILE = "events.out.tfevents.0.servetune"
+"""TensorBoard reads what is called so; one name, so that a training that goes on writes its file anew."""
+NOTED = ("expected", "best", "rate", "mean", "p95", "p99", "kept", "cpu", "gpu")
+TAGS = {"expected": "cost/exact", "best": "cost/best", "kept": "slo/kept"}
+
+
+class TensorBoard:
+    """A file of scalars, one step for each window; what was not measured is left out.
+
+    Args:
+        folder: Where it goes; it must exist. A file of an earlier training there is replaced.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event as Record
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._clock = clock
+        self._step = 0
+        self._record = Record
+        try:
+            self._file = (folder / FILE).open("wb")
+        except OSError as error:
+            raise StorageError(f"cannot write {folder / FILE}: {error.strerror or error}") from error
+        self._writer = RecordWriter(self._file)
+        self._writer.write(Record(wall_time=clock(), file_version="brain.Event:2").SerializeToString())
+
+    def add(self, event: Event) -> None:
+        """Write what a window showed."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        if isinstance(event, EpisodeBegin):
+            return
+        figures = {TAGS.get(name, f"window/{name}"): event.figures.get(name, math.nan) for name in NOTED}
+        scalars = {
+            "cost/measured": event.cost,
+            "agent/level": float(event.level),
+            "agent/configuration": float(event.configuration),
+            "agent/learned": float(event.learned),
+            **figures,
+        }
+        values = [
+            Summary.Value(tag=tag, simple_value=value)
+            for tag, value in scalars.items()
+            if math.isfinite(value)
+        ]
+        record = self._record(wall_time=self._clock(), step=self._step, summary=Summary(value=values))
+        self._writer.write(record.SerializeToString())
+        self._writer.flush()
+        self._step += 1
+
+    def close(self) -> None:
+        """Finish the file. May be called twice."""
+        self._file.close()

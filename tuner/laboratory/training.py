@@ -1,0 +1,83 @@
+"""Training that can be interrupted: a trial with a journal beside the policy it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from tuner.agents.agent import Agent
+from tuner.agents.training import Event, TrainingWindow
+from tuner.knobs import KnobSpace
+from tuner.laboratory.journal import Journal
+from tuner.laboratory.tensorboard import TensorBoard
+from tuner.laboratory.trial import Trial, TrialSpec, serving, stage_environment, train_agent
+
+__all__ = ["Trained", "train"]
+
+
+class Trained(NamedTuple):
+    """What came of a training."""
+
+    agent: Agent
+    """To be closed by the caller."""
+    trial: Trial
+    space: KnobSpace
+    relived: int
+    """Windows that had been recorded before."""
+
+
+@runtime_checkable
+class Transfers(Protocol):
+    """An agent that tells what it learned in simulation from what it measured."""
+
+    def transfer(self) -> None:
+        """Take everything learned so far as hearsay: a single real window outweighs it."""
+        ...
+
+
+def train(
+    spec: TrialSpec,
+    folder: Path,
+    *,
+    tensorboard: Path | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Trained:
+    """Train an agent, or go on with a training that was interrupted, and save what it learned.
+
+    Args:
+        spec: What is trained.
+        folder: For the policy and the journal; it must exist.
+        tensorboard: For TensorBoard's logs; it must exist.
+        progress: Called after each window.
+
+    Raises:
+        InvalidInput: The spec cannot be used, or another training lies in the folder (names what differs).
+        StorageError: A folder cannot be written, or the journal is damaged or of another version.
+    """
+    env = stage_environment(spec)
+    space = serving(env).space
+    env.close()
+    journal = Journal(folder, spec, space.to_json())
+    board = None
+    try:
+        board = TensorBoard(tensorboard) if tensorboard is not None else None
+
+        def record(event: Event) -> None:
+            journal.append(event)
+            if board is not None:
+                board.add(event)
+
+        if board is not None:
+            for event in journal.past:
+                board.add(event)
+        agent, trial = train_agent(spec, past=journal.past, record=record, progress=progress)
+    finally:
+        journal.close()
+        if board is not None:
+            board.close()
+    if isinstance(agent, Transfers):
+        agent.transfer()
+    agent.save(folder)
+    relived = sum(isinstance(event, TrainingWindow) for event in journal.past)
+    return Trained(agent, trial, space, relived)

@@ -1,0 +1,294 @@
+"""A trial: one agent learns in one environment, and every window of it is judged by its exact cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner.agents.load_levels import LoadLevels
+from tuner.agents.training import Event, TrainingWindow, learn
+from tuner.errors import InvalidInput
+from tuner.laboratory.environment import make_environment
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from tuner.agents.agent import Agent
+    from tuner.envs.serving import ServingEnv
+    from tuner.objective import Slo
+
+__all__ = [
+    "FIGURES",
+    "Trial",
+    "TrialSpec",
+    "check_trial",
+    "knows_costs",
+    "new_agent",
+    "run_trial",
+    "serving",
+    "stage_environment",
+    "start_of",
+    "train_agent",
+]
+
+FIGURES = ("rate", "expected", "best", "mean", "p95", "p99", "kept", "failures", "cpu", "gpu")
+"""What is noted of each window beside what the agent is told."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialSpec:
+    """What is tried: plain values, which travel to other processes and stand at the head of a journal."""
+
+    env: str
+    """Id of the environment."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Of the environment, by name; plain values."""
+    workload: str | None = None
+    """How the offered rate changes over an episode; None is the environment's own."""
+    rates: tuple[float, ...] = ()
+    """Nominal loads, requests/s, one after the other; empty for the environment's own."""
+    agent: str = "rrl"
+    """Its name in :data:`tuner.agents.catalogue.AGENTS`."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Of the agent."""
+    seed: int = 0
+    """Of the workload, the arrivals and the agent."""
+    windows: int = 300
+    """Windows per load."""
+
+    @property
+    def stages(self) -> tuple[float | None, ...]:
+        """The load of each stage; None for the environment's own."""
+        return self.rates or (None,)
+
+    @property
+    def label(self) -> str:
+        """What the agent is called in tables: its name, and the parameters that were given."""
+        return ":".join([self.agent, *(f"{name}={value}" for name, value in self.parameters.items())])
+
+    def seeded(self, seed: int) -> TrialSpec:
+        """Return the same trial with another seed."""
+        return replace(self, seed=seed)
+
+
+class Trial(NamedTuple):
+    """What a trial showed; arrays have a place for each window."""
+
+    spec: TrialSpec
+    slo: Slo
+    """What counts as kept."""
+    level: np.ndarray  # (n,) int64
+    configuration: np.ndarray  # (n,) int64
+    cost: np.ndarray  # (n,) measured; NaN where nothing was
+    learned: np.ndarray  # (n,) bool
+    rate: np.ndarray  # (n,) offered requests/s
+    expected: np.ndarray  # (n,) exact cost of what was chosen; NaN if the environment knows none
+    best: np.ndarray  # (n,) exact cost of the best configuration at that rate
+    mean: np.ndarray  # (n,) s
+    p95: np.ndarray  # (n,) s
+    p99: np.ndarray  # (n,) s
+    kept: np.ndarray  # (n,) 1 if the SLO was kept, else 0
+    failures: np.ndarray  # (n,) requests
+    cpu: np.ndarray  # (n,) cores in use
+    gpu: np.ndarray  # (n,) share in use
+
+    @property
+    def skipped(self) -> int:
+        """Windows that were not learned from: not measured, not finite, or disturbed."""
+        return int(np.count_nonzero(~self.learned))
+
+
+def run_trial(spec: TrialSpec) -> Trial:
+    """Run a trial from its beginning to its end; the same spec gives the same trial."""
+    agent, trial = train_agent(spec)
+    agent.close()
+    return trial
+
+
+def train_agent(
+    spec: TrialSpec,
+    *,
+    make: Callable[[TrialSpec, gym.Env[Any, Any]], Agent] | None = None,
+    past: Sequence[Event] = (),
+    record: Callable[[Event], None] | None = None,
+    progress: Callable[[], None] | None = None,
+) -> tuple[Agent, Trial]:
+    """Run a trial, or go on with one.
+
+    Args:
+        spec: What is tried.
+        make: Makes the agent; the one that the spec names if None.
+        past: Events of its beginning, see :func:`tuner.agents.training.learn`.
+        record: Told every new event.
+        progress: Called after each window.
+
+    Returns:
+        The agent, to be closed, and what the trial showed.
+
+    Raises:
+        InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
+        StorageError: The past does not repeat itself.
+    """
+    agent: Agent | None = None
+    windows: list[TrainingWindow] = []
+    behind = _by_stage(past, spec.windows)
+    for stage in range(len(spec.stages)):
+        env = stage_environment(spec, stage)
+        if agent is None:
+            agent = (make or new_agent)(spec, env)
+        windows += learn(
+            env,
+            agent,
+            spec.windows,
+            seed=spec.seed + stage,
+            start=start_of(env),
+            past=behind[stage] if stage < len(behind) else (),
+            notice=_Judge(env),
+            record=record,
+            progress=progress,
+        )
+        slo = serving(env).objective.slo
+        env.close()
+    assert agent is not None, "there is at least one stage"
+    return agent, _trial(spec, slo, windows)
+
+
+def check_trial(spec: TrialSpec) -> None:
+    """Check that a trial can be run, before much is done.
+
+    Raises:
+        InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
+    """
+    for stage in range(len(spec.stages)):
+        env = stage_environment(spec, stage)
+        if stage == 0:
+            new_agent(spec, env).close()
+        env.close()
+
+
+def knows_costs(spec: TrialSpec) -> bool:
+    """Whether the exact cost of every configuration is known in the environment of a trial."""
+    env = stage_environment(spec)
+    try:
+        serving(env).expected_costs(spec.rates[0] if spec.rates else 100.0)
+    except InvalidInput:
+        return False
+    finally:
+        env.close()
+    return True
+
+
+def stage_environment(spec: TrialSpec, stage: int = 0) -> gym.Env[Any, Any]:
+    """Make the environment of a stage; its episode is as long as the stage.
+
+    Raises:
+        InvalidInput: An unknown environment or workload (lists those there are), or a bad argument.
+    """
+    arguments = dict(spec.arguments)
+    rate = spec.stages[stage]
+    if rate is not None:
+        arguments["rate"] = rate
+    if spec.workload is not None:
+        arguments["workload"] = spec.workload
+    return make_environment(spec.env, {**arguments, "episode_windows": spec.windows}, LoadLevels())
+
+
+def new_agent(spec: TrialSpec, env: gym.Env[Any, Any]) -> Agent:
+    """Make the agent of a trial, which knows nothing yet.
+
+    Raises:
+        InvalidInput: There is no such agent (lists those there are), or it has no such parameter.
+    """
+    from tuner.agents.catalogue import make_agent
+
+    levels, world = LoadLevels(), serving(env)
+    return make_agent(
+        spec.agent,
+        world.space,
+        seed=spec.seed,
+        levels=levels,
+        expected=lambda level: world.expected_costs(levels.rate(level)),
+        start=start_of(env),
+        parameters=spec.parameters,
+    )
+
+
+def serving(env: gym.Env[Any, Any]) -> ServingEnv:
+    """Return the environment without the wrappers that Gymnasium puts around it."""
+    from tuner.envs.serving import ServingEnv
+
+    inner = env.unwrapped
+    assert isinstance(inner, ServingEnv), inner
+    return inner
+
+
+def start_of(env: gym.Env[Any, Any]) -> int:
+    """Return the number of the configuration that a server starts with."""
+    space = serving(env).space
+    return int(space.encode(space.default))
+
+
+class _Judge:
+    """Notes of every window what it showed, and what its configuration and the best one truly cost."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._env = serving(env)
+        self._exact = True
+
+    def __call__(self, configuration: int, info: Mapping[str, Any]) -> dict[str, float]:
+        m = info["measurement"]
+        rate = float(info.get("rate", m.arrival_rate))
+        expected, best = self._costs(configuration, rate)
+        return {
+            "rate": rate,
+            "expected": expected,
+            "best": best,
+            "mean": m.latency_mean,
+            "p95": m.latency_p95,
+            "p99": m.latency_p99,
+            "kept": float(self._env.objective.kept(m)),
+            "failures": float(m.failures),
+            "cpu": m.cpu,
+            "gpu": m.gpu,
+        }
+
+    def _costs(self, configuration: int, rate: float) -> tuple[float, float]:
+        """Exact cost of a configuration and of the best; NaN where the environment knows none."""
+        if self._exact and rate > 0:
+            try:
+                costs = self._env.expected_costs(rate)
+            except InvalidInput:
+                self._exact = False
+            else:
+                return float(costs[configuration]), float(costs.min())
+        return math.nan, math.nan
+
+
+def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
+    """Cut what happened into the stages it belongs to."""
+    stages: list[list[Event]] = [[]]
+    count = 0
+    for event in past:
+        if count == windows:
+            stages.append([])
+            count = 0
+        stages[-1].append(event)
+        count += isinstance(event, TrainingWindow)
+    return stages
+
+
+def _trial(spec: TrialSpec, slo: Slo, windows: list[TrainingWindow]) -> Trial:
+    figures = {name: np.array([w.figures[name] for w in windows], dtype=float) for name in FIGURES}
+    return Trial(
+        spec=spec,
+        slo=slo,
+        level=np.array([w.level for w in windows], dtype=np.int64),
+        configuration=np.array([w.configuration for w in windows], dtype=np.int64),
+        cost=np.array([w.cost for w in windows], dtype=float),
+        learned=np.array([w.learned for w in windows], dtype=bool),
+        **figures,
+    )
