@@ -10,8 +10,10 @@ import typer
 from tuner import __version__
 from tuner.cli.bench import bench
 from tuner.cli.calibrate import calibrate
+from tuner.cli.compare import compare
 from tuner.cli.config import app as config
 from tuner.cli.demo import demo
+from tuner.cli.evaluate import evaluate
 from tuner.cli.experiment import app as experiment
 from tuner.cli.goodput import goodput
 from tuner.cli.observe import observe
@@ -45,6 +47,8 @@ for function in (
     sweep,
     calibrate,
     train,
+    evaluate,
+    compare,
     report,
     serve,
     simulate,

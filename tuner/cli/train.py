@@ -2,145 +2,162 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tuner.cli.options import Knobs, Seed, Window, grids, window_seconds
+from tuner.cli.options import Knobs, Seed
+from tuner.cli.trial import (
+    AGENT_HELP,
+    Environment,
+    MaybeGoal,
+    MaybeSlo,
+    MaybeWindow,
+    Model,
+    Rates,
+    ScenarioFile,
+    ServerFile,
+    WorkloadSpec,
+    environment_arguments,
+    parse_agent,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tuner.agents.rrl import RRL
+    from tuner.laboratory.training import Trained
+    from tuner.laboratory.trial import TrialSpec
 
 __all__ = ["EXAMPLES", "train"]
 
 EXAMPLES = """Example: [bold]tuner train --env tuner/TritonCPU-v0 --server server.json --rate 150 --rate 300
 --slo p95=30ms --out policy[/bold], then [bold]tuner run TARGET --slo p95=30ms --policy policy[/bold]"""
 
-TRITON, CLUSTER = "tuner/TritonCPU-v0", "tuner/Cluster-v0"
-
-
-class Lesson(Protocol):
-    """Trains an agent in an environment, one load after the other."""
-
-    def __call__(
-        self,
-        *,
-        rates: Sequence[float],
-        windows: int,
-        window: float,
-        seed: int,
-        progress: Callable[[], None],
-    ) -> RRL:
-        """Return the trained agent."""
-        ...
+TRITON = "tuner/TritonCPU-v0"
+LOADS = {TRITON: (150.0, 300.0)}
+"""Nominal loads where none is given; other environments have one of their own."""
 
 
 def train(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the policy goes.")],
-    env: Annotated[
-        str, typer.Option("--env", help="The environment's id: tuner/TritonCPU-v0 or tuner/Cluster-v0.")
-    ] = TRITON,
-    server: Annotated[
-        Path | None,
-        typer.Option("--server", help="A server model from `tuner calibrate`; default: the demo's MLP."),
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option("--scenario", metavar="FILE.yaml", help="The cluster, as for `tuner simulate`."),
-    ] = None,
-    rate: Annotated[
-        list[float] | None,
-        typer.Option("--rate", min=0.1, max=1e9, help="Requests/s. Repeat for several loads."),
-    ] = None,
-    slo: Annotated[
-        str | None,
-        typer.Option(
-            "--slo", metavar="STAT=LATENCY", help="Such as p99=1s. [default: p95=30ms; a cluster's own]"
-        ),
-    ] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option("--objective", help="latency, cpu or gpu. [default: latency; of a cluster gpu]"),
-    ] = None,
+    agent: Annotated[str, typer.Option("--agent", help=AGENT_HELP)] = "rrl",
+    env: Environment = TRITON,
+    server: ServerFile = None,
+    model: Model = None,
+    scenario: ScenarioFile = None,
+    workload: WorkloadSpec = None,
+    rate: Rates = None,
+    slo: MaybeSlo = None,
+    goal: MaybeGoal = None,
     knobs: Knobs = None,
-    window: Window = "5s",
+    window: MaybeWindow = None,
     windows: Annotated[
         int, typer.Option("--windows", min=1, help="How many windows to learn from, per load.")
     ] = 400,
     seed: Seed = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", min=1, max=1000, help="Train so many times at once, into DIR/seed-0, DIR/seed-1, .."
+        ),
+    ] = 1,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", metavar="DIR", help="Write TensorBoard's logs there.")
+    ] = None,
 ) -> None:
-    """Learn a policy in the simulated server or cluster; `tuner run --policy` starts from a server's."""
-    from tuner.cli.console import make_console, make_progress
-    from tuner.errors import InvalidInput
+    """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from a server's.
+
+    Interrupted, it goes on where it was when started again with the same arguments.
+    """
+    from tuner.cli.console import make_console
+    from tuner.laboratory.trial import TrialSpec, check_trial
     from tuner.storage import make_folder
 
-    if env not in (TRITON, CLUSTER):
-        raise InvalidInput("--env", f"'{env}' cannot be trained in", f"use {TRITON} or {CLUSTER}")
-    console, seconds = make_console(), window_seconds(window)
-    lesson: Lesson
-    if env == CLUSTER:
-        _refuse(env, {"--server": server, "--slo": slo, "--knob": knobs})
-        rates, lesson = _cluster_lesson(scenario, goal or "gpu", rate)
-    else:
-        _refuse(env, {"--scenario": scenario})
-        rates = rate or [150.0, 300.0]
-        lesson = _server_lesson(server, slo or "p95=30ms", goal or "latency", knobs)
-    make_folder(out, "--out")
-    with make_progress(console) as progress:
-        task = progress.add_task("training", total=len(rates) * windows)
-        agent = lesson(
-            rates=rates,
-            windows=windows,
-            window=seconds,
-            seed=seed,
-            progress=lambda: progress.advance(task),
+    name, parameters = parse_agent(agent)
+    arguments = environment_arguments(
+        server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+    )
+    spec = TrialSpec(
+        env=env,
+        arguments=arguments,
+        workload=workload,
+        rates=tuple(rate or ()) or (LOADS.get(env, ()) if workload is None else ()),
+        agent=name,
+        parameters=parameters,
+        seed=seed,
+        windows=windows,
+    )
+    check_trial(spec)
+    numbers = range(seed, seed + seeds)
+    tasks = [
+        Task(
+            spec.seeded(number),
+            make_folder(out if seeds == 1 else out / f"seed-{number}", "--out"),
+            None if tensorboard is None else make_folder(_run_folder(tensorboard, number), "--tensorboard"),
         )
-    agent.save(out)
-    agent.close()
-    for value in rates:
-        best = _best(agent, value)
-        console.print(f"{value:g} requests/s: {best}")
-    print(out)
+        for number in numbers
+    ]
+    console = make_console()
+    for task, lines in zip(tasks, _run(tasks), strict=True):
+        for line in lines:
+            console.print(line)
+        print(task.folder)
 
 
-def _refuse(env: str, options: dict[str, object]) -> None:
-    """Check that no option was given that means nothing in the environment."""
-    from tuner.errors import InvalidInput
+class Task(NamedTuple):
+    """One training."""
 
-    for name, value in options.items():
-        if value:
-            raise InvalidInput(name, f"means nothing in {env}", "leave it out")
-
-
-def _server_lesson(server: Path | None, slo: str, goal: str, knobs: list[str] | None) -> Lesson:
-    from tuner.control.calibration import train_in_simulation
-    from tuner.envs.simulator.server import ServerModel
-    from tuner.objective import Objective, parse_slo
-
-    model = ServerModel.load(server) if server is not None else ServerModel()
-    objective = Objective(slo=parse_slo(slo), goal=goal, cores=model.cores)
-    return partial(train_in_simulation, model, objective, grids=grids(knobs))
+    spec: TrialSpec
+    folder: Path
+    tensorboard: Path | None
 
 
-def _cluster_lesson(path: Path | None, goal: str, rate: list[float] | None) -> tuple[list[float], Lesson]:
-    from tuner.control.calibration import train_in_cluster
-    from tuner.envs.cluster import EXAMPLE
-    from tuner.envs.simulator.cluster.scenario import Scenario
-    from tuner.yaml_file import load_yaml
-
-    scenario = load_yaml(path, Scenario) if path is not None else EXAMPLE
-    return rate or [scenario.total_rate], partial(train_in_cluster, scenario, goal=goal)
+def _run_folder(folder: Path, number: int) -> Path:
+    """TensorBoard shows each folder as a run of its own."""
+    return folder / f"seed-{number}"
 
 
-def _best(agent: RRL, rate: float) -> str:
+def _run(tasks: list[Task]) -> list[list[str]]:
+    """Train, one after the other with a bar of windows, or several at once with a bar of trainings."""
+    from tuner.cli.console import make_console, progress_bars
+    from tuner.experiments.options import Options
+    from tuner.experiments.parallel import run_all
+    from tuner.laboratory.training import train as train_one
+
+    console = make_console()
+    bars = progress_bars(console)
+    if len(tasks) > 1:
+        options = Options(seeds=len(tasks), quick=False, folder=Path(), report=console.print, bars=bars)
+        return run_all(train_quietly, tasks, options, "trainings")
+    spec, folder, tensorboard = tasks[0]
+    with bars("training", len(spec.stages) * spec.windows) as advance:
+        trained = train_one(spec, folder, tensorboard=tensorboard, progress=advance)
+    return [_summary(trained)]
+
+
+def train_quietly(task: Task) -> list[str]:
+    """Train in a process of its own."""
+    from tuner.laboratory.training import train as train_one
+
+    return _summary(train_one(task.spec, task.folder, tensorboard=task.tensorboard))
+
+
+def _summary(trained: Trained) -> list[str]:
+    """What was learned: the best configuration for each load, and what was left out."""
     from tuner.agents.agent import State
+    from tuner.agents.load_levels import LoadLevels
     from tuner.cli.console import configuration_text
 
-    level = agent.levels.level(rate)
-    index = agent.best(State(level=level, configuration=0))
-    text = configuration_text(agent.space, agent.space.decode(index))
-    return f"{text}, learned cost {agent.costs(level)[index]:.2f}"
+    agent, trial, space, relived = trained
+    levels = LoadLevels()
+    rates = {levels.level(rate): rate for rate in trial.spec.rates}
+    lines = [f"went on after {relived} windows"] if relived else []
+    for level in rates or sorted(set(trial.level.tolist())):
+        costs = agent.costs(level)
+        index = agent.best(State(level=level, configuration=0))
+        rate = rates.get(level, round(levels.rate(level), 1))
+        text = configuration_text(space, space.decode(index))
+        lines.append(f"{rate:g} requests/s: {text}, learned cost {costs[index]:.2f}")
+    if trial.skipped:
+        lines.append(f"{trial.skipped} windows were not learned from (not measured or disturbed)")
+    agent.close()
+    return lines

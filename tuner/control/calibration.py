@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.sweep import measure_configurations
 from tuner.measurement import Measurement
 
 if TYPE_CHECKING:
-    import gymnasium as gym
-
     from tuner.agents.rrl import RRL
-    from tuner.envs.simulator.cluster.scenario import Scenario
     from tuner.envs.simulator.server import ServerModel
     from tuner.objective import Objective
     from tuner.profiler.attachment import Attachment
 
-__all__ = ["measure_server_model", "train_in_cluster", "train_in_simulation"]
+__all__ = ["measure_server_model", "train_in_simulation"]
 
 
 def measure_server_model(attachment: Attachment, window: float) -> tuple[ServerModel, list[Measurement]]:
@@ -74,9 +71,12 @@ def train_in_simulation(
     import gymnasium
 
     import tuner.envs  # noqa: F401  (registers the environments)
+    from tuner.agents.rrl import RRL
+    from tuner.agents.training import learn
 
-    def make(rate: float) -> gym.Env[Any, Any]:
-        return gymnasium.make(
+    agent: RRL | None = None
+    for number, rate in enumerate(rates):
+        environment = gymnasium.make(
             "tuner/TritonCPU-v0",
             server=model,
             rate=rate,
@@ -87,64 +87,6 @@ def train_in_simulation(
             episode_windows=windows,
             levels=LoadLevels(),
         )
-
-    return _train(make, rates, windows=windows, seed=seed, progress=progress)
-
-
-def train_in_cluster(
-    scenario: Scenario | None,
-    *,
-    rates: Sequence[float],
-    goal: str = "gpu",
-    windows: int = 60,
-    window: float = 2.0,
-    seed: int = 0,
-    progress: Callable[[], None] | None = None,
-) -> RRL:
-    """Train RRL on the central scheduler of a simulated cluster, one load after the other.
-
-    Args:
-        scenario: The cluster; the environment's example if None.
-        rates: Loads, requests/s of all sessions.
-        goal: ``gpu`` or ``latency``; what is least while at most 1 % are late or dropped.
-        windows: Windows per load.
-        window: Length of a window, virtual s.
-        seed: Of arrivals and exploration.
-        progress: Called after each window.
-    """
-    import gymnasium
-
-    import tuner.envs  # noqa: F401  (registers the environments)
-
-    def make(rate: float) -> gym.Env[Any, Any]:
-        return gymnasium.make(
-            "tuner/Cluster-v0",
-            scenario=scenario,
-            rate=rate,
-            objective=goal,
-            window=window,
-            episode_windows=windows,
-            levels=LoadLevels(),
-        )
-
-    return _train(make, rates, windows=windows, seed=seed, progress=progress)
-
-
-def _train(
-    make: Callable[[float], gym.Env[Any, Any]],
-    rates: Sequence[float],
-    *,
-    windows: int,
-    seed: int,
-    progress: Callable[[], None] | None,
-) -> RRL:
-    """Train one agent in an environment for each load."""
-    from tuner.agents.rrl import RRL
-    from tuner.agents.training import learn
-
-    agent: RRL | None = None
-    for number, rate in enumerate(rates):
-        environment = make(rate)
         if agent is None:
             agent = RRL(environment.get_wrapper_attr("space"), seed=seed, synchronous=True)
         learn(environment, agent, windows, seed=seed + number, progress=progress)

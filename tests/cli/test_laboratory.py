@@ -1,0 +1,126 @@
+"""Commands of the learning laboratory: train, evaluate, compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tuner.cli import main
+from tuner.laboratory.comparison import Comparison
+
+SMALL = ("--env", "tuner/TritonCPU-v0", "--rate", "100", "--window", "500ms")
+GRID = ("--knob", "max_batch_size=1,4,16", "--knob", "max_queue_delay=0")
+
+
+@pytest.fixture
+def tuner(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder; returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        printed = capsys.readouterr()
+        assert ending.value.code in (0, None), printed.err
+        return printed.out
+
+    return run
+
+
+@pytest.fixture
+def one_core():
+    """Keep this process to one core: then no others are started, which takes them seconds."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.mark.usefixtures("one_core")
+def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
+    """A row for each agent, also for the same one with other parameters."""
+    tuner(
+        "compare", *SMALL, *GRID, "--agents", "rrl,rrl:delta=0,random", "--windows", "12", "--seeds", "2",
+        "--json", "c.json", "--plot", "figures",
+    )  # fmt: skip
+
+    found = Comparison.load(tmp_path / "c.json")
+    assert [row.id for row in found.rows] == ["rrl", "rrl:delta=0", "random"]
+    assert all(row.seeds == 2 and row.mean_cost > 0 for row in found.rows)
+    assert (found.rates, found.arguments["window"]) == ([100.0], 0.5)
+    drawn = {path.name for path in (tmp_path / "figures").glob("*.png")}
+    assert {"comparison-cost.png", "comparison-ccdf.png", "comparison-slo.png"} <= drawn
+
+
+@pytest.mark.usefixtures("one_core")
+def test_policies_are_evaluated_beside_the_start(tuner, tmp_path):
+    """What was learned costs less than the default at a load that overloads it."""
+    small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "1s")
+    tuner("train", *small, "--windows", "30", "--out", "policy", "--tensorboard", "logs")
+
+    tuner("evaluate", "policy", *small, "--windows", "5", "--seeds", "1", "--json", "e.json")
+
+    rows = {row.id: row for row in Comparison.load(tmp_path / "e.json").rows}
+    assert rows["policy"].mean_cost < 0.5 * rows["start"].mean_cost
+    assert list((tmp_path / "logs" / "seed-0").iterdir())
+
+
+def test_a_policy_for_other_knobs_is_refused(tuner, monkeypatch, capsys):
+    """The message says which knob differs and how."""
+    tuner("train", *SMALL, *GRID, "--windows", "2", "--out", "policy")
+    monkeypatch.setattr(sys, "argv", ["tuner", "evaluate", "policy", *SMALL, *GRID[2:]])
+
+    with pytest.raises(SystemExit) as ending:
+        main()
+
+    assert ending.value.code == 2
+    assert "knob max_batch_size: the grid is" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_seeds_are_trained_side_by_side(tuner, tmp_path):
+    """In processes; each has a folder of its own, and is the training that its seed alone gives."""
+    tuner("train", *SMALL, *GRID, "--windows", "6", "--seeds", "2", "--out", "both")
+    tuner("train", *SMALL, *GRID, "--windows", "6", "--seed", "1", "--out", "alone")
+
+    for name in ("policy.json", "journal.jsonl"):
+        assert (tmp_path / "both" / "seed-1" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+    assert (tmp_path / "both" / "seed-0" / "policy.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
+def test_killed_training_ends_as_if_it_had_not_been(tmp_path, agent):
+    """`kill -9` in the midst, then the same command again: the same files to the last bit."""
+
+    def start(folder):
+        command = [
+            sys.executable, "-m", "tuner", "train", *SMALL, "--agent", agent, "--windows", "150",
+            "--out", folder,
+        ]  # fmt: skip
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    killed = start("parts")
+    journal = tmp_path / "parts" / "journal.jsonl"
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 40):
+        assert killed.poll() is None
+        time.sleep(0.002)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "parts" / "policy.json").exists()
+    assert start("parts").wait() == 0
+
+    def contents(folder):
+        return {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+
+    assert contents("parts") == contents("whole")
+    assert json.loads(contents("whole")["policy.json"])["agent"] == agent

@@ -1,0 +1,76 @@
+"""``tuner compare``: let agents learn under the same loads, and count who is near the best when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import Knobs, Seed
+from tuner.cli.trial import (
+    AGENT_HELP,
+    Environment,
+    MaybeGoal,
+    MaybeSlo,
+    MaybeWindow,
+    Model,
+    Rates,
+    ScenarioFile,
+    ServerFile,
+    WorkloadSpec,
+    environment_arguments,
+    parse_agents,
+)
+
+__all__ = ["EXAMPLES", "compare"]
+
+EXAMPLES = """Example: [bold]tuner compare --agents rrl,capes,deeprm --env tuner/TFServingCPU-v0
+--workload dynamic --windows 300 --seeds 4 --json comparison.json --plot .[/bold]"""
+
+
+def compare(
+    agents: Annotated[
+        str, typer.Option("--agents", help=f"Comma-separated; each {AGENT_HELP}")
+    ] = "rrl,q_learning,capes,deeprm",
+    env: Environment = "tuner/TFServingCPU-v0",
+    workload: WorkloadSpec = None,
+    rate: Rates = None,
+    model: Model = None,
+    server: ServerFile = None,
+    scenario: ScenarioFile = None,
+    slo: MaybeSlo = None,
+    goal: MaybeGoal = None,
+    knobs: Knobs = None,
+    window: MaybeWindow = None,
+    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of each trial, per load.")] = 300,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Trials of each agent.")] = 3,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="DIR", help="Draw the figures into this folder.")
+    ] = None,
+) -> None:
+    """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
+    from tuner.cli.comparison import compare_trials
+    from tuner.laboratory.comparison import trial_specs
+    from tuner.laboratory.trial import TrialSpec, check_trial, run_trial
+    from tuner.storage import make_folder
+
+    arguments = environment_arguments(
+        server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+    )
+    base = TrialSpec(
+        env=env, arguments=arguments, workload=workload, rates=tuple(rate or ()), seed=seed, windows=windows
+    )
+    chosen = parse_agents(agents, base)
+    for one in chosen:
+        check_trial(one)
+    if plot is not None:
+        make_folder(plot, "--plot")
+    trials = compare_trials(run_trial, trial_specs(chosen, seeds), base, seeds=seeds, out=out)
+    if plot is not None:
+        from tuner.experiments.rrl.figures import comparison_figures
+
+        for path in comparison_figures(trials, plot):
+            print(path)

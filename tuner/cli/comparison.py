@@ -1,0 +1,108 @@
+"""Runs trials in processes, prints how they compare and stores it: what `compare` and `evaluate` share."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tuner.laboratory.comparison import Comparison
+    from tuner.laboratory.trial import Trial, TrialSpec
+
+__all__ = ["compare_trials"]
+
+Task = TypeVar("Task")
+
+
+def compare_trials(
+    function: Callable[[Task], Trial],
+    tasks: Sequence[Task],
+    base: TrialSpec,
+    *,
+    seeds: int,
+    out: Path | None,
+) -> list[Trial]:
+    """Run trials, print their rows and store them.
+
+    Args:
+        function: Runs one; of a module, as :func:`tuner.experiments.parallel.run_all` wants it.
+        tasks: Its arguments.
+        base: What all trials share.
+        seeds: Trials of each agent.
+        out: Where the rows go.
+
+    Raises:
+        StorageError: The rows cannot be written.
+    """
+    from tuner.cli.console import make_console, progress_bars
+    from tuner.experiments.options import Options
+    from tuner.experiments.parallel import run_all
+    from tuner.laboratory.comparison import Comparison, compared
+    from tuner.storage import make_folder
+
+    if out is not None:
+        make_folder(out.absolute().parent, "--json")
+    console = make_console()
+    options = Options(
+        seeds=seeds, quick=False, folder=Path(), report=console.print, bars=progress_bars(console)
+    )
+    begin = time.monotonic()
+    trials = run_all(function, tasks, options, "trials")
+    comparison = Comparison(
+        env=base.env,
+        workload=base.workload or "",
+        rates=list(base.rates),
+        arguments=base.arguments,
+        windows=base.windows,
+        seeds=seeds,
+        seconds=round(time.monotonic() - begin, 1),
+        command=" ".join(["tuner", *sys.argv[1:]]),
+        rows=compared(trials),
+    )
+    _show(comparison)
+    if out is not None:
+        comparison.save(out)
+        print(out)
+    return trials
+
+
+def _show(comparison: Comparison) -> None:
+    from rich.table import Table
+
+    from tuner.cli.console import make_console
+    from tuner.duration import format_duration
+
+    words = [comparison.env, comparison.workload, f"{comparison.windows} windows, {comparison.seeds} seeds"]
+    table = Table(title=", ".join(filter(None, words)), title_justify="left", header_style="bold")
+    table.add_column("agent")
+    for column in (
+        "windows to\nconverge", "low", "high", "seeds\nconverged", "windows\noff", "mean\ncost",
+        "above the\noracle", "SLO\nbroken", "mean\nlatency", "p95", "resource",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    for row in comparison.rows:
+        latencies = ["-" if v is None else format_duration(v) for v in (row.mean_latency, row.p95)]
+        table.add_row(
+            row.id, _text(row.windows_to_converge), _text(row.low), _text(row.high),
+            f"{row.converged} of {row.seeds}", _text(row.windows_off), _text(row.mean_cost),
+            _percent(row.regret), _percent(row.slo_violations), *latencies, _text(row.resource),
+        )  # fmt: skip
+    console = make_console()
+    console.print(table)
+    for row in comparison.rows:
+        if row.skipped:
+            console.print(
+                f"{row.id}: {row.skipped} windows were not learned from (not measured or disturbed)"
+            )
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

@@ -1,0 +1,154 @@
+"""Options that say what is learned and where, shared by the commands that train and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuner.cli.options import grids, window_seconds
+
+if TYPE_CHECKING:
+    from tuner.laboratory.trial import TrialSpec
+
+__all__ = [
+    "AGENT_HELP",
+    "Environment",
+    "MaybeGoal",
+    "MaybeSlo",
+    "MaybeWindow",
+    "Model",
+    "Rates",
+    "ScenarioFile",
+    "ServerFile",
+    "WorkloadSpec",
+    "environment_arguments",
+    "parse_agent",
+    "parse_agents",
+]
+
+AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl:delta=2."
+
+Environment = Annotated[
+    str,
+    typer.Option("--env", help="The environment's id, such as tuner/TFServingCPU-v0 or tuner/Cluster-v0."),
+]
+ServerFile = Annotated[
+    Path | None,
+    typer.Option("--server", help="A server model from `tuner calibrate`; default: the demo's MLP."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="The served model, where the environment knows several.")
+]
+ScenarioFile = Annotated[
+    Path | None,
+    typer.Option("--scenario", metavar="FILE.yaml", help="The cluster, as for `tuner simulate`."),
+]
+Rates = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--rate", min=0.1, max=1e9, help="Nominal requests/s. Repeat for several loads, one after the other."
+    ),
+]
+WorkloadSpec = Annotated[
+    str | None,
+    typer.Option("--workload", help="How the load changes: constant, dynamic, wikipedia, step, ramp, burst."),
+]
+MaybeSlo = Annotated[
+    str | None,
+    typer.Option("--slo", metavar="STAT=LATENCY", help="Such as p99=1s. [default: the environment's own]"),
+]
+MaybeGoal = Annotated[
+    str | None,
+    typer.Option("--objective", help="latency, cpu or gpu. [default: the environment's own]"),
+]
+MaybeWindow = Annotated[
+    str | None,
+    typer.Option("--window", help="Length of a measuring window. [default: the environment's own]"),
+]
+
+
+def environment_arguments(
+    *,
+    server: Path | None = None,
+    model: str | None = None,
+    scenario: Path | None = None,
+    slo: str | None = None,
+    goal: str | None = None,
+    knobs: list[str] | None = None,
+    window: str | None = None,
+) -> dict[str, Any]:
+    """Return the environment's arguments as plain values; what was not given is left out.
+
+    Raises:
+        InvalidInput: A file cannot be read, or a value is not of its form.
+    """
+    given: dict[str, Any] = {"model": model, "slo": slo, "objective": goal}
+    if server is not None:
+        from tuner.envs.simulator.server import ServerModel
+
+        given["server"] = ServerModel.load(server).to_json()
+    if scenario is not None:
+        from tuner.envs.simulator.cluster.scenario import Scenario
+        from tuner.yaml_file import load_yaml
+
+        given["scenario"] = load_yaml(scenario, Scenario).model_dump(mode="json")
+    if knobs:
+        given["grids"] = {name: list(grid) for name, grid in grids(knobs).items()}
+    if window is not None:
+        given["window"] = window_seconds(window)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def parse_agent(text: str, setting: str = "--agent") -> tuple[str, dict[str, Any]]:
+    """Read ``NAME`` or ``NAME:PARAMETER=VALUE:..``.
+
+    Raises:
+        InvalidInput: There is no such agent (lists those there are), or it is not of that form.
+    """
+    from tuner.agents.catalogue import agent_names
+    from tuner.errors import InvalidInput
+
+    name, *parts = (part.strip() for part in text.split(":"))
+    if name not in (known := agent_names()):
+        raise InvalidInput(setting, f"there is no agent '{name}'", f"use {', '.join(known)}")
+    parameters = {}
+    for part in parts:
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value):
+            raise InvalidInput(f"{setting} {name}", f"'{part}' is not PARAMETER=VALUE", "write rrl:delta=2")
+        parameters[key] = _value(value)
+    return name, parameters
+
+
+def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
+    """Read a comma-separated list of agents, and return the trial of each.
+
+    Raises:
+        InvalidInput: An agent is unknown or given twice, or cannot be made with these parameters.
+    """
+    from dataclasses import replace
+
+    from tuner.errors import InvalidInput
+
+    specs: list[TrialSpec] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, parameters = parse_agent(part, "--agents")
+        one = replace(spec, agent=name, parameters=parameters)
+        if any(one.label == other.label for other in specs):
+            raise InvalidInput("--agents", f"{one.label} is given twice", "give it once")
+        specs.append(one)
+    if not specs:
+        raise InvalidInput("--agents", "none is given", "write rrl,capes,deeprm")
+    return specs
+
+
+def _value(text: str) -> Any:
+    """A number, a truth or a text."""
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
