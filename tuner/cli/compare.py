@@ -58,7 +58,7 @@ def compare(
     from tuner.storage import make_folder
 
     arguments = environment_arguments(
-        server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
     )
     base = TrialSpec(
         env=env, arguments=arguments, workload=workload, rates=tuple(rate or ()), seed=seed, windows=windows

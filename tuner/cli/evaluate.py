@@ -53,7 +53,7 @@ def evaluate(
     from tuner.laboratory.trial import TrialSpec, knows_costs
 
     arguments = environment_arguments(
-        server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
     )
     spec = TrialSpec(
         env=env,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -32,9 +32,9 @@ __all__ = ["EXAMPLES", "train"]
 EXAMPLES = """Example: [bold]tuner train --env tuner/TritonCPU-v0 --server server.json --rate 150 --rate 300
 --slo p95=30ms --out policy[/bold], then [bold]tuner run TARGET --slo p95=30ms --policy policy[/bold]"""
 
-TRITON = "tuner/TritonCPU-v0"
-LOADS = {TRITON: (150.0, 300.0)}
-"""Nominal loads where none is given; other environments have one of their own."""
+TRITON, CLUSTER = "tuner/TritonCPU-v0", "tuner/Cluster-v0"
+LOADS = (150.0, 300.0)
+"""Nominal loads of the simulated Triton where none is given, requests/s."""
 
 
 def train(
@@ -74,13 +74,13 @@ def train(
 
     name, parameters = parse_agent(agent)
     arguments = environment_arguments(
-        server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
     )
     spec = TrialSpec(
         env=env,
         arguments=arguments,
         workload=workload,
-        rates=tuple(rate or ()) or (LOADS.get(env, ()) if workload is None else ()),
+        rates=tuple(rate or _loads(env, arguments)),
         agent=name,
         parameters=parameters,
         seed=seed,
@@ -101,6 +101,19 @@ def train(
         for line in lines:
             console.print(line)
         print(task.folder)
+
+
+def _loads(env: str, arguments: dict[str, Any]) -> tuple[float, ...]:
+    """The loads where none is given; none for the environment's own."""
+    if env == TRITON:
+        return LOADS
+    if env == CLUSTER:
+        from tuner.envs.cluster import EXAMPLE
+        from tuner.envs.simulator.cluster.scenario import Scenario
+
+        given = arguments.get("scenario")
+        return ((EXAMPLE if given is None else Scenario.model_validate(given)).total_rate,)
+    return ()
 
 
 class Task(NamedTuple):

@@ -70,6 +70,7 @@ MaybeWindow = Annotated[
 
 
 def environment_arguments(
+    env: str,
     *,
     server: Path | None = None,
     model: str | None = None,
@@ -82,9 +83,17 @@ def environment_arguments(
     """Return the environment's arguments as plain values; what was not given is left out.
 
     Raises:
-        InvalidInput: A file cannot be read, or a value is not of its form.
+        InvalidInput: An unknown environment (lists those there are), what means nothing in it, a file that
+            cannot be read, or a value that is not of its form.
     """
-    given: dict[str, Any] = {"model": model, "slo": slo, "objective": goal}
+    from tuner.laboratory.environment import check_arguments
+
+    given: dict[str, Any] = {
+        "model": model, "slo": slo, "objective": goal, "window": window, "server": server,
+        "scenario": scenario, "grids": knobs or None,
+    }  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    check_arguments(env, given)
     if server is not None:
         from tuner.envs.simulator.server import ServerModel
 
@@ -98,7 +107,7 @@ def environment_arguments(
         given["grids"] = {name: list(grid) for name, grid in grids(knobs).items()}
     if window is not None:
         given["window"] = window_seconds(window)
-    return {name: value for name, value in given.items() if value is not None}
+    return given
 
 
 def parse_agent(text: str, setting: str = "--agent") -> tuple[str, dict[str, Any]]:

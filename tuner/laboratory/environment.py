@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import InvalidInput
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tuner.agents.load_levels import LoadLevels
 
-__all__ = ["LIVE", "environments", "make_environment"]
+__all__ = ["LIVE", "check_arguments", "environments", "make_environment"]
 
 LIVE = "tuner/Live-v0"
 """Acts on a real server: `tuner run` is for that."""
@@ -48,6 +48,17 @@ def make_environment(
     """
     import gymnasium
 
+    check_arguments(name, arguments, setting)
+    values = {key: _object(key, value) for key, value in arguments.items()}
+    return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
+
+
+def check_arguments(name: str, arguments: Iterable[str], setting: str = "--env") -> None:
+    """Check that there is an environment, and that its arguments are called so.
+
+    Raises:
+        InvalidInput: There is none (lists those there are), or it has no such argument.
+    """
     known = environments()
     if name not in known:
         raise InvalidInput(setting, f"there is no environment '{name}'", f"use {', '.join(known)}")
@@ -56,8 +67,6 @@ def make_environment(
         if argument not in taken:
             option = SETTINGS.get(argument, f"--{argument.replace('_', '-')}")
             raise InvalidInput(option, f"means nothing in {name}", "leave it out")
-    values = {key: _object(key, value) for key, value in arguments.items()}
-    return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
 
 
 def _parameters(name: str) -> set[str]:
