@@ -48,7 +48,7 @@ def fails(monkeypatch, capsys, *arguments):
         (["train", "--out", "p", "--agent", "rrl:delta"], "PARAMETER=VALUE"),
         (["train", "--out", "p", "--agent", "rrl:speed=1"], "delta"),
         (["train", "--out", "p", "--env", "tuner/Cluster-v0", "--slo", "p95=3ms"], "--slo: means nothing"),
-        (["compare", "--agents", "rrl,nobody"], "q_learning"),
+        (["compare", "--agents", "rrl,nobody", "--env", "tuner/TritonCPU-v0"], "q_learning"),
         (["compare", "--agents", "rrl,rrl", "--env", "tuner/TritonCPU-v0"], "given twice"),
         (["compare", "--agents", ",", "--env", "tuner/TritonCPU-v0"], "--agents"),
         (["compare", "--env", "tuner/Nowhere-v0", "--agents", "rrl"], "tuner/Cluster-v0"),
