@@ -17,6 +17,7 @@ class Request:
     arrival: float
     noise: float
     overhead: float
+    size: float
 
 
 @dataclass
@@ -54,10 +55,10 @@ class NaiveBatcher:
         self,
         batching: Batching,
         machine: Machine,
-        arrivals: list[tuple[float, float, float]],
+        arrivals: list[tuple[float, float, float, float]],
         until: float,
     ) -> None:
-        """Let time pass; ``arrivals`` are (time, noise, overhead)."""
+        """Let time pass; ``arrivals`` are (time, noise, overhead, size)."""
         coming = deque(arrivals)
         while True:
             self._dispatch(batching, machine)
@@ -65,7 +66,8 @@ class NaiveBatcher:
             demand = len(batches) * machine.threads + machine.background
             share = 1.0 if demand <= machine.cores else machine.cores / demand
             others = max(0.0, min(demand, machine.cores) - machine.threads)
-            pace = share / (1.0 + machine.contention * others)
+            waiting = max(0.0, demand / machine.cores - 1.0)
+            pace = share / (1.0 + machine.contention * others + machine.switching * waiting)
             first = min(batches, key=lambda batch: batch.remaining, default=None)
             finish = self.now + first.remaining / pace if first else math.inf
             arrival = coming[0][0] if coming else math.inf
@@ -97,7 +99,8 @@ class NaiveBatcher:
             if len(self.queue) < batching.max_batch and self.now < self.queue[0].arrival + batching.delay:
                 return
             requests = [self.queue.popleft() for _ in range(min(len(self.queue), batching.max_batch))]
-            work = machine.profile[len(requests)] * requests[0].noise
+            largest = max(request.size for request in requests)
+            work = machine.profile[len(requests)] * requests[0].noise * largest
             batch = Batch(
                 requests, self.generation, self.now, machine.gap + work, machine.gap / (machine.gap + work)
             )
@@ -112,10 +115,10 @@ class NaiveBatcher:
         self.executions.append((len(batch.requests), executed))
         self.running[self.running.index(batch)] = None
 
-    def _admit(self, time: float, noise: float, overhead: float) -> None:
+    def _admit(self, time: float, noise: float, overhead: float, size: float) -> None:
         if len(self.queue) >= self.capacity:
             self.dropped += 1
             self.latency[self.arrived] = math.inf
         else:
-            self.queue.append(Request(self.arrived, time, noise, overhead))
+            self.queue.append(Request(self.arrived, time, noise, overhead, size))
         self.arrived += 1

@@ -2,8 +2,9 @@
 
 Rules. An idle instance takes a batch as soon as the queue holds ``max_batch`` requests, else when the
 oldest waiting request has waited ``delay`` (0: at once; ``max_batch`` 1: never a delay). A batch is work
-in seconds; all running batches share the cores, so the pace of work changes whenever an instance starts
-or ends (:func:`core_share`, :func:`slowdown`). State carries over from call to call: overload builds up
+in seconds, times the size of its largest request (the others are padded to it); all running batches share
+the cores, so the pace of work changes whenever an instance starts or ends (:func:`core_share`,
+:func:`slowdown`). State carries over from call to call: overload builds up
 and drains. Reloading raises EPOCH: batches of the old instances finish, and do not count against the new.
 
 Events at one instant happen in the order: completion, arrival, end of delay.
@@ -23,8 +24,8 @@ TAIL = 1  # position of the next to arrive
 EPOCH = 2  # which generation of instances takes new batches
 SLOTS = 3  # slots from this one on are all idle
 
-# Columns of State.queue and State.running (NOISE is used up by then).
-ARRIVAL, OVERHEAD, NOISE = 0, 1, 2
+# Columns of State.queue and State.running (NOISE and SIZE are used up by then).
+ARRIVAL, OVERHEAD, NOISE, SIZE = 0, 1, 2, 3
 
 # Indices into Totals.tally and Totals.seconds.
 ARRIVED, ANSWERED, DROPPED, EXECUTIONS = 0, 1, 2, 3
@@ -48,6 +49,7 @@ class Machine(NamedTuple):
     cores: float
     threads: float  # cores one instance keeps busy
     background: float  # cores in use by everything else
+    switching: float = 0.0  # share by which work slows down per waiting thread and core
 
 
 class Arrivals(NamedTuple):
@@ -56,6 +58,7 @@ class Arrivals(NamedTuple):
     time: np.ndarray  # (n,) s, none before the clock, none after `until`
     noise: np.ndarray  # (n,) factor on the work of the batch that the request heads
     overhead: np.ndarray  # (n,) s on the way, outside the server
+    size: np.ndarray  # (n,) factor on the work of every batch that the request is in: its largest counts
 
 
 class State(NamedTuple):
@@ -63,7 +66,7 @@ class State(NamedTuple):
 
     clock: np.ndarray  # (1,) s
     position: np.ndarray  # (4,) HEAD, TAIL, EPOCH, SLOTS
-    queue: np.ndarray  # (Q, 3) ring of ARRIVAL s, OVERHEAD s, NOISE; Q is a power of 2
+    queue: np.ndarray  # (Q, 4) ring of ARRIVAL s, OVERHEAD s, NOISE, SIZE; Q is a power of 2
     queue_number: np.ndarray  # (Q,) request numbers of the same ring
     running: np.ndarray  # (I, B, 2) ARRIVAL s, OVERHEAD s of the requests being executed
     running_number: np.ndarray  # (I, B)
@@ -135,15 +138,16 @@ def dispatch(state: State, totals: Totals, batching: Batching, machine: Machine)
         if slot < 0:
             return
         size = min(waiting, batching.max_batch)
-        execution = (
-            machine.profile[size] * state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), NOISE]
-        )
+        noise = state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), NOISE]
+        largest = 0.0
         for i in range(size):
             source = state.position[HEAD] & (state.queue.shape[0] - 1)
+            largest = max(largest, state.queue[source, SIZE])
             state.running[slot, i, ARRIVAL] = state.queue[source, ARRIVAL]
             state.running[slot, i, OVERHEAD] = state.queue[source, OVERHEAD]
             state.running_number[slot, i] = state.queue_number[source]
             state.position[HEAD] += 1
+        execution = machine.profile[size] * noise * largest
         state.size[slot] = size
         state.position[SLOTS] = max(state.position[SLOTS], slot + 1)
         state.epoch[slot] = state.position[EPOCH]
@@ -206,9 +210,15 @@ def core_share(busy: int, machine: Machine) -> float:
 
 @njit_flat
 def slowdown(busy: int, machine: Machine) -> float:
-    """Return the factor by which work takes longer because other busy cores share memory and caches."""
-    others = min(busy * machine.threads + machine.background, machine.cores) - machine.threads
-    return 1.0 + machine.contention * max(0.0, others)
+    """Return the factor by which work takes longer beside the sharing of time.
+
+    Other busy cores share memory and caches; threads that wait for a core cost switches between them, and
+    make others wait that they work together with.
+    """
+    demand = busy * machine.threads + machine.background
+    others = max(0.0, min(demand, machine.cores) - machine.threads)
+    waiting = max(0.0, demand / machine.cores - 1.0)
+    return 1.0 + machine.contention * others + machine.switching * waiting
 
 
 @njit_flat
@@ -257,5 +267,6 @@ def admit(state: State, totals: Totals, arrivals: Arrivals, index: int) -> None:
     state.queue[target, ARRIVAL] = arrivals.time[index]
     state.queue[target, OVERHEAD] = arrivals.overhead[index]
     state.queue[target, NOISE] = arrivals.noise[index]
+    state.queue[target, SIZE] = arrivals.size[index]
     state.queue_number[target] = number
     state.position[TAIL] += 1

@@ -14,7 +14,7 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["World"]
+__all__ = ["World", "empty_state", "empty_totals"]
 
 QUEUE = 1 << 16
 """Requests that may wait; further ones are dropped, and counted."""
@@ -52,8 +52,8 @@ class World:
         self.foreign = 0.0
         """Cores in use by processes that are neither the server nor the clients."""
         self._noise = noise
-        self._state = _empty_state(largest, 2 * instances)  # old and new instances overlap in a reload
-        self._totals = _empty_totals(largest)
+        self._state = empty_state(largest, 2 * instances)  # old and new instances overlap in a reload
+        self._totals = empty_totals(largest)
         self._profile = server.profile_table(largest)
         self._arrival = np.zeros(LOG)  # (LOG,) s by request number modulo LOG
         self._disturbance = (0.0, 0.0)  # cores, until s
@@ -159,7 +159,7 @@ class World:
         )
         times = self._stream.take(until)
         self._remember(times)
-        arrivals = Arrivals(times, *self._draw(times.size))
+        arrivals = Arrivals(times, *self._draw(times.size), np.ones(times.size))
         batcher.advance(self._state, self._totals, self.batching, machine, arrivals, until)
         self._others[0] += self.foreign * passed
         self._others[1] += loading * passed
@@ -188,12 +188,20 @@ class World:
         return np.arange(oldest + first, oldest + last)
 
 
-def _empty_state(largest: int, slots: int) -> State:
+def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG) -> State:
+    """Return an idle server at time 0.
+
+    Args:
+        largest: The largest batch.
+        slots: How many batches may be in execution at once.
+        queue: Requests that may wait; a power of 2.
+        log: Requests whose latency is remembered; a power of 2.
+    """
     return State(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
-        queue=np.zeros((QUEUE, 3)),
-        queue_number=np.zeros(QUEUE, np.int64),
+        queue=np.zeros((queue, 4)),
+        queue_number=np.zeros(queue, np.int64),
         running=np.zeros((slots, largest, 2)),
         running_number=np.zeros((slots, largest), np.int64),
         size=np.zeros(slots, np.int64),
@@ -201,11 +209,12 @@ def _empty_state(largest: int, slots: int) -> State:
         started=np.zeros(slots),
         remaining=np.zeros(slots),
         gap_share=np.zeros(slots),
-        latency=np.full(LOG, np.nan),
+        latency=np.full(log, np.nan),
     )
 
 
-def _empty_totals(largest: int) -> Totals:
+def empty_totals(largest: int) -> Totals:
+    """Return totals of nothing yet."""
     return Totals(
         tally=np.zeros(4, np.int64),
         seconds=np.zeros(3),

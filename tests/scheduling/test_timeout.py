@@ -203,7 +203,7 @@ def single_server(batching: Batching, profile: np.ndarray, times: np.ndarray) ->
     state = State(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
-        queue=np.zeros((1 << 10, 3)),
+        queue=np.zeros((1 << 10, 4)),
         queue_number=np.zeros(1 << 10, np.int64),
         running=np.zeros((slots, largest, 2)),
         running_number=np.zeros((slots, largest), np.int64),
@@ -221,7 +221,7 @@ def single_server(batching: Batching, profile: np.ndarray, times: np.ndarray) ->
         batch_seconds=np.zeros(largest + 1),
     )
     machine = Machine(profile, 0.0, 0.0, 64.0, 1.0, 0.0)
-    arrivals = Arrivals(times, np.ones(times.size), np.zeros(times.size))
+    arrivals = Arrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
     advance(state, totals, batching, machine, arrivals, float(times[-1]) + 100.0)
     return state.latency[: times.size]
 

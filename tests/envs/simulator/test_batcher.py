@@ -16,7 +16,7 @@ def empty(
     state = State(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
-        queue=np.zeros((capacity, 3)),
+        queue=np.zeros((capacity, 4)),
         queue_number=np.zeros(capacity, np.int64),
         running=np.zeros((slots, largest, 2)),
         running_number=np.zeros((slots, largest), np.int64),
@@ -45,13 +45,15 @@ def machine(
     contention: float = 0.0,
     cores: float = 64.0,
     background: float = 0.0,
+    switching: float = 0.0,
 ) -> Machine:
-    return Machine(alpha * np.arange(largest + 1) + beta, gap, contention, cores, 1.0, background)
+    profile = alpha * np.arange(largest + 1) + beta
+    return Machine(profile, gap, contention, cores, 1.0, background, switching)
 
 
 def at(times: list[float] | np.ndarray) -> Arrivals:
     times = np.array(times, dtype=float)
-    return Arrivals(times, np.ones(times.size), np.zeros(times.size))
+    return Arrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
 
 
 def finish_times(batching: Batching, executing: Machine, times: list[float]) -> list[float]:
@@ -157,11 +159,14 @@ def test_equals_naive(seed: int) -> None:
         end = float(state.clock[0] + generator.uniform(0.05, 0.4))
         times = np.sort(generator.uniform(float(state.clock[0]), end, int(generator.integers(0, 150))))
         arrivals = Arrivals(
-            times, generator.lognormal(0.0, 0.3, times.size), generator.lognormal(-7.0, 0.3, times.size)
+            times,
+            generator.lognormal(0.0, 0.3, times.size),
+            generator.lognormal(-7.0, 0.3, times.size),
+            generator.lognormal(0.0, 0.5, times.size),
         )
         delay = float(generator.choice([0.0, 0.001, 0.02]))
         batching = Batching(int(generator.choice([1, 2, 4, 8])), delay, int(generator.integers(1, 4)))
-        executing = machine(0.0005, 0.004, gap=0.0002, contention=0.1, cores=2.0, background=0.3)
+        executing = machine(0.0005, 0.004, gap=0.0002, contention=0.1, cores=2.0, background=0.3, switching=0.4)
         advance(state, totals, batching, executing, arrivals, end)
         naive.advance(batching, executing, list(zip(*arrivals, strict=True)), end)
         fresh = int(generator.integers(0, 2))
@@ -192,7 +197,7 @@ def poisson(rate: float, count: int, seed: int) -> np.ndarray:
 
 def queueing_mean(executing: Machine, times: np.ndarray, noise: np.ndarray, instances: int = 1) -> float:
     state, totals = empty(log=1 << 10)
-    arrivals = Arrivals(times, noise, np.zeros(times.size))
+    arrivals = Arrivals(times, noise, np.zeros(times.size), np.ones(times.size))
     advance(state, totals, Batching(1, 0.0, instances), executing, arrivals, float(times[-1]) + 100.0)
     return float(totals.seconds[batcher.QUEUED] / totals.tally[batcher.ANSWERED])
 
