@@ -12,3 +12,8 @@ __all__ = ["WORST_REWARD", "Plant", "ServingEnv"]
 gymnasium.register("tuner/TritonCPU-v0", entry_point="tuner.envs.triton_cpu:triton_cpu")
 gymnasium.register("tuner/Cluster-v0", entry_point="tuner.envs.cluster:cluster")
 gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live")
+gymnasium.register(
+    "tuner/TFServingCPU-v0",
+    entry_point="tuner.envs.tfserving_cpu:tfserving_cpu",
+    vector_entry_point="tuner.envs.tfserving_cpu:tfserving_cpu_vector",
+)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, NamedTuple, Protocol, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 
-from tuner.adapters import Backend
+from tuner.adapters import ApplyReport, Backend
 from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 
-__all__ = ["WORST_REWARD", "Levels", "Plant", "ServingEnv"]
+__all__ = ["WORST_REWARD", "Levels", "Plant", "ServingEnv", "Window", "measure"]
 
 WORST_REWARD = -50.0
 """The lowest reward there is; also that of a window without one answered request, and of a failed backend."""
@@ -32,6 +32,8 @@ FEATURES = (  # name, lowest, highest; what lies beyond is clipped
     ("foreign", 0.0, 1.0),
     ("burstiness", 0.0, 10.0),
 )
+LOWEST = np.array([lowest for _, lowest, _ in FEATURES])
+HIGHEST = np.array([highest for _, _, highest in FEATURES])
 
 
 class Levels(Protocol):
@@ -51,6 +53,20 @@ class Plant:
     """Measure a window: seconds, and seconds to settle before it."""
     close: Callable[[], None]
     """Let go of everything that was opened."""
+
+
+class Window(NamedTuple):
+    """A window about to be measured."""
+
+    plant: Plant
+    report: ApplyReport
+    """What the change before it did."""
+    seconds: float
+
+
+def measure(window: Window) -> Measurement:
+    """Let the change settle, and measure."""
+    return window.plant.measure(window.seconds, window.report.settle)
 
 
 class ServingEnv(gym.Env[np.ndarray, np.int64]):
@@ -128,9 +144,11 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         self._plant: Plant | None = None
         self._windows = 0
         self._level: int | None = None
+        self._report: ApplyReport | None = None
         self._last: Measurement | None = None
         self._observation = np.empty(0, np.float32)
         count = len(space.names)
+        self._features = space.features()
         low = np.full(len(FEATURES) + count, UNKNOWN, np.float32)
         high = np.array([highest for _, _, highest in FEATURES] + [1.0] * count, np.float32)
         self.action_space = gym.spaces.Discrete(space.size)
@@ -160,6 +178,25 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         Raises:
             AdapterError: The backend cannot be reached or refuses the first configuration.
         """
+        return self.begun(measure(self.begin(seed=seed, options=options)))
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Run one window; see the class for what comes back."""
+        try:
+            return self.finish(measure(self.turn(action)))
+        except AdapterError as error:
+            return self.fail(error)
+
+    def close(self) -> None:
+        """Let go of the backend. May be called twice."""
+        plant, self._plant = self._plant, None
+        if plant is not None:
+            plant.close()
+
+    # The halves of reset and step, before and after the measuring: many environments may be measured at once.
+
+    def begin(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Window:
+        """Open the plant for an episode and apply the first configuration; return what to measure."""
         super().reset(seed=seed)
         if self._fresh:
             self.close()
@@ -168,37 +205,47 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         self._windows, self._level = 0, None
         number = (options or {}).get("configuration")
         start = self.space.default if number is None else self.space.decode(int(number))
-        measurement = self._turn(self._plant, start)
-        return self._observation, self._info(measurement, self._reward(measurement))
+        return self._apply(start)
 
-    def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Run one window; see the class for what comes back."""
-        assert self._plant is not None, "call reset first"
-        assert self._last is not None
+    def begun(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return what `reset` does, given the first measurement."""
+        measurement, reward = self._take(measured)
+        return self._observation, self._info(measurement, reward)
+
+    def turn(self, action: np.int64) -> Window:
+        """Apply an action; return what to measure.
+
+        Raises:
+            AdapterError: The backend failed: see :meth:`fail`.
+        """
         self._windows += 1
-        try:
-            measurement = self._turn(self._plant, self.space.decode(int(action)))
-        except AdapterError as error:
-            info = self._info(self._last, WORST_REWARD) | {"error": str(error) or type(error).__name__}
-            return self._observation, WORST_REWARD, False, True, info
-        reward = self._reward(measurement)
+        return self._apply(self.space.decode(int(action)))
+
+    def finish(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Return what `step` does, given what was measured."""
+        measurement, reward = self._take(measured)
         truncated = self._windows >= self._episode_windows
         return self._observation, reward, False, truncated, self._info(measurement, reward)
 
-    def close(self) -> None:
-        """Let go of the backend. May be called twice."""
-        plant, self._plant = self._plant, None
-        if plant is not None:
-            plant.close()
+    def fail(self, error: AdapterError) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Return what `step` does if the backend failed."""
+        assert self._last is not None, "call reset first"
+        info = self._info(self._last, WORST_REWARD) | {"error": str(error) or type(error).__name__}
+        return self._observation, WORST_REWARD, False, True, info
 
-    def _turn(self, plant: Plant, configuration: Configuration) -> Measurement:
-        """Apply, settle, measure; remembers the measurement and the observation."""
-        report = plant.backend.apply(configuration)
-        self._last = report.noted(plant.measure(self._window, report.settle))
-        self._observation = self._observe(self._last)
+    def _apply(self, configuration: Configuration) -> Window:
+        assert self._plant is not None, "call reset first"
+        self._report = self._plant.backend.apply(configuration)
+        return Window(self._plant, self._report, self._window)
+
+    def _take(self, measured: Measurement) -> tuple[Measurement, float]:
+        """Remember a measurement, its observation and level; return it with the change, and its reward."""
+        assert self._report is not None
+        measurement = self._last = self._report.noted(measured)
+        self._observation = self._observe(measurement)
         if self._levels is not None:
-            self._level = self._levels.level(self._last.arrival_rate, self._level)
-        return self._last
+            self._level = self._levels.level(measurement.arrival_rate, self._level)
+        return measurement, self._reward(measurement)
 
     def _reward(self, measurement: Measurement) -> float:
         if measurement.arrival_rate == 0:
@@ -228,8 +275,6 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             m.foreign_cpu / cores,
             m.burstiness,
         )
-        low = np.array([lowest for _, lowest, _ in FEATURES])
-        high = np.array([highest for _, _, highest in FEATURES])
-        known = np.where(np.isnan(values), UNKNOWN, np.clip(values, low, high))
+        known = np.where(np.isnan(values), UNKNOWN, np.clip(values, LOWEST, HIGHEST))
         number = self.space.encode(self.space.nearest(m.configuration))
-        return np.concatenate((known, self.space.features()[number])).astype(np.float32)
+        return np.concatenate((known, self._features[number])).astype(np.float32)

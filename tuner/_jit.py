@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from platformdirs import user_cache_path
 
-__all__ = ["njit", "njit_flat", "njit_inline"]
+__all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +27,9 @@ def _kernel_files() -> list[Path]:
     return sorted(file for file in files if b"import njit" in file.read_bytes())
 
 
-def _digest() -> str:
+@cache
+def kernel_digest() -> str:
+    """Return a name for what all kernels do: it changes with any of their sources, and with numba."""
     digest = hashlib.sha256(numba.__version__.encode())
     for file in _kernel_files():
         digest.update(file.name.encode())
@@ -35,7 +38,7 @@ def _digest() -> str:
 
 
 numba.config.CACHE_DIR = str(  # type: ignore[attr-defined]  # set at run time by numba
-    user_cache_path("servetune") / "numba" / _digest()
+    user_cache_path("servetune") / "numba" / kernel_digest()
 )
 
 

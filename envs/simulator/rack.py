@@ -16,7 +16,7 @@ from tuner.envs.simulator.window import Draws, Jobs, Plans, Raw, Scratch, Span, 
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
 
-__all__ = ["Plans", "Rack", "Traffic", "WindowArrays"]
+__all__ = ["Plans", "Rack", "Traffic", "WindowArrays", "draw"]
 
 BLOCK = 256
 """Requests whose randomness is drawn at a time. Always as many, so that a request's does not depend on the
@@ -159,7 +159,7 @@ class Rack:
         """Draw for and simulate some windows. ``raw`` is modified in place."""
         unique, row = np.unique(seeds[part], return_inverse=True)
         most = float(jobs.rate[part].max()) * span.end
-        draws = _draw(unique, most, self.traffic)
+        draws = draw(unique, most, self.traffic)
         scratch = self._take_scratch(draws.come.shape[1])
         mine = Jobs(jobs.configuration[part], jobs.rate[part], row.astype(np.int64))
         measure_windows(scratch, self.plans, mine, draws, span, Raw(*(array[part] for array in raw)))
@@ -202,7 +202,9 @@ def _check(plans: Plans) -> None:
     size = plans.delay.shape
     for name, array in zip(Plans._fields, plans, strict=True):
         if array.shape[:1] != size or not np.isfinite(array).all() or (array < 0).any():
-            raise InvalidInput(f"plans {name}", "there is a value missing, or one that is not finite and >= 0")
+            raise InvalidInput(
+                f"plans {name}", "there is a value missing, or one that is not finite and >= 0"
+            )
     if plans.profile.shape[1] <= plans.max_batch.max() or not (plans.profile[:, 1:] > 0).all():
         raise InvalidInput("plans profile", "a batch size has no positive execution time")
     if min(plans.max_batch.min(), plans.instances.min(), plans.cores.min(), plans.threads.min()) <= 0:
@@ -214,7 +216,7 @@ def _parts(count: int) -> Iterator[slice]:
         yield slice(begin, min(begin + CHUNK, count))
 
 
-def _draw(seeds: np.ndarray, most: float, traffic: Traffic) -> Draws:
+def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> Draws:
     """Draw what the requests of each seed need, until ``most`` mean gaps have passed."""
     width = BLOCK * math.ceil((most + 6.0 * math.sqrt(most / min(traffic.burstiness, 1.0)) + 1.0) / BLOCK)
     come = np.empty((seeds.size, width))
@@ -266,7 +268,7 @@ def _lognormal(normal: np.ndarray, sigma: float) -> np.ndarray:
         return np.ones_like(normal)
     normal *= sigma
     normal -= sigma**2 / 2
-    return np.exp(normal, out=normal)
+    return np.asarray(np.exp(normal, out=normal))
 
 
 def _empty_raw(count: int) -> Raw:

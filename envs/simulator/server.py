@@ -7,16 +7,15 @@ which the load generator shares: l(b) as measured in onnxruntime plus 0.8 ms tha
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tuner.errors import InvalidInput, StorageError
+from tuner.envs.simulator.model_file import ModelFile
+from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 
@@ -26,14 +25,12 @@ MLP_TABLE = {1: 0.0050, 2: 0.0055, 4: 0.0061, 8: 0.0070, 16: 0.0125, 32: 0.0193}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerModel:
+class ServerModel(ModelFile):
     """What a simulated server is like. Seconds, cores, and shares of 1.
 
     Raises:
         InvalidInput: A value is out of its range.
     """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     name: str = "mlp"
     """The model's name."""
@@ -110,10 +107,6 @@ class ServerModel:
         low, high = int(sizes[-2]), int(sizes[-1])
         return max((self.table[high] - self.table[low]) / (high - low), 0.0)
 
-    def replace(self, **changes: Any) -> ServerModel:
-        """Return a copy with some values changed."""
-        return dataclasses.replace(self, **changes)
-
     @classmethod
     def from_profile(cls, profile: BatchingProfile, **others: Any) -> ServerModel:
         """Describe a server whose executions follow a fitted line.
@@ -123,57 +116,6 @@ class ServerModel:
             others: Any other fields.
         """
         return cls(table={}, alpha=profile.alpha, beta=profile.beta, **others)
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain values, for a file that :meth:`from_json` reads."""
-        values = dataclasses.asdict(self)
-        values["table"] = {str(size): seconds for size, seconds in sorted(self.table.items())}
-        return values
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, object], source: str = "server") -> ServerModel:
-        """Read the form that :meth:`to_json` writes; fields left out keep their defaults.
-
-        Raises:
-            InvalidInput: A field is unknown or its value unusable; names ``source`` and the field.
-        """
-        from pydantic import TypeAdapter, ValidationError
-
-        try:
-            return TypeAdapter(cls).validate_python(dict(values))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"] if part != cls.__name__)
-            fix = f"the fields are {', '.join(item.name for item in dataclasses.fields(cls))}"
-            raise InvalidInput(f"{source} {place}".strip(), first["msg"], fix) from None
-
-    def save(self, path: Path) -> None:
-        """Write the JSON file that ``sim://...?server=FILE`` reads.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
-        try:
-            path.write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"server file {path}: {error.strerror}") from error
-
-    @classmethod
-    def load(cls, path: Path) -> ServerModel:
-        """Read a file that :meth:`save` wrote.
-
-        Raises:
-            InvalidInput: There is no such file, it is not JSON, or a field is unusable.
-        """
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput("server", f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise InvalidInput("server", f"{path} is not JSON: {error}") from None
-        if not isinstance(values, dict):
-            raise InvalidInput("server", f"{path} does not hold an object", 'write {"name": "mlp", ...}')
-        return cls.from_json(values, str(path))
 
 
 MODELS: Mapping[str, ServerModel] = {"mlp": ServerModel()}

@@ -123,17 +123,18 @@ def measure_window(  # noqa: PLR0917
     empty(state, totals)
     advance(state, totals, batching, machine, arrivals(scratch, 0, first), span.start)
     begun, busy = totals.tally[EXECUTIONS], totals.seconds[BUSY]
-    answered, queued, computed = totals.tally[ANSWERED], totals.seconds[QUEUED], totals.seconds[COMPUTED]
+    answered, batches = totals.tally[ANSWERED], totals.batch_counts.sum()
+    queued, computed = totals.seconds[QUEUED], totals.seconds[COMPUTED]
     advance(state, totals, batching, machine, arrivals(scratch, first, count), span.end)
     raw.executions[job] = totals.tally[EXECUTIONS] - begun
     raw.busy[job] = totals.seconds[BUSY] - busy
     advance(state, totals, batching, machine, arrivals(scratch, count, count), DRAINED)
     raw.requests[job] = count - first
     latency_statistics(scratch, first, count, raw, job)
-    done, executions = totals.tally[ANSWERED] - answered, totals.tally[EXECUTIONS] - begun
+    done, batches = totals.tally[ANSWERED] - answered, totals.batch_counts.sum() - batches
     raw.queue_mean[job] = (totals.seconds[QUEUED] - queued) / done if done else np.nan
     raw.compute_mean[job] = (totals.seconds[COMPUTED] - computed) / done if done else np.nan
-    raw.batch_mean[job] = done / executions if executions else np.nan
+    raw.batch_mean[job] = done / batches if done else np.nan
 
 
 @njit_flat
@@ -169,9 +170,8 @@ def spread(target: np.ndarray, table: np.ndarray, row: int, count: int) -> None:
 @njit_flat
 def arrivals(scratch: Scratch, first: int, end: int) -> Arrivals:
     """The requests of numbers ``first`` to before ``end``."""
-    return Arrivals(
-        scratch.come[first:end], scratch.noise[first:end], scratch.overhead[first:end], scratch.size[first:end]
-    )
+    part = slice(first, end)
+    return Arrivals(scratch.come[part], scratch.noise[part], scratch.overhead[part], scratch.size[part])
 
 
 @njit_flat
@@ -210,10 +210,10 @@ def quantile(values: np.ndarray, count: int, share: float) -> float:
     """Return a quantile of the first values, linear between two of them. ``values`` is modified in place."""
     place = share * (count - 1)
     low = int(place)
-    below = select(values, count, low)
+    below: float = select(values, count, low)
     if low + 1 >= count:
         return below
-    above = values[low + 1]  # after the selection, the next largest stands somewhere behind
+    above: float = values[low + 1]  # after the selection, the next largest stands somewhere behind
     for index in range(low + 2, count):
         above = min(above, values[index])
     return below + (place - low) * (above - below)

@@ -166,7 +166,9 @@ def test_equals_naive(seed: int) -> None:
         )
         delay = float(generator.choice([0.0, 0.001, 0.02]))
         batching = Batching(int(generator.choice([1, 2, 4, 8])), delay, int(generator.integers(1, 4)))
-        executing = machine(0.0005, 0.004, gap=0.0002, contention=0.1, cores=2.0, background=0.3, switching=0.4)
+        executing = machine(
+            0.0005, 0.004, gap=0.0002, contention=0.1, cores=2.0, background=0.3, switching=0.4
+        )
         advance(state, totals, batching, executing, arrivals, end)
         naive.advance(batching, executing, list(zip(*arrivals, strict=True)), end)
         fresh = int(generator.integers(0, 2))

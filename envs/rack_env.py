@@ -1,0 +1,170 @@
+"""What the environments over a rack of simulated servers share: episodes, the offered load, exact costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tuner.envs.cost_table import every_configuration, rounded_rate
+from tuner.envs.rack_server import RackModel, RackServer, measure_servers, row_measurement
+from tuner.envs.serving import Levels, Plant, ServingEnv, Window
+from tuner.envs.simulator.rack import Rack
+from tuner.envs.vector import ServingVectorEnv
+from tuner.envs.workload import Workload, workload
+from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
+from tuner.objective import Objective, Slo, parse_slo
+
+__all__ = ["RackEnv", "rack_env", "rack_vector_env"]
+
+REQUESTS = 1000.0
+"""Requests of a window at the nominal rate, unless its length is given."""
+EXACT_WINDOWS = 16
+"""Windows of every configuration that exact costs are the mean of."""
+
+
+class RackEnv(ServingEnv):
+    """An environment over one server of a rack; several may share the rack.
+
+    A window depends on the episode's seed, the window's number, the configuration and the load alone.
+    ``info["rate"]`` is the load offered in the window just measured.
+
+    Args:
+        model: What is simulated.
+        rack: Where.
+        load: The offered load; drawn anew at every reset, for the whole episode.
+        objective: What to minimise.
+        grids: Grids that replace the model's own, by knob name.
+        window: Length of a window, virtual s.
+        episode_windows: Steps per episode.
+        levels: Names load levels for ``info["level"]``.
+    """
+
+    def __init__(
+        self,
+        model: RackModel,
+        rack: Rack,
+        load: Workload,
+        objective: Objective,
+        *,
+        grids: Mapping[str, tuple[float, ...]] | None = None,
+        window: float,
+        episode_windows: int = 50,
+        levels: Levels | None = None,
+    ) -> None:
+        space = model.space(grids)
+        self.model = model
+        self.workload = load
+        self.rack = rack
+        self._grids = grids
+        self._server: RackServer | None = None
+        self._exact: dict[float, np.ndarray] = {}
+
+        def open_plant(generator: np.random.Generator) -> Plant:
+            rates = load.rates(episode_windows, generator)
+            server = RackServer(model, space, rates, int(generator.integers(2**63)))
+            self._server = server
+            return Plant(
+                backend=server,
+                measure=lambda seconds, _: measure_servers(rack, [server], seconds)[0],
+                close=server.close,
+            )
+
+        super().__init__(
+            open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
+        )
+
+    def sibling(self) -> RackEnv:
+        """Return another environment like this one, over the same rack."""
+        return type(self)(
+            self.model,
+            self.rack,
+            self.workload,
+            self.objective,
+            grids=self._grids,
+            window=self._window,
+            episode_windows=self._episode_windows,
+            levels=self._levels,
+        )
+
+    def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
+        if not 0 < rate < math.inf:
+            raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
+        rounded = rounded_rate(rate)
+        if rounded not in self._exact:
+            size = self.space.size
+            arrays = every_configuration(self.rack, rounded, self._window, EXACT_WINDOWS)
+            default = self.space.default  # no cost depends on which configuration it is
+            costs = [
+                self.objective.cost(row_measurement(arrays, row, default)) for row in range(len(arrays.rate))
+            ]
+            self._exact[rounded] = np.array(costs).reshape(EXACT_WINDOWS, size).mean(axis=0)
+        return self._exact[rounded]
+
+    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
+        assert self._server is not None, "call reset first"
+        return super()._info(measurement, reward) | {"rate": self._server.offered}
+
+
+def rack_env(
+    kind: type[RackEnv],
+    model: RackModel,
+    *,
+    load: Workload | str | None,
+    rate: float | None,
+    slo: str | Slo,
+    objective: str,
+    change_cost: float,
+    grids: Mapping[str, tuple[float, ...]] | None,
+    window: float | None,
+    episode_windows: int,
+    levels: Levels | None,
+) -> RackEnv:
+    """Make an environment of a kind; the arguments are those of the environments' makers.
+
+    Raises:
+        InvalidInput: An argument is unusable.
+    """
+    nominal = model.rate if rate is None else rate
+    if not 0 < nominal < math.inf:
+        raise InvalidInput("rate", f"{nominal} is not a positive number of requests/s")
+    if isinstance(load, str) or load is None:
+        load = workload(load or "constant", nominal)
+    seconds = REQUESTS / nominal if window is None else window
+    if not 0 < seconds < math.inf:
+        raise InvalidInput("window", f"{seconds} is not a positive number of seconds")
+    if episode_windows < 1:
+        raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
+    bound = parse_slo(slo) if isinstance(slo, str) else slo
+    return kind(
+        model,
+        Rack(model.plans(model.space(grids)), model.traffic(load.burstiness)),
+        load,
+        Objective(slo=bound, goal=objective, cores=model.cores, change_cost=change_cost),
+        grids=grids,
+        window=seconds,
+        episode_windows=episode_windows,
+        levels=levels,
+    )
+
+
+def rack_vector_env(env: RackEnv, count: int) -> ServingVectorEnv:
+    """Return an environment and others like it in vector form: a step is one call of their rack.
+
+    Raises:
+        InvalidInput: Fewer than one are asked for.
+    """
+    if count < 1:
+        raise InvalidInput("num_envs", f"{count} is not at least 1")
+
+    def measure_all(windows: Sequence[Window]) -> list[Measurement]:
+        servers = []
+        for window in windows:
+            assert isinstance(window.plant.backend, RackServer), window.plant.backend
+            servers.append(window.plant.backend)
+        return measure_servers(env.rack, servers, windows[0].seconds)
+
+    return ServingVectorEnv([env, *(env.sibling() for _ in range(count - 1))], measure_all, env.rack.close)

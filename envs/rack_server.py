@@ -1,0 +1,185 @@
+"""One simulated server of a rack as a backend: an episode of windows, each on a server started anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from tuner.adapters import ApplyReport, Counters, Description
+from tuner.envs.simulator.rack import Plans, Rack, Traffic, WindowArrays
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.profile import BatchingProfile
+
+__all__ = ["RackModel", "RackServer", "measure_servers", "row_measurement"]
+
+STEP = 0x9E3779B97F4A7C15
+"""Between the seeds of windows: odd, so that no two windows of an episode share one."""
+
+
+class RackModel(Protocol):
+    """A simulated server that a rack can hold."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def rate(self) -> float:
+        """The load it is meant for, requests/s."""
+        ...
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of its machine."""
+        ...
+
+    @property
+    def restart_seconds(self) -> float:
+        """How long a change takes."""
+        ...
+
+    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
+        """Return its knobs."""
+        ...
+
+    def plans(self, space: KnobSpace) -> Plans:
+        """Return what every configuration means for the batcher."""
+        ...
+
+    def traffic(self, burstiness: float = 1.0) -> Traffic:
+        """Return what requests are like."""
+        ...
+
+
+class RackServer:
+    """Begins with the default configuration. Windows are numbered from 0, the one that a reset measures.
+
+    Args:
+        model: What is simulated.
+        space: Its knobs.
+        rates: Offered load of each window, requests/s; the first is used for windows 0 and 1, since what a
+            reset measures is not a step yet.   # (windows,)
+        seed: Of the episode.
+    """
+
+    def __init__(self, model: RackModel, space: KnobSpace, rates: np.ndarray, seed: int) -> None:
+        self.space = space
+        self.number = space.encode(space.default)
+        """Of the configuration."""
+        self.window = 0
+        """Number of the window that comes next."""
+        self.offered = float(rates[0])
+        """The load of the last window, requests/s; before the first that of the first."""
+        self._model = model
+        self._rates = rates
+        self._seed = seed
+        self._warm_up = model.traffic().warm_up
+        self._configuration = space.default
+
+    @property
+    def rate(self) -> float:
+        """The load of the window that comes next, requests/s. After the last one it stays as it is."""
+        return float(self._rates[min(max(self.window - 1, 0), self._rates.size - 1)])
+
+    @property
+    def seed(self) -> int:
+        """Of the window that comes next: a function of the episode's seed and the window's number alone."""
+        return (self._seed + self.window * STEP) % 2**64
+
+    def take(self, arrays: WindowArrays, row: int) -> Measurement:
+        """Return a row as the measurement of the window that came next, and go on to the one after it."""
+        self.offered = self.rate
+        begin = self._warm_up + self.window * (self._warm_up + float(arrays.seconds[row]))
+        self.window += 1
+        return row_measurement(arrays, row, self._configuration, begin)
+
+    def describe(self) -> Description:
+        """Return who this is."""
+        return Description(
+            target=f"sim://{self._model.name}",
+            server="simulated-tfserving",
+            version="1",
+            model=self._model.name,
+            writable=True,
+            quantiles=False,
+            notes=("simulated: time is virtual, and the server starts anew for every window",),
+        )
+
+    def current(self) -> Configuration:
+        """Return what the next window will be measured with."""
+        return self._configuration
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        """Change the configuration.
+
+        Raises:
+            InvalidInput: It is not one of the space.
+        """
+        self.number = self.space.encode(configuration)
+        cost = self.space.apply_cost(self._configuration, configuration)
+        changed = cost is not ApplyCost.FREE
+        self._configuration = configuration
+        seconds = self._model.restart_seconds if changed else 0.0
+        return ApplyReport(
+            configuration=configuration, changed=changed, cost=cost, seconds=seconds, settle=0.0
+        )
+
+    def counters(self) -> Counters:
+        """Not to be had: nothing carries over from window to window.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("a server of a rack is measured with its rack")
+
+    def profile(self) -> BatchingProfile | None:
+        """There is none."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def measure_servers(rack: Rack, servers: Sequence[RackServer], seconds: float) -> list[Measurement]:
+    """Measure the next window of several servers at once."""
+    arrays = rack.step(
+        np.array([server.number for server in servers]),
+        np.array([server.rate for server in servers]),
+        np.array([server.seed for server in servers], np.uint64),
+        seconds,
+    )
+    return [server.take(arrays, row) for row, server in enumerate(servers)]
+
+
+def row_measurement(
+    arrays: WindowArrays, row: int, configuration: Configuration, begin: float = 0.0
+) -> Measurement:
+    """Return one row as a measurement of a window that began at a time, s."""
+    return Measurement(
+        start=begin,
+        end=begin + float(arrays.seconds[row]),
+        configuration=configuration,
+        requests=int(arrays.requests[row]),
+        failures=int(arrays.failures[row]),
+        arrival_rate=float(arrays.rate[row]),
+        latency_mean=_known(arrays.mean[row]),
+        latency_p50=_known(arrays.p50[row]),
+        latency_p95=_known(arrays.p95[row]),
+        latency_p99=_known(arrays.p99[row]),
+        quantiles_from="client",
+        queue_mean=_known(arrays.queue_mean[row]),
+        compute_mean=_known(arrays.compute_mean[row]),
+        batch_mean=_known(arrays.batch_mean[row]),
+        cpu=_known(arrays.cpu[row]),
+        foreign_cpu=0.0,
+        gpu=_known(arrays.gpu[row]),
+    )
+
+
+def _known(value: float) -> float:
+    """Return a number, or the one NaN that stands for an unknown one: measurements can be compared."""
+    return NOT_KNOWN if value != value else float(value)  # noqa: PLR0124 - NaN alone differs from itself

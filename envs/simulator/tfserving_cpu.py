@@ -1,0 +1,238 @@
+"""Describes a simulated TensorFlow Serving on a CPU with three kinds of parallelism (RRL, Figs. 1, 3, 4, 6).
+
+What is modelled. A request is one run of a graph of operations. ``request_parallelism`` runs execute at once;
+each has ``inter_op`` threads for operations that do not need each other, and every operation is split among
+``intra_op`` threads, as in RRL's Fig. 1. (TensorFlow itself shares its two pools among the requests of a
+process; we follow the paper's picture.) From the two come the time of one run on an idle machine and the
+cores that it keeps busy:
+
+* A graph is a chain of modules. A share ``serial`` of the work stands alone; the rest lies in ``branches``
+  that may run side by side: with p threads, longest first on whichever thread is free.
+* An operation is cut into ``blocks`` equal blocks, so its time falls in steps (24 blocks take 4 rounds on 6,
+  7 threads alike); a share ``op_serial`` of it cannot be cut (Amdahl).
+* Every further intra-op thread costs each operation ``fork`` seconds, every further inter-op thread
+  ``handoff``; threads without work spin for a while, which keeps ``spin`` of each busy.
+* Busy cores slow each other down (``contention``, memory bandwidth and caches). Threads beyond the cores
+  share their time, and lose more by switches and by waiting for each other (``switching``).
+
+Queueing, sharing and slowing down happen in the compiled batcher (:mod:`tuner.envs.simulator.batcher`).
+
+Honesty. The authors' latency surface is not public. All constants here are ours, chosen so that the relations
+of the paper's figures hold (locally smooth, globally rugged, best about 10 times faster than one thread for
+everything, optimum inside the grid and elsewhere at another load); none is measured on the authors' machine.
+A profile of a real server replaces them: ``tuner calibrate``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.envs.simulator.model_file import ModelFile
+from tuner.envs.simulator.rack import Plans, Traffic
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost, Knob, KnobSpace
+
+__all__ = ["CPU_MODELS", "Run", "TFServingCPU"]
+
+REQUEST_PARALLELISM, INTER_OP, INTRA_OP = "request_parallelism", "inter_op", "intra_op"
+GRID = tuple(float(value) for value in range(11))
+START = 5.0
+"""Where the authors begin, for each of the knobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the graph on an otherwise idle machine."""
+
+    seconds: float
+    """How long it takes while it gets every core it asks for."""
+    cores: float
+    """Cores it keeps busy on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TFServingCPU(ModelFile):
+    """What a simulated TensorFlow Serving on a CPU is like. The defaults are ``inception``.
+
+    Raises:
+        InvalidInput: A value is out of its range.
+    """
+
+    name: str = "inception"
+    """The model's name."""
+    rate: float = 14.0
+    """The load it is meant for, requests/s."""
+    work: float = 0.34
+    """Core-seconds of a request of size 1 with one thread for everything."""
+    operations: int = 220
+    """Operations one after another in a run."""
+    serial: float = 0.4
+    """Share of the work that has no operation to run beside it."""
+    branches: tuple[float, ...] = (0.34, 0.28, 0.22, 0.16)
+    """Relative work of the operations that may run side by side in a module."""
+    blocks: int = 24
+    """Equal parts that an operation is cut into."""
+    op_serial: float = 0.2
+    """Share of an operation that is not cut."""
+    fork: float = 20e-6
+    """Seconds that each further intra-op thread costs an operation."""
+    handoff: float = 30e-6
+    """Seconds that each further inter-op thread costs an operation."""
+    spin: float = 0.03
+    """Share of a core that a thread without work keeps busy while a request runs."""
+    contention: float = 0.015
+    """Share by which work slows down per further busy core, below the number of cores already."""
+    switching: float = 0.13
+    """Share by which work slows down when as many threads wait for a core as there are cores."""
+    cores: int = 10
+    """Physical cores: what threads share."""
+    auto: int = 20
+    """Threads that a knob at 0 stands for: as many as the machine shows cores (two threads each)."""
+    noise: float = 0.08
+    """Sigma of the lognormal factor (of mean 1) on each run."""
+    sizes: float = 0.0
+    """Sigma of the lognormal size (of mean 1) of each request; 0: all alike, as pictures are."""
+    gap: float = 0.002
+    """Seconds a request is taken before the run proper begins (decoding)."""
+    overhead: float = 0.003
+    """Mean seconds per request outside the server: network, gRPC, the client."""
+    overhead_noise: float = 0.3
+    """Sigma of the lognormal factor (of mean 1) on it."""
+    cpu_per_request: float = 0.004
+    """Core-seconds of the server per request outside runs, on the same cores."""
+    warm_up: float = 4.0
+    """Seconds after a start that are not measured."""
+    restart_seconds: float = 8.0
+    """How long a change takes: a new process, and the model loaded and warm."""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"server {item.name}", f"{value} is not a finite number >= 0")
+        for name in ("rate", "work", "operations", "blocks", "cores", "auto"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not positive")
+        for name in ("serial", "op_serial", "spin"):
+            if getattr(self, name) > 1:
+                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not a share of 1")
+        if not self.branches or not all(0 < part < math.inf for part in self.branches):
+            raise InvalidInput("server branches", f"{self.branches} must be positive numbers")
+
+    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
+        """Return the three knobs; a change starts the process anew.
+
+        Args:
+            grids: Grids that replace 0..10, by knob name.
+
+        Raises:
+            InvalidInput: A knob is unknown or a grid unusable.
+        """
+        for name, grid in (grids or {}).items():
+            if name not in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP):
+                known = f"{REQUEST_PARALLELISM}, {INTER_OP}, {INTRA_OP}"
+                raise InvalidInput(f"knob {name}", "unknown", f"the simulated knobs are {known}")
+            if any(not 0 <= value <= 64 or value != int(value) for value in grid):
+                raise InvalidInput(f"knob {name}", f"the grid {grid} is not of whole numbers of 0..64")
+        knobs = []
+        for name in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP):
+            grid = tuple((grids or {}).get(name, GRID))
+            start = START if START in grid else (grid[len(grid) // 2] if grid else START)
+            knobs.append(Knob(name=name, grid=grid, default=start, apply_cost=ApplyCost.RESTART))
+        return KnobSpace(knobs)
+
+    def threads(self, value: float) -> int:
+        """Return how many threads a knob's value stands for: 0 means as many as the machine shows."""
+        return int(value) or self.auto
+
+    def run(self, inter_op: int, intra_op: int) -> Run:
+        """Return what one run of a request of size 1 takes with so many threads."""
+        rounds = math.ceil(self.blocks / intra_op) / self.blocks
+        operation = self.op_serial + (1.0 - self.op_serial) * rounds
+        graph = self.serial + (1.0 - self.serial) * makespan(self.branches, inter_op)
+        threading = self.operations * (self.fork * (intra_op - 1) + self.handoff * (inter_op - 1))
+        seconds = self.work * graph * operation + threading
+        working = self.work / seconds
+        seconds *= 1.0 + self.contention * max(min(working, self.cores) - 1.0, 0.0)  # a run disturbs itself
+        return Run(seconds, working + self.spin * max(inter_op * intra_op - working, 0.0))
+
+    def plans(self, space: KnobSpace) -> Plans:
+        """Return what every configuration means for the batcher."""
+        configurations = [space.decode(number) for number in range(space.size)]
+        threads = [[self.threads(c[name]) for c in configurations] for name in (INTER_OP, INTRA_OP)]
+        runs = [self.run(p, q) for p, q in zip(*threads, strict=True)]
+        seconds = np.array([run.seconds for run in runs])
+
+        def alike(value: float) -> np.ndarray:
+            return np.full(space.size, value)
+
+        return Plans(
+            max_batch=np.ones(space.size, np.int64),
+            delay=alike(0.0),
+            instances=np.array([self.threads(c[REQUEST_PARALLELISM]) for c in configurations], np.int64),
+            profile=np.stack((np.zeros_like(seconds), seconds), axis=1),
+            gap=alike(self.gap),
+            contention=alike(self.contention),
+            switching=alike(self.switching),
+            cores=alike(float(self.cores)),
+            threads=np.array([run.cores for run in runs]),
+            front=alike(self.cpu_per_request),
+        )
+
+    def traffic(self, burstiness: float = 1.0) -> Traffic:
+        """Return what requests are like.
+
+        Args:
+            burstiness: Shape of the gamma distributed gaps between them.
+        """
+        return Traffic(
+            noise=self.noise,
+            sizes=self.sizes,
+            overhead=self.overhead,
+            overhead_noise=self.overhead_noise,
+            burstiness=burstiness,
+            warm_up=self.warm_up,
+            cpu_per_request=self.cpu_per_request,
+        )
+
+
+def makespan(branches: tuple[float, ...], threads: int) -> float:
+    """Return how long branches take on some threads, longest first, relative to one thread alone."""
+    loads = [0.0] * min(threads, len(branches))
+    for branch in sorted(branches, reverse=True):
+        loads[loads.index(min(loads))] += branch
+    return max(loads) / sum(branches)
+
+
+CPU_MODELS: Mapping[str, TFServingCPU] = {
+    model.name: model
+    for model in (
+        TFServingCPU(),
+        TFServingCPU(
+            name="resnet",
+            rate=7.0,
+            work=0.56,
+            operations=480,
+            serial=0.5,
+            branches=(0.45, 0.33, 0.22),
+        ),
+        TFServingCPU(
+            name="deepspeech",
+            work=0.26,
+            operations=150,
+            serial=0.3,
+            branches=(0.5, 0.5),
+            blocks=32,
+            op_serial=0.15,
+            handoff=60e-6,
+            sizes=0.6,
+        ),
+    )
+}
+"""Servers known by name: Inception V3, Inception ResNet V2 (more work, half the load), and Deep Speech 2, a
+recurrent network (two directions side by side) whose requests are as long as what was said."""

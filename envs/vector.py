@@ -1,0 +1,147 @@
+"""Vector form of the environments: many in one object, measured at once, each as it would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from tuner.envs.serving import ServingEnv, Window
+from tuner.errors import AdapterError, InvalidInput
+from tuner.measurement import Measurement
+
+__all__ = ["ServingVectorEnv"]
+
+Measured = Measurement | AdapterError
+"""What was measured, or why it could not be."""
+
+
+class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Environments side by side: the same observations, rewards and infos as of each alone.
+
+    Where an episode ended, the next step resets that environment and takes no notice of its action
+    (gymnasium's ``NEXT_STEP``). Infos are arrays with one entry per environment, and ``_name`` tells who has
+    one; ``configuration``, ``measurement`` and ``disturbed`` are arrays of objects.
+
+    Args:
+        envs: At least one, of one kind.
+        measure_all: Measures the windows of all of them at once.
+        close_all: Lets go of what they share.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as gymnasium declares it
+
+    def __init__(
+        self,
+        envs: Sequence[ServingEnv],
+        measure_all: Callable[[Sequence[Window]], Sequence[Measured]],
+        close_all: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.envs = tuple(envs)
+        self.num_envs = len(self.envs)
+        self.single_observation_space = envs[0].observation_space
+        self.single_action_space = envs[0].action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._measure_all = measure_all
+        self._close_all = close_all
+        self._ended = np.zeros(self.num_envs, np.bool_)
+
+    @property
+    def space(self) -> Any:
+        """The knobs."""
+        return self.envs[0].space
+
+    @property
+    def objective(self) -> Any:
+        """What is minimised."""
+        return self.envs[0].objective
+
+    def expected_costs(self, rate: float) -> np.ndarray:
+        """Return the exact costs, as of each environment alone.   # (size,)."""
+        return self.envs[0].expected_costs(rate)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode everywhere.
+
+        Args:
+            seed: One per environment; one number stands for itself and those that follow it.
+            options: For every environment alike.
+        """
+        if seed is None or isinstance(seed, int):
+            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise InvalidInput("seed", f"{len(seeds)} are given for {self.num_envs} environments")
+        windows = [env.begin(seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
+        self._ended[:] = False
+        begun = [
+            env.begun(_measurement(measured))
+            for env, measured in zip(self.envs, self._measure_all(windows), strict=True)
+        ]
+        observations, infos = zip(*begun, strict=True)
+        return np.stack(observations), _merge(infos)
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Run one window everywhere."""
+        rows: list[Any] = [None] * self.num_envs
+        waiting: list[tuple[int, Window]] = []
+        for i, env in enumerate(self.envs):
+            try:
+                waiting.append((i, env.begin() if self._ended[i] else env.turn(actions[i])))
+            except AdapterError as error:
+                rows[i] = env.fail(error)
+        measured = self._measure_all([window for _, window in waiting]) if waiting else []
+        for (i, _), one in zip(waiting, measured, strict=True):
+            env = self.envs[i]
+            if self._ended[i]:
+                observation, info = env.begun(_measurement(one))
+                rows[i] = observation, 0.0, False, False, info
+            else:
+                rows[i] = env.fail(one) if isinstance(one, AdapterError) else env.finish(one)
+        observations, rewards, terminated, truncated, infos = zip(*rows, strict=True)
+        self._ended = np.array(terminated) | np.array(truncated)
+        return (
+            np.stack(observations),
+            np.array(rewards),
+            np.array(terminated),
+            np.array(truncated),
+            _merge(infos),
+        )
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
+        """Close every environment."""
+        for env in self.envs:
+            env.close()
+        self._close_all()
+
+
+def _measurement(measured: Measured) -> Measurement:
+    if isinstance(measured, AdapterError):
+        raise measured
+    return measured
+
+
+def _merge(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one array per name, and under ``_name`` which environments have it."""
+    merged: dict[str, Any] = {}
+    for name in dict.fromkeys(name for info in infos for name in info):
+        has = np.array([name in info for info in infos])
+        values = [info.get(name) for info in infos]
+        known = next(value for value in values if value is not None)
+        if isinstance(known, (int, float)):
+            array = np.array([0 if value is None else value for value in values])
+        else:
+            array = np.empty(len(values), dtype=object)
+            array[:] = values
+        merged[name], merged[f"_{name}"] = array, has
+    return merged
