@@ -16,6 +16,7 @@ from tuner.cli.demo import demo
 from tuner.cli.evaluate import evaluate
 from tuner.cli.experiment import app as experiment
 from tuner.cli.goodput import goodput
+from tuner.cli.history import explain, history
 from tuner.cli.observe import observe
 from tuner.cli.plan import app as plan
 from tuner.cli.recommend import recommend
@@ -54,6 +55,8 @@ for function in (
     simulate,
     goodput,
     bench,
+    history,
+    explain,
 ):
     app.command(epilog=function.__globals__["EXAMPLES"])(function)
 app.add_typer(experiment, name="experiment")

@@ -27,6 +27,8 @@ class Apply:
     """Whether the configuration was drawn to learn from it, not because it is the best known."""
     expected: float = NOT_KNOWN
     """Its learned cost; NaN if nothing is known of it."""
+    restores: bool = False
+    """Whether it puts back what the server lost by itself, such as over a restart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

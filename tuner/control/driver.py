@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
 
 from tuner.adapters.backend import ApplyReport, Backend
-from tuner.control.decision import Apply, Decision, Hold
+from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.loop import ControlLoop
 from tuner.control.state import RunState
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, Unreachable
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["Driver", "Measurer", "WindowRecord"]
+__all__ = ["Driver", "Journal", "Measurer", "WindowRecord"]
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,29 @@ class WindowRecord:
     decision: Decision
     cost: float = NOT_KNOWN
     level: int | None = None
+    outcome: str = "held"
+    """What came of the decision: ``held``, ``recommended`` (nothing may be changed at all), ``postponed``
+    (not now), ``applied`` or ``failed``."""
     report: ApplyReport | None = None
     """What applying did; None if nothing was applied."""
     error: str = ""
     """Why applying or measuring failed; empty if it did not."""
+
+
+class Journal(Protocol):
+    """Writes down what happens, so that a later life of the process can go on from there."""
+
+    def decided(self, record: WindowRecord, state: RunState) -> None:
+        """A window was measured and judged; nothing was done yet. If this fails, nothing is done."""
+        ...
+
+    def changing(self) -> None:
+        """What was decided last is about to be applied. If this fails, it is not."""
+        ...
+
+    def changed(self, record: WindowRecord, state: RunState) -> None:
+        """The server has answered, or has not."""
+        ...
 
 
 class Driver:
@@ -63,7 +82,10 @@ class Driver:
         clock: Real or virtual time.
         window: Length of a window, s.
         apply: False only recommends.
+        permit: Whether a decision may be carried out now.
         state_file: Where the last good configuration is kept, if anywhere.
+        journal: Told about everything, before and after.
+        resume: Where an earlier life ended, if there was one.
         patience: How long to wait for a server that has gone, s.
         notify: Told in a sentence about everything unusual.
     """
@@ -77,7 +99,10 @@ class Driver:
         clock: Clock,
         window: float,
         apply: bool = True,
+        permit: Callable[[Apply | Rollback], bool] = lambda _: True,
         state_file: Path | None = None,
+        journal: Journal | None = None,
+        resume: RunState | None = None,
         patience: float = 300.0,
         notify: Callable[[str], None] = log.warning,
     ) -> None:
@@ -87,17 +112,28 @@ class Driver:
         self.window = window
         self._clock = clock
         self._apply = apply
+        self._permit = permit
         self._state_file = state_file
+        self._journal = journal
         self._patience = patience
         self._notify = notify
         self._settle = 0.0
-        self._change: ApplyReport | None = None  # what came before the next window
+        self._change_before: ApplyReport | None = None  # what the next window begins with
         self._number = 0
         self._target = backend.describe().target
-        self.original = backend.current()
-        self.running = self.original
+        self.original = self.running = backend.current()
+        if resume is not None:
+            # What the server runs now, _put_back compares with what it was left with.
+            self.original, self.running = Configuration(resume.original), Configuration(resume.current)
+            self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
+            self._number = resume.window
+        self._doubt: tuple[Configuration, Configuration] | None = None  # before, and what may have been set
         self.reconfigurations = 0
         self._save()
+
+    def doubt(self, previous: Configuration, wanted: Configuration) -> None:
+        """A change was begun and its end not seen: the next window shows whether it came about."""
+        self._doubt = (previous, wanted)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Measure and decide without end; the caller stops when it has enough."""
@@ -118,20 +154,18 @@ class Driver:
             measurement = self.profiler.measure(self.window, settle=self._settle)
         except AdapterError as error:
             return self._recover(error)
-        if self._change is not None:
-            measurement = self._change.noted(measurement)
-        self._settle, self._change = 0.0, None
+        if self._change_before is not None:
+            measurement = self._change_before.noted(measurement)
+        self._settle, self._change_before = 0.0, None
         decision = self._put_back(measurement) or decide(measurement)
-        report, problem = self._carry_out(decision)
-        self._save()
-        return WindowRecord(
-            number=self._number,
-            measurement=measurement,
-            decision=decision,
-            cost=self.loop.objective.cost(measurement),
-            level=self.loop.level,
-            report=report,
-            error=problem,
+        return self._carry_out(
+            WindowRecord(
+                number=self._number,
+                measurement=measurement,
+                decision=decision,
+                cost=self.loop.objective.cost(measurement),
+                level=self.loop.level,
+            )
         )
 
     def _put_back(self, measurement: Measurement) -> Apply | None:
@@ -141,9 +175,14 @@ class Driver:
         Anything else was set by somebody, and is respected.
         """
         nearest, found = self.loop.space.nearest, measurement.configuration
+        doubt, self._doubt = self._doubt, None
         if nearest(found) == nearest(self.running):
             return None
         self.running = found
+        if doubt is not None and nearest(found) == nearest(doubt[1]):
+            self._notify(f"the change to {self.loop.space.format(found)} came about after all")
+            self.loop.applied(doubt[0])
+            return None
         if nearest(found) != nearest(self.original):
             self._notify(f"somebody else set {self.loop.space.format(found)}; going on from there")
             return None
@@ -165,26 +204,55 @@ class Driver:
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
         if self.loop.space.nearest(self.running) != best:
-            self._carry_out(Apply(configuration=best, reason="the run ends with its best configuration"))
+            reason = "the run ends with its best configuration"
+            last = Apply(configuration=best, reason=reason, restores=True)
+            self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self._save()
         return self.running
 
-    def _carry_out(self, decision: Decision) -> tuple[ApplyReport | None, str]:
+    def _carry_out(self, record: WindowRecord) -> WindowRecord:
+        """Write a decision down, then do it; return the record with what came of it.
+
+        Raises:
+            StorageError: It could not be written down, and nothing was done.
+        """
+        decision = record.decision
+        if isinstance(decision, Hold) or not self._apply or not self._permit(decision):
+            held = "held" if isinstance(decision, Hold) else "postponed" if self._apply else "recommended"
+            record = replace(record, outcome=held)
+            self._note_decided(record)
+            return record
+        self._note_decided(replace(record, outcome="decided"))
+        report, problem = self._change(decision)
+        record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
+        if self._journal is not None:
+            self._journal.changed(record, self._state())
+        self._save()
+        return record
+
+    def _note_decided(self, record: WindowRecord) -> None:
+        if self._journal is not None:
+            self._journal.decided(record, self._state())
+        self._save()
+
+    def _change(self, decision: Apply | Rollback) -> tuple[ApplyReport | None, str]:
         """Apply a decision; return the report, or the reason why not."""
-        if isinstance(decision, Hold) or not self._apply:
-            return None, ""
         previous = self.running
         try:
+            if self._journal is not None:
+                self._journal.changing()
             report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.failed(decision)
             return None, str(error)
-        except AdapterError as error:
+        except (AdapterError, StorageError) as error:
             self._notify(f"applying failed: {error}")
+            if isinstance(error, AdapterError):
+                self.doubt(previous, decision.configuration)
             return None, str(error)
         self.running = report.configuration
         self._settle = report.settle if report.changed else 0.0
-        self._change = report
+        self._change_before = report
         self.reconfigurations += report.changed
         if isinstance(decision, Apply):
             self.loop.applied(previous)  # a rollback goes to what was good: it needs no probation
@@ -197,18 +265,13 @@ class Driver:
         current = self._wait_for_server()
         restore = self.loop.returned(current)
         self.running = current
-        report, problem = self._carry_out(restore) if restore is not None and self._apply else (None, "")
         decision: Decision = restore or Hold(reason="the server was away and is back as it was")
         self._notify(decision.reason)
-        self._settle = max(self._settle, 1.0)
-        return WindowRecord(
-            number=self._number,
-            measurement=None,
-            decision=decision,
-            level=self.loop.level,
-            report=report,
-            error=problem or str(error),
+        record = self._carry_out(
+            WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
         )
+        self._settle = max(self._settle, 1.0)
+        return replace(record, error=record.error or str(error))
 
     def _wait_for_server(self) -> Configuration:
         """Return what the server runs, as soon as it answers.
@@ -232,14 +295,16 @@ class Driver:
         except RetryError as error:
             raise Unreachable(f"the server did not come back within {self._patience:.0f} s") from error
 
-    def _save(self) -> None:
-        if self._state_file is None:
-            return
+    def _state(self) -> RunState:
         good = self.loop.last_good
-        RunState(
+        return RunState(
             target=self._target,
             original=dict(self.original),
             current=dict(self.running),
             last_good=dict(good) if good is not None else None,
             window=self._number,
-        ).save(self._state_file)
+        )
+
+    def _save(self) -> None:
+        if self._state_file is not None:
+            self._state().save(self._state_file)

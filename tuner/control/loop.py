@@ -74,7 +74,7 @@ class ControlLoop:
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
             return self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
-        index = self._index(measurement)
+        index = self._index(measurement.configuration)
         state = State(level=level, configuration=index)
         cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
         something_to_lose = self.ledger.achievable(level)
@@ -111,7 +111,28 @@ class ControlLoop:
         return Apply(
             configuration=self.last_good,
             reason="the server came back with another configuration; restoring the last good one",
+            restores=True,
         )
+
+    def remember(
+        self, level: int, configuration: Configuration, cost: float, kept: bool, *, learn: bool = True
+    ) -> None:
+        """Take in a window of an earlier life without deciding anything.
+
+        Args:
+            level: The load level it was measured under.
+            configuration: What the server ran.
+            cost: Finite.
+            kept: Whether it kept the SLO.
+            learn: Whether the agent does not know of it yet.
+        """
+        index = self._index(configuration)
+        self.level = level
+        self.ledger.record(level, index, cost, kept)
+        self.guard.search.record(level, self.ledger.least(level))
+        if learn and self._learn:
+            state = State(level=level, configuration=index)
+            self.agent.update(state, index, cost, state)
 
     def incumbent(self) -> Configuration | None:
         """Return what to leave a server with under the present load: of the tried ones the best.
@@ -144,7 +165,7 @@ class ControlLoop:
         level = self.levels.level(measurement.arrival_rate, self.level)
         good = self.ledger.good(level)
         broken = measurement.latency_mean > self.objective.slo.latency
-        running = self._index(measurement)
+        running = self._index(measurement.configuration)
         if self.guard.state is not GuardState.PROBATION or not broken or not good or good[0] == running:
             return Hold(reason="the server's quantiles still look back to the configuration before")
         self.guard.rolled_back(level, running)
@@ -155,9 +176,9 @@ class ControlLoop:
             reason=f"even the mean, {mean}, breaks the SLO; back to {self.space.format(target)}",
         )
 
-    def _index(self, measurement: Measurement) -> int:
+    def _index(self, configuration: Configuration) -> int:
         """The number of the configuration that stands for what ran."""
-        return int(self.space.canonical[self.space.encode(self.space.nearest(measurement.configuration))])
+        return int(self.space.canonical[self.space.encode(self.space.nearest(configuration))])
 
     def _judge(self, measurement: Measurement, state: State, kept: bool) -> Rollback | None:
         """End the probation of the configuration in force."""

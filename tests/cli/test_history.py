@@ -1,0 +1,141 @@
+"""``tuner history`` and ``tuner explain``: what they show of a daemon's store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.builders import OBJECTIVE, SPACE, configuration, measurement
+from tuner.adapters import ApplyReport
+from tuner.cli import main
+from tuner.control.decision import Apply, Hold, Rollback
+from tuner.control.driver import WindowRecord
+from tuner.control.journal import StoreJournal
+from tuner.control.state import RunState
+from tuner.control.store import Store
+from tuner.knobs import ApplyCost
+
+
+def fill(store):
+    """A hold, a change that goes well for two windows, and a rollback that the server refuses."""
+    target = store.target("mlp", "sim://mlp", SPACE, configuration()).id
+    log = StoreJournal(store, target, OBJECTIVE)
+    running, good = configuration(), configuration(4, 0.002)
+    apply = Apply(configuration=good, reason="p95 40ms breaks 30ms; least learned cost", expected=0.5)
+    back = Rollback(configuration=configuration(2), reason="the change broke the SLO")
+    plan = [
+        (0.040, Hold(reason="p95 40ms breaks 30ms; nothing better is expected"), "held"),
+        (0.040, apply, "applied"),
+        (0.018, Hold(reason="within"), "held"),
+        (0.024, back, "failed"),
+    ]
+    for number, (p95, decision, outcome) in enumerate(plan, 1):
+        m = measurement(p95, running=running)
+        state = RunState(
+            target="x", original=dict(configuration()), current=dict(running), last_good=None, window=number
+        )
+        record = WindowRecord(
+            number=number, measurement=m, decision=decision, cost=OBJECTIVE.cost(m), level=24, outcome="held"
+        )
+        log.decided(record, state)
+        if isinstance(decision, Hold):
+            continue
+        log.changing()
+        report = ApplyReport(
+            configuration=good, changed=True, cost=ApplyCost.RELOAD, seconds=0.58, settle=1.0
+        )
+        error = "out of memory" if outcome == "failed" else ""
+        running = good
+        done = replace(record, outcome=outcome, report=None if error else report, error=error)
+        log.changed(done, state.model_copy(update={"current": dict(running)}))
+    store.note("somebody else set max_batch_size=2; going on from there", target)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `tuner` in a folder with a state; return the exit code, what was printed, and the errors."""
+    monkeypatch.chdir(tmp_path)
+    store = Store(Path("servetune.db"))
+    fill(store)
+    store.close()
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return ending.value.code, said.out, said.err
+
+    return call
+
+
+def test_the_history_shows_changes_and_events(run):
+    """Newest last; decisions to hold only if asked for."""
+    code, out, err = run("history")
+    _, everything, _ = run("history", "--all")
+
+    assert (code, err) == (0, "")
+    assert "max_batch_size 1 → 4" in out
+    assert "max_queue_delay 0ms → 2ms" in out
+    assert "applied" in out
+    assert "0.50" in out
+    assert "0.60" in out
+    assert "mlp: somebody else set max_batch_size=2" in out
+    assert "hold" not in out
+    assert everything.count("hold") == 2
+
+
+def test_the_history_as_json(run):
+    """With everything that is known of each decision."""
+    _, out, _ = run("history", "--json", "--count", "2")
+
+    told = json.loads(out)
+    assert [entry["decision"] for entry in told["decisions"]] == [2, 4]
+    assert told["decisions"][0]["observed"] == pytest.approx(0.6)
+    assert told["decisions"][1]["error"] == "out of memory"
+    assert told["events"][0]["target"] == "mlp"
+
+
+def test_a_decision_is_explained(run):
+    """What was seen, why, what was expected and what came of it."""
+    code, out, err = run("explain", "2")
+
+    assert (code, err) == (0, "")
+    assert "decision 2 · mlp" in out
+    assert "window 2, 200 requests/s" in out
+    assert "cost 1.33, SLO broken" in out
+    assert "apply: max_batch_size 1 → 4, max_queue_delay 0ms → 2ms" in out
+    assert "least learned cost" in out
+    assert "cost 0.50" in out
+    assert "applied in 580ms" in out
+    assert "cost 0.60 in the first window, 0.70 over 2, of which 100% kept the SLO" in out
+
+
+def test_what_failed_and_what_changed_nothing_is_explained_too(run):
+    """With the server's own words; as JSON, too."""
+    _, failed, _ = run("explain", "4")
+    _, hold, _ = run("explain", "1", "--json")
+
+    assert "failed: out of memory" in failed
+    assert json.loads(hold)["explanation"]["decided"] == "hold"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["explain", "99"], "there is no decision 99; there are 1 to 4"),
+        (["history", "--target", "x"], "there is no target 'x'; there are mlp"),
+        (["history", "--state", "none.db"], "there is no such file"),
+    ],
+)
+def test_mistakes_are_told(run, arguments, names):
+    """Exit code 2 and one line."""
+    code, out, err = run(*arguments)
+
+    assert (code, out) == (2, "")
+    assert names in err

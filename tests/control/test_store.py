@@ -1,0 +1,345 @@
+"""The daemon's memory: what is written is found again, and a killed process leaves nothing half done."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.builders import OBJECTIVE, SPACE, configuration, measurement
+from tuner.adapters import ApplyReport
+from tuner.control.decision import Apply, Hold, Rollback
+from tuner.control.driver import WindowRecord
+from tuner.control.journal import StoreJournal
+from tuner.control.state import RunState
+from tuner.control.store import Store
+from tuner.errors import StorageError
+from tuner.knobs import ApplyCost
+
+
+class Times:
+    """A clock that is set."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def times():
+    return Times()
+
+
+@pytest.fixture
+def store(tmp_path, times):
+    store = Store(tmp_path / "s.db", now=times)
+    yield store
+    store.close()
+
+
+def entered(store, name="a"):
+    """The number of a target."""
+    return store.target(name, "sim://mlp", SPACE, configuration()).id
+
+
+def record(decision, number=1, m=None, outcome="held", **others):
+    m = m or measurement()
+    return WindowRecord(
+        number=number,
+        measurement=m,
+        decision=decision,
+        cost=OBJECTIVE.cost(m),
+        level=5,
+        outcome=outcome,
+        **others,
+    )
+
+
+def state(running=None, good=None, window=1):
+    return RunState(
+        target="sim://mlp",
+        original=dict(configuration()),
+        current=dict(running or configuration()),
+        last_good=dict(good) if good else None,
+        window=window,
+    )
+
+
+APPLY = Apply(configuration=configuration(4), reason="because", exploring=True, expected=0.5)
+
+
+def test_a_target_is_found_again(tmp_path, store):
+    """With what it ran at first, what it runs now, and the last good configuration."""
+    target = entered(store)
+    store.decided(
+        target, record(Hold(reason="fine")), state(configuration(2), configuration(8), 7), kept=True
+    )
+    store.close()
+
+    found = Store(tmp_path / "s.db").target("a", "sim://mlp", SPACE, configuration(16))
+
+    assert found.id == target
+    assert found.state.original == dict(configuration())
+    assert found.state.current == dict(configuration(2))
+    assert found.state.last_good == dict(configuration(8))
+    assert found.state.window == 7
+
+
+def test_another_server_of_the_same_name_is_another_target(store):
+    """What was learned of the one does not hold for the other."""
+    assert store.target("a", "sim://other", SPACE, configuration()).id != entered(store)
+
+
+def test_windows_and_decisions_are_kept(store, times):
+    """What is not known is NULL, not a number."""
+    target = entered(store)
+    m = replace(measurement(0.04, failures=2), gpu=math.nan)
+    decision = store.decided(target, record(APPLY, 3, m, "recommended"), state(window=3), kept=False)
+
+    window = store.rows("SELECT * FROM window")[0]
+    row = store.row("SELECT * FROM decision")
+
+    assert (window["number"], window["failures"], window["kept"], window["level"]) == (3, 2, 0, 5)
+    assert window["p95"] == 0.04
+    assert window["gpu"] is None
+    assert window["time"] == times.now
+    assert (row["id"], row["action"], row["outcome"], row["reason"]) == (
+        decision,
+        "apply",
+        "recommended",
+        "because",
+    )
+    assert (row["exploring"], row["expected"], row["observed"]) == (1, 0.5, None)
+
+
+def test_the_file_is_for_its_owner_only(tmp_path, store):
+    """And so are the files that SQLite puts beside it."""
+    entered(store)
+
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_credentials_are_not_kept(tmp_path, store):
+    """A target's URL may hold them."""
+    store.target("b", "triton://user:secret@host:8001/m", SPACE, configuration())
+    store.close()
+
+    assert b"secret" not in (tmp_path / "s.db").read_bytes()
+
+
+def journal(store, target=None):
+    return StoreJournal(store, entered(store) if target is None else target, OBJECTIVE)
+
+
+def test_a_change_is_in_doubt_until_the_server_has_answered(store):
+    """From just before it is asked on."""
+    log = journal(store)
+    target = entered(store)
+    log.decided(record(APPLY, outcome="decided"), state())
+    assert store.unfinished(target) is None
+
+    log.changing()
+    unfinished = store.unfinished(target)
+    assert (unfinished.previous, unfinished.wanted) == (configuration(), configuration(4))
+
+    report = ApplyReport(
+        configuration=configuration(4), changed=True, cost=ApplyCost.RELOAD, seconds=0.6, settle=1
+    )
+    log.changed(record(APPLY, outcome="applied", report=report), state(configuration(4)))
+    row = store.row("SELECT * FROM decision")
+
+    assert store.unfinished(target) is None
+    assert (row["outcome"], row["seconds"], row["error"]) == ("applied", 0.6, "")
+    assert store.target("a", "sim://mlp", SPACE, configuration()).state.current == dict(configuration(4))
+
+
+def test_the_first_usable_window_shows_what_a_change_was_good_for(store):
+    """Not a disturbed one, not one of another configuration, and only the first."""
+    log, target = journal(store), entered(store)
+    log.decided(record(APPLY, outcome="decided"), state())
+    log.changing()
+    log.changed(record(APPLY, outcome="applied"), state(configuration(4)))
+    runs = configuration(4)
+    for m in (
+        measurement(0.012, running=runs, disturbed=("noise",)),
+        measurement(0.015, running=configuration(2)),
+        measurement(0.018, running=runs),
+        measurement(0.021, running=runs),
+    ):
+        store.decided(target, record(Hold(reason="x"), 2, m), state(runs), kept=True)
+
+    assert store.row("SELECT observed FROM decision")["observed"] == pytest.approx(0.6)
+
+
+def test_what_could_not_be_written_after_a_change_is_written_later(store, monkeypatch):
+    """The server was changed; a full disk must not hide it for longer than it is full."""
+    log, target = journal(store), entered(store)
+    log.decided(record(APPLY, outcome="decided"), state())
+    log.changing()
+    with monkeypatch.context() as full:
+        full.setattr(store, "changed", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk is full")))
+        log.changed(record(APPLY, outcome="applied"), state(configuration(4)))
+    assert store.unfinished(target) is not None
+
+    log.decided(record(Hold(reason="x"), 2), state(configuration(4)))
+
+    assert store.unfinished(target) is None
+    assert store.row("SELECT outcome FROM decision")["outcome"] == "applied"
+
+
+def test_a_transaction_is_whole_or_nothing(store):
+    """The window is not kept if the decision cannot be."""
+    target = entered(store)
+    with pytest.raises(StorageError, match=r"s\.db"):
+        store.decided(target, record(replace(APPLY, reason=None)), state(), kept=True)
+
+    assert store.rows("SELECT * FROM window") == []
+    store.decided(target, record(Hold(reason="x")), state(), kept=True)
+    assert len(store.rows("SELECT * FROM window")) == 1
+
+
+def test_old_entries_are_forgotten(store, times):
+    """Windows, decisions and events; targets and policies stay."""
+    target = entered(store)
+    for hour in range(10):
+        times.now = 3600.0 * hour
+        store.decided(target, record(Hold(reason="x"), hour), state(), kept=True)
+        store.note("something", target)
+
+    assert store.prune(3600.0 * 7) == 3 * 7
+    assert [row["number"] for row in store.rows("SELECT number FROM window")] == [7, 8, 9]
+    assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
+
+
+def test_policies_come_back(store, tmp_path):
+    """The newest one; older ones are forgotten by and by."""
+    target = entered(store)
+    saved = tmp_path / "policy"
+    saved.mkdir()
+    for number in (10, 20, 30, 40, 50):
+        (saved / "policy.json").write_text(f"{number}")
+        (saved / "arrays.npz").write_bytes(np.arange(number).tobytes())
+        store.save_policy(target, number, saved)
+    back = tmp_path / "back"
+    back.mkdir()
+
+    assert store.load_policy(target, back) == 50
+    assert (back / "policy.json").read_text() == "50"
+    assert (back / "arrays.npz").read_bytes() == np.arange(50).tobytes()
+    assert len(store.rows("SELECT * FROM policy")) == 3
+    assert len(store.rows("SELECT * FROM policy_file")) == 6
+    assert store.load_policy(entered(store, "b"), back) is None
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be one" * 100, b"\0" * 5000])
+def test_a_damaged_file_is_told(tmp_path, content):
+    """One clear error that names it."""
+    path = tmp_path / "s.db"
+    path.write_bytes(content)
+
+    with pytest.raises(StorageError, match=r"state .*s\.db"):
+        Store(path)
+
+
+def test_a_torn_page_is_told(tmp_path):
+    """A file that begins well and ends in garbage."""
+    path = tmp_path / "s.db"
+    with_rows = Store(path)
+    target = entered(with_rows)
+    for number in range(200):
+        with_rows.decided(target, record(Hold(reason="x" * 200), number), state(), kept=True)
+    with_rows.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)
+    path.write_bytes(content)
+
+    with pytest.raises(StorageError, match=r"state .*s\.db"):
+        Store(path)
+
+
+def test_other_databases_are_left_alone(tmp_path):
+    """Somebody else's file, or one of a later version."""
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    db.close()
+
+    with pytest.raises(StorageError, match="not a state of this version"):
+        Store(path)
+
+
+def test_reading_needs_a_file_and_changes_nothing(tmp_path, store):
+    """What is not there is told, not created."""
+    entered(store)
+    with pytest.raises(StorageError, match="no such file"):
+        Store(tmp_path / "none.db", reading=True)
+    reader = Store(tmp_path / "s.db", reading=True)
+
+    assert len(reader.rows("SELECT * FROM target")) == 1
+    with pytest.raises(StorageError, match="readonly"):
+        reader.note("x")
+    reader.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.control.test_store import *
+store = Store(Path(sys.argv[1]))
+log, target = journal(store), entered(store)
+print("ready", flush=True)
+running = configuration()
+for number in range(1, 1_000_000):
+    wanted = configuration(4 if number % 2 else 8)
+    decision = Apply(configuration=wanted, reason=f"turn {number}")
+    log.decided(record(decision, number, outcome="decided"), state(running, window=number))
+    log.changing()
+    running = wanted
+    log.changed(record(decision, number, outcome="applied"), state(running, window=number))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.013, 0.05, 0.11, 0.2])
+def test_a_killed_process_leaves_whole_turns(tmp_path, delay):
+    """kill -9 at any instant: every decision has its window, and at most the last change is in doubt."""
+    path = tmp_path / "s.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+
+    store = Store(path)
+    decisions = store.rows(
+        "SELECT decision.*, window.number FROM decision LEFT JOIN window ON window.id = window"
+    )
+    standing = store.target("a", "sim://mlp", SPACE, configuration()).state
+
+    assert [row["number"] for row in decisions] == list(range(1, len(decisions) + 1))
+    assert standing.window == len(decisions)
+    assert {row["outcome"] for row in decisions[:-1]} <= {"applied"}
+    if decisions and decisions[-1]["outcome"] == "applied":
+        assert standing.current == dict(configuration(4 if len(decisions) % 2 else 8))
+    store.close()
+
+
+def test_rollbacks_are_called_so(store):
+    """In words."""
+    target = entered(store)
+    back = Rollback(configuration=configuration(2), reason="it broke the SLO")
+    store.decided(target, record(back, outcome="applied"), state(), kept=False)
+
+    assert store.row("SELECT action FROM decision")["action"] == "roll back"

@@ -1,0 +1,100 @@
+"""``tuner history`` and ``tuner explain``: what the daemon did, and why."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.control.history import Entry
+
+__all__ = ["EXAMPLES", "explain", "history"]
+
+EXAMPLES = """Examples: [bold]tuner history --target resnet50[/bold] · [bold]tuner explain 42[/bold]"""
+
+State = Annotated[
+    Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file. It is only read.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object.")]
+
+
+def history(
+    state: State = Path("servetune.db"),
+    target: Annotated[str | None, typer.Option("--target", help="Of this target only.")] = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=100_000, help="How many.")] = 20,
+    holds: Annotated[
+        bool, typer.Option("--all", help="Also decisions to leave everything as it is.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what the daemon decided, newest last, and what unusual happened."""
+    from contextlib import closing
+
+    from tuner.control.history import events
+    from tuner.control.history import history as read
+    from tuner.control.store import Store
+
+    with closing(Store(state, reading=True)) as store:
+        entries = read(store, target=target, count=count, holds=holds)
+        happened = events(store, target=target, count=count)
+    if as_json:
+        told = [{"target": e.target, "time": e.time, "event": e.sentence} for e in happened]
+        print(json.dumps({"decisions": [entry.to_json() for entry in entries], "events": told}, indent=1))
+        return
+    _show(entries)
+    for event in happened:
+        about = f" {event.target}" if event.target else ""
+        print(f"{datetime.fromtimestamp(event.time):%Y-%m-%d %H:%M:%S}{about}: {event.sentence}")
+
+
+def explain(
+    decision: Annotated[int, typer.Argument(help="Its number, from `tuner history`.")],
+    state: State = Path("servetune.db"),
+    as_json: Json = False,
+) -> None:
+    """Say why a decision was made, what was expected of it and what came of it."""
+    from contextlib import closing
+
+    from rich.markup import escape
+
+    from tuner.cli.console import make_console
+    from tuner.control.history import explain as read
+    from tuner.control.store import Store
+
+    with closing(Store(state, reading=True)) as store:
+        entry, lines = read(store, decision)
+    if as_json:
+        print(json.dumps(entry.to_json() | {"explanation": dict(lines)}, indent=1))
+        return
+    console = make_console()
+    console.print(f"[bold]decision {entry.decision}[/bold] · {entry.target} · {entry.moment()}")
+    for heading, sentence in lines:
+        console.print(f"  [dim]{heading:9}[/dim] {escape(sentence)}", soft_wrap=True)
+
+
+def _show(entries: list[Entry]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from tuner.cli.console import make_console
+
+    table = Table(header_style="bold", box=SIMPLE_HEAD)
+    for name in ("", "when", "target", "decision", "outcome", "expected", "observed", "why"):
+        table.add_column(name, justify="right" if name in ("", "expected", "observed") else "left")
+    for entry in entries:
+        table.add_row(
+            str(entry.decision),
+            entry.moment(),
+            entry.target,
+            entry.action if entry.action == "hold" else f"{entry.action}: {entry.change()}",
+            entry.outcome,
+            "" if entry.expected is None else f"{entry.expected:.2f}",
+            "" if entry.observed is None else f"{entry.observed:.2f}",
+            escape(entry.reason),
+        )
+    make_console().print(table)

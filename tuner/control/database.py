@@ -1,0 +1,185 @@
+"""The daemon's SQLite file: opened, checked, written in whole transactions, and its tables.
+
+A process that is killed leaves what the last finished transaction wrote, never half of one (write-ahead log).
+A power failure may take the last transactions with it (``synchronous=NORMAL``), which a daemon survives: what
+a server runs is always read from the server.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuner.errors import StorageError
+
+__all__ = ["Database"]
+
+APPLICATION, VERSION = 0x5E12E7, 1
+"""What the file says it is."""
+
+SCHEMA = """
+CREATE TABLE target (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    url TEXT NOT NULL,            -- without credentials
+    knobs TEXT NOT NULL,          -- as KnobSpace.to_json
+    original TEXT NOT NULL,       -- what the server ran when it was first met
+    running TEXT NOT NULL,
+    last_good TEXT,
+    number INTEGER NOT NULL DEFAULT 0,  -- of the last window
+    UNIQUE (name, url)
+);
+CREATE TABLE window (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    time REAL NOT NULL,           -- when it ended, s since 1970
+    seconds REAL NOT NULL,
+    configuration TEXT NOT NULL,
+    rate REAL, requests INTEGER NOT NULL, failures INTEGER NOT NULL,
+    mean REAL, p50 REAL, p95 REAL, p99 REAL, cpu REAL, gpu REAL,
+    level INTEGER, cost REAL, kept INTEGER NOT NULL,
+    disturbed TEXT NOT NULL       -- why it must not be learned from; empty if it may
+);
+CREATE INDEX window_time ON window (target, time);
+CREATE TABLE decision (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    window INTEGER REFERENCES window ON DELETE SET NULL,
+    time REAL NOT NULL,
+    action TEXT NOT NULL,         -- hold, apply, roll back
+    reason TEXT NOT NULL,
+    exploring INTEGER NOT NULL DEFAULT 0,
+    configuration TEXT,           -- what was to be run
+    previous TEXT,                -- what ran before
+    expected REAL,                -- its learned cost
+    observed REAL,                -- its cost in the first usable window afterwards
+    outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
+    seconds REAL,                 -- how long the change took
+    error TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX decision_time ON decision (target, time);
+CREATE INDEX decision_outcome ON decision (target, outcome);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    target INTEGER REFERENCES target ON DELETE CASCADE,
+    time REAL NOT NULL,
+    sentence TEXT NOT NULL
+);
+CREATE TABLE policy (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    time REAL NOT NULL,
+    number INTEGER NOT NULL       -- of the last window it has learned from
+);
+CREATE TABLE policy_file (
+    policy INTEGER NOT NULL REFERENCES policy ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    content BLOB NOT NULL
+);
+"""
+
+
+class Database:
+    """One file; may be used by several threads.
+
+    Args:
+        path: Created with mode 0600 if it is not there.
+        reading: Only read; the file must be there.
+
+    Raises:
+        StorageError: It cannot be opened, is damaged, or was written by another version.
+    """
+
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        if reading and not path.is_file():
+            raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
+        try:
+            os.close(os.open(path, os.O_RDWR | (0 if reading else os.O_CREAT), 0o600))
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise self._problem(error) from error
+        try:
+            self._prepare(reading)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise self._problem(error) from error
+        except StorageError:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file. May be called twice."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it or nothing.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                self._undo()
+                if isinstance(error, sqlite3.Error):
+                    raise self._problem(error) from error
+                raise
+
+    def rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Return what a query finds.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        with self._lock:
+            try:
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise self._problem(error) from error
+
+    def row(self, query: str, *values: object) -> sqlite3.Row | None:
+        """Return the first row that a query finds, or None."""
+        found = self.rows(f"{query} LIMIT 1", *values)
+        return found[0] if found else None
+
+    def _undo(self) -> None:
+        """Roll back what was begun; SQLite may have done so by itself, for instance on a full disk."""
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the connection is closed, or unusable: nothing was written
+
+    def _prepare(self, reading: bool) -> None:
+        self._db.row_factory = sqlite3.Row
+        if (found := self._pragma("quick_check")) != "ok":
+            raise StorageError(f"state {self.path}: is damaged: {found}")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        empty = self._pragma("user_version") == 0 and self._pragma("schema_version") == 0
+        if empty and not reading:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            pragmas = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+            self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {pragmas} COMMIT;")
+        if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
+            raise StorageError(f"state {self.path}: is not a state of this version; give another file")
+        if reading:
+            self._db.execute("PRAGMA query_only = ON")
+
+    def _pragma(self, name: str) -> object:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    def _problem(self, error: Exception) -> StorageError:
+        return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")

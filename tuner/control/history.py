@@ -1,0 +1,252 @@
+"""What the daemon did and why, read back from its store: for people, in order of time."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from tuner.control.store import Store
+from tuner.duration import format_duration
+from tuner.errors import InvalidInput
+
+__all__ = ["Entry", "Event", "events", "explain", "history"]
+
+ENTRIES = """
+SELECT decision.*, target.name AS name, target.knobs AS knobs, window.number AS number, window.rate,
+    window.mean, window.p50, window.p95, window.p99, window.cost, window.kept, window.configuration AS seen,
+    window.disturbed, window.failures
+FROM decision JOIN target ON target.id = decision.target LEFT JOIN window ON window.id = decision.window
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One decision, with the window it came from. What is not known is None."""
+
+    decision: int
+    """Its number, for :func:`explain`."""
+    target: str
+    time: float
+    """s since 1970."""
+    action: str
+    """``hold``, ``apply`` or ``roll back``."""
+    outcome: str
+    """``held``, ``recommended``, ``postponed``, ``applied``, ``failed``, ``interrupted``; ``decided`` and
+    ``applying`` while it is being done."""
+    reason: str
+    exploring: bool
+    configuration: dict[str, float] | None
+    """What was to be run."""
+    previous: dict[str, float] | None
+    """What ran before."""
+    expected: float | None
+    """Learned cost before."""
+    observed: float | None
+    """Cost of the first usable window afterwards."""
+    seconds: float | None
+    """How long the change took."""
+    error: str
+    window: int | None
+    """Number of the window; None if the server was away."""
+    rate: float | None
+    """requests/s."""
+    latencies: dict[str, float | None]
+    """s, by statistic."""
+    failures: int | None
+    cost: float | None
+    kept: bool | None
+    disturbed: str
+    """Why the window was not used."""
+    units: dict[str, str]
+    """Of the knobs."""
+
+    def change(self) -> str:
+        """Say which knobs differ, such as ``max_batch_size 4 → 8, max_queue_delay 0ms → 2ms``."""
+        if self.configuration is None:
+            return ""
+        before = self.previous or {}
+        parts = [
+            f"{name} {self._value(name, before[name])} → {self._value(name, value)}"
+            if name in before
+            else f"{name} {self._value(name, value)}"
+            for name, value in self.configuration.items()
+            if before.get(name) != value
+        ]
+        return ", ".join(parts) or "nothing to change"
+
+    def moment(self) -> str:
+        """When it was, by the clock of this machine."""
+        return f"{datetime.fromtimestamp(self.time):%Y-%m-%d %H:%M:%S}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    def _value(self, name: str, value: float) -> str:
+        return format_duration(value) if self.units.get(name) == "s" else f"{value:g}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """Something unusual that happened."""
+
+    target: str
+    """Empty if it concerns the daemon as a whole."""
+    time: float
+    sentence: str
+
+
+def history(store: Store, *, target: str | None = None, count: int = 20, holds: bool = False) -> list[Entry]:
+    """Return the newest decisions, oldest first.
+
+    Args:
+        store: Where they are.
+        target: Of this one only.
+        count: At most so many.
+        holds: Also those that changed nothing and wanted nothing changed.
+
+    Raises:
+        InvalidInput: There is no target of that name.
+    """
+    _check_target(store, target)
+    rows = store.rows(
+        f"{ENTRIES} WHERE (? IS NULL OR target.name = ?) AND (? OR decision.action <> 'hold') "
+        "ORDER BY decision.id DESC LIMIT ?",
+        target,
+        target,
+        holds,
+        count,
+    )
+    return [_entry(row) for row in reversed(rows)]
+
+
+def events(store: Store, *, target: str | None = None, count: int = 20) -> list[Event]:
+    """Return the newest events, oldest first."""
+    _check_target(store, target)
+    rows = store.rows(
+        "SELECT event.*, coalesce(target.name, '') AS name FROM event LEFT JOIN target "
+        "ON target.id = event.target WHERE (? IS NULL OR target.name = ?) ORDER BY event.id DESC LIMIT ?",
+        target,
+        target,
+        count,
+    )
+    return [Event(target=row["name"], time=row["time"], sentence=row["sentence"]) for row in reversed(rows)]
+
+
+def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
+    """Say why a decision was made and what came of it.
+
+    Returns:
+        The decision, and lines: a heading in a word, and what is to be said.
+
+    Raises:
+        InvalidInput: There is no such decision (any more).
+    """
+    row = store.row(f"{ENTRIES} WHERE decision.id = ?", decision)
+    if row is None:
+        bounds = store.rows("SELECT min(id), max(id) FROM decision")[0]
+        there = f"there are {bounds[0]} to {bounds[1]}" if bounds[0] is not None else "there are none yet"
+        raise InvalidInput("DECISION", f"there is no decision {decision}", there)
+    entry = _entry(row)
+    lines = [("seen", _seen(entry)), ("decided", _decided(entry)), ("because", entry.reason)]
+    if entry.action != "hold":
+        expected = "nothing was known" if entry.expected is None else f"cost {entry.expected:.2f}"
+        lines += [("expected", expected), ("outcome", _outcome(entry))]
+        if entry.outcome == "applied":
+            lines.append(("observed", _observed(store, row, entry)))
+            lines += [
+                ("then", f"decision {n['id']}: {n['action']}, {n['reason']}") for n in _next(store, row)
+            ]
+    return entry, lines
+
+
+def _entry(row: sqlite3.Row) -> Entry:
+    return Entry(
+        decision=row["id"],
+        target=row["name"],
+        time=row["time"],
+        action=row["action"],
+        outcome=row["outcome"],
+        reason=row["reason"],
+        exploring=bool(row["exploring"]),
+        configuration=json.loads(row["configuration"]) if row["configuration"] else None,
+        previous=json.loads(row["previous"]) if row["previous"] else None,
+        expected=row["expected"],
+        observed=row["observed"],
+        seconds=row["seconds"],
+        error=row["error"],
+        window=row["number"],
+        rate=row["rate"],
+        latencies={name: row[name] for name in ("mean", "p50", "p95", "p99")},
+        failures=row["failures"],
+        cost=row["cost"],
+        kept=None if row["kept"] is None else bool(row["kept"]),
+        disturbed=row["disturbed"] or "",
+        units={knob["name"]: knob["unit"] for knob in json.loads(row["knobs"])},
+    )
+
+
+def _seen(entry: Entry) -> str:
+    if entry.window is None:
+        return "no window: the server was away"
+    latencies = [
+        f"{name} {format_duration(value)}" for name, value in entry.latencies.items() if value is not None
+    ]
+    parts = [f"window {entry.window}"]
+    if entry.rate is not None:
+        parts.append(f"{entry.rate:.4g} requests/s")
+    parts += latencies
+    if entry.failures:
+        parts.append(f"{entry.failures} failed")
+    if entry.cost is not None:
+        parts.append(f"cost {entry.cost:.2f}, SLO {'kept' if entry.kept else 'broken'}")
+    return ", ".join([*parts, *([f"not used: {entry.disturbed}"] if entry.disturbed else [])])
+
+
+def _decided(entry: Entry) -> str:
+    exploring = " (exploring)" if entry.exploring else ""
+    return f"{entry.action}{exploring}: {entry.change()}" if entry.action != "hold" else "hold"
+
+
+def _outcome(entry: Entry) -> str:
+    took = f" in {format_duration(entry.seconds)}" if entry.seconds is not None else ""
+    return f"{entry.outcome}{took}{f': {entry.error}' if entry.error else ''}"
+
+
+def _observed(store: Store, row: sqlite3.Row, entry: Entry) -> str:
+    if entry.observed is None:
+        return "no usable window yet"
+    after = store.rows(
+        "SELECT count(*) AS n, avg(window.cost) AS cost, avg(window.kept) AS kept FROM window "
+        "JOIN decision ON decision.window = window.id WHERE window.target = ? AND decision.id > ? "
+        "AND decision.id <= coalesce((SELECT min(id) FROM decision WHERE target = ? AND id > ? "
+        "AND outcome = 'applied'), 1e18) AND window.disturbed = '' AND window.cost IS NOT NULL",
+        row["target"],
+        row["id"],
+        row["target"],
+        row["id"],
+    )[0]
+    first = f"cost {entry.observed:.2f} in the first window"
+    if after["n"] < 2:
+        return first
+    return f"{first}, {after['cost']:.2f} over {after['n']}, of which {after['kept']:.0%} kept the SLO"
+
+
+def _next(store: Store, row: sqlite3.Row) -> list[sqlite3.Row]:
+    """The next decision that changed something."""
+    return store.rows(
+        "SELECT * FROM decision WHERE target = ? AND id > ? AND outcome = 'applied' ORDER BY id LIMIT 1",
+        row["target"],
+        row["id"],
+    )
+
+
+def _check_target(store: Store, target: str | None) -> None:
+    known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
+    if target is not None and target not in known:
+        raise InvalidInput(
+            "--target", f"there is no target '{target}'", f"there are {', '.join(known) or 'none'}"
+        )

@@ -1,0 +1,126 @@
+"""Writes a target's life into the store, and takes it up again in the next one."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.control.loop import ControlLoop
+from tuner.control.state import RunState
+from tuner.control.store import Store, configuration_of
+from tuner.errors import StorageError
+from tuner.objective import Objective
+
+if TYPE_CHECKING:
+    from tuner.agents.agent import Agent
+    from tuner.control.driver import Driver, WindowRecord
+
+__all__ = ["StoreJournal", "replay", "resolve", "save_policy"]
+
+REMEMBERED = 2000
+"""Windows of an earlier life that the loop is told of."""
+
+
+class StoreJournal:
+    """The journal of a :class:`~tuner.control.driver.Driver` in a :class:`~tuner.control.store.Store`.
+
+    Life: for each turn `decided`, and if something is to be done `changing` and `changed`. What could not be
+    written after a change has been made is written with the next window.
+
+    Args:
+        store: Where to.
+        target: The target's number in it.
+        objective: Tells whether a window kept the SLO.
+    """
+
+    def __init__(self, store: Store, target: int, objective: Objective) -> None:
+        self._store = store
+        self._target = target
+        self._objective = objective
+        self._decision: int | None = None
+        self._owed: tuple[int, WindowRecord, RunState] | None = None
+
+    def decided(self, record: WindowRecord, state: RunState) -> None:
+        """Write down the window and the decision."""
+        if self._owed is not None:
+            owed, self._owed = self._owed, None
+            self._write(*owed)
+        kept = record.measurement is not None and self._objective.kept(record.measurement)
+        self._decision = self._store.decided(self._target, record, state, kept=kept)
+
+    def changing(self) -> None:
+        """Write down that the change begins."""
+        assert self._decision is not None, "decided comes first"
+        self._store.changing(self._decision)
+
+    def changed(self, record: WindowRecord, state: RunState) -> None:
+        """Write down how it ended; the next window does if the disk is full just now."""
+        assert self._decision is not None, "decided comes first"
+        try:
+            self._write(self._decision, record, state)
+        except StorageError:
+            self._owed = (self._decision, record, state)
+
+    def _write(self, decision: int, record: WindowRecord, state: RunState) -> None:
+        seconds = record.report.seconds if record.report is not None else math.nan
+        self._store.changed(decision, record.outcome, state.current, seconds=seconds, error=record.error)
+
+
+def resolve(store: Store, target: int, driver: Driver) -> str | None:
+    """Find out what became of a change in the middle of which the process was killed.
+
+    The server runs one of two configurations: adapters apply all of a change or nothing. If it runs neither,
+    somebody else was there, and the first window treats it so.
+
+    Returns:
+        A sentence about it; None if there was no such change.
+    """
+    unfinished = store.unfinished(target)
+    if unfinished is None:
+        return None
+    space, found = driver.loop.space, driver.backend.current()
+    wanted, text = unfinished.wanted, space.format(unfinished.wanted)
+    if space.nearest(found) == space.nearest(wanted):
+        driver.doubt(unfinished.previous, wanted)
+        sentence = f"killed in the middle of changing to {text}, which came about; it is on probation now"
+        store.changed(unfinished.decision, "applied", found, error="killed meanwhile, but it came about")
+    else:
+        sentence = f"killed in the middle of changing to {text}, which did not come about"
+        error = f"killed meanwhile; the server runs {space.format(found)}"
+        store.changed(unfinished.decision, "interrupted", driver.running, error=error)
+    store.note(sentence, target)
+    return sentence
+
+
+def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int:
+    """Tell a loop of the windows of earlier lives.
+
+    Args:
+        store: Where they are.
+        target: Whose.
+        loop: It has decided nothing yet.
+        learned: Number of the last window that the agent knows of already.
+
+    Returns:
+        How many windows.
+    """
+    rows = store.rows(
+        "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND cost IS NOT NULL "
+        "AND level IS NOT NULL ORDER BY id DESC LIMIT ?) ORDER BY id",
+        target,
+        REMEMBERED,
+    )
+    for row in rows:
+        configuration = configuration_of(row["configuration"])
+        learn = row["number"] > learned
+        loop.remember(row["level"], configuration, row["cost"], bool(row["kept"]), learn=learn)
+    return len(rows)
+
+
+def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:
+    """Keep what an agent has learned up to a window."""
+    with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+        agent.save(Path(name))
+        store.save_policy(target, number, Path(name))

@@ -1,0 +1,275 @@
+"""The daemon's memory: windows, decisions and what came of them, policies; in SQLite, whole at every instant.
+
+Each call is one transaction, so a process that is killed leaves what the last finished call wrote, never half
+of one. A change of a server takes two: :meth:`Store.changing` before the server is
+asked, :meth:`Store.changed` when it has answered. What is found between the two after a crash is
+:meth:`Store.unfinished`: the server itself has to be asked which of both configurations it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from tuner.control.database import Database
+from tuner.control.decision import Apply, Hold, Rollback
+from tuner.control.state import RunState
+from tuner.errors import StorageError
+from tuner.knobs import Configuration, KnobSpace
+
+if TYPE_CHECKING:
+    from tuner.control.driver import WindowRecord
+
+__all__ = ["Standing", "Store", "Unfinished", "configuration_of"]
+
+LONGEST_POLICY = 64 * 2**20
+"""Bytes of a policy's files together; what is larger is not kept."""
+POLICIES = 3
+"""Policies kept per target."""
+ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
+STATISTICS = ("mean", "p50", "p95", "p99")
+
+
+class Standing(NamedTuple):
+    """A target, and what is known of it when the daemon begins."""
+
+    id: int
+    state: RunState
+    """Where the last life ended; its window is 0 if the target is new."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unfinished:
+    """A change that was begun and never ended: the process was killed meanwhile."""
+
+    decision: int
+    previous: Configuration
+    wanted: Configuration
+
+
+class Store(Database):
+    """What the daemon writes down, and finds again after a crash.
+
+    Args:
+        path: Created with mode 0600 if it is not there.
+        now: Seconds since 1970.
+        reading: Only read; the file must be there.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time, reading: bool = False) -> None:
+        super().__init__(path, reading=reading)
+        self._now = now
+
+    def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:
+        """Return what is known of a target; one that is not known yet is entered.
+
+        Args:
+            name: What it is called.
+            url: Where it is; credentials in it are not kept.
+            space: Its knobs.
+            running: What it runs now, which is the original of a new one.
+        """
+        place, text = _without_credentials(url), _json(running)
+        with self.writing() as db:
+            db.execute(
+                "INSERT INTO target (name, url, knobs, original, running) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (name, url) DO UPDATE SET knobs = excluded.knobs",
+                (name, place, json.dumps(space.to_json()), text, text),
+            )
+            row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
+        good = row["last_good"]
+        state = RunState(
+            target=url,
+            original=json.loads(row["original"]),
+            current=json.loads(row["running"]),
+            last_good=json.loads(good) if good else None,
+            window=row["number"],
+        )
+        return Standing(row["id"], state)
+
+    def decided(self, target: int, record: WindowRecord, state: RunState, *, kept: bool) -> int:
+        """Enter a window and what was decided after it; nothing was done yet.
+
+        Args:
+            target: Of :meth:`target`.
+            record: The window and the decision.
+            state: Where the target stands.
+            kept: Whether the window kept the SLO.
+
+        Returns:
+            The number of the decision.
+        """
+        decision, running = record.decision, _json(state.current)
+        changing = not isinstance(decision, Hold)
+        with self.writing() as db:
+            window = None if record.measurement is None else self._window(db, target, record, kept)
+            db.execute(
+                "UPDATE target SET number = ?, running = ?, last_good = ? WHERE id = ?",
+                (state.window, running, _json(state.last_good) if state.last_good else None, target),
+            )
+            values = {
+                "target": target,
+                "window": window,
+                "time": self._now(),
+                "action": ACTIONS[type(decision)],
+                "reason": decision.reason,
+                "exploring": int(getattr(decision, "exploring", False)),
+                "configuration": None if isinstance(decision, Hold) else _json(decision.configuration),
+                "previous": running if changing else None,
+                "expected": _known(getattr(decision, "expected", math.nan)),
+                "outcome": record.outcome,
+            }
+            return _insert(db, "decision", values)
+
+    def changing(self, decision: int) -> None:
+        """Note that a server is about to be changed. Without this having come back, it must not be."""
+        with self.writing() as db:
+            db.execute("UPDATE decision SET outcome = 'applying' WHERE id = ?", (decision,))
+
+    def changed(
+        self,
+        decision: int,
+        outcome: str,
+        running: Mapping[str, float],
+        *,
+        seconds: float = math.nan,
+        error: str = "",
+    ) -> None:
+        """Note how a change ended.
+
+        Args:
+            decision: That asked for it.
+            outcome: ``applied``, ``failed`` or ``interrupted``.
+            running: What the server runs now.
+            seconds: How long it took.
+            error: Why it failed.
+        """
+        with self.writing() as db:
+            db.execute(
+                "UPDATE decision SET outcome = ?, seconds = ?, error = ? WHERE id = ?",
+                (outcome, _known(seconds), error, decision),
+            )
+            db.execute(
+                "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",
+                (_json(running), decision),
+            )
+
+    def unfinished(self, target: int) -> Unfinished | None:
+        """Return the change during which the process was killed, if there is one."""
+        row = self.row(
+            "SELECT * FROM decision WHERE target = ? AND outcome = 'applying' ORDER BY id DESC", target
+        )
+        if row is None:
+            return None
+        return Unfinished(
+            decision=row["id"],
+            previous=configuration_of(row["previous"]),
+            wanted=configuration_of(row["configuration"]),
+        )
+
+    def note(self, sentence: str, target: int | None = None) -> None:
+        """Enter something unusual that happened."""
+        with self.writing() as db:
+            _insert(db, "event", {"target": target, "time": self._now(), "sentence": sentence})
+
+    def save_policy(self, target: int, number: int, folder: Path) -> None:
+        """Keep the files of a policy, and forget all but the newest.
+
+        Args:
+            target: Whose it is.
+            number: Of the last window it has learned from.
+            folder: Where the agent saved itself.
+        """
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+        if sum(map(len, files.values())) > LONGEST_POLICY:
+            raise StorageError(f"policy of {sum(map(len, files.values())):,} bytes is too large to be kept")
+        with self.writing() as db:
+            policy = _insert(db, "policy", {"target": target, "time": self._now(), "number": number})
+            rows = [(policy, name, content) for name, content in files.items()]
+            db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
+            db.execute(
+                "DELETE FROM policy WHERE target = ? AND id NOT IN "
+                "(SELECT id FROM policy WHERE target = ? ORDER BY id DESC LIMIT ?)",
+                (target, target, POLICIES),
+            )
+
+    def load_policy(self, target: int, folder: Path) -> int | None:
+        """Write the files of the newest policy to a folder; returns its last window's number, or None."""
+        row = self.row("SELECT id, number FROM policy WHERE target = ? ORDER BY id DESC", target)
+        if row is None:
+            return None
+        for file in self.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
+            (folder / Path(file["name"]).name).write_bytes(file["content"])
+        return int(row["number"])
+
+    def prune(self, before: float) -> int:
+        """Forget windows, decisions and events before a time; returns how many. Policies and targets stay."""
+        with self.writing() as db:
+            return sum(
+                db.execute(f"DELETE FROM {table} WHERE time < ?", (before,)).rowcount
+                for table in ("decision", "window", "event")
+            )
+
+    def _window(self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool) -> int:
+        m = record.measurement
+        assert m is not None
+        if not m.disturbed and math.isfinite(
+            record.cost
+        ):  # the first such one shows what a change was good for
+            db.execute(
+                "UPDATE decision SET observed = ? WHERE id = (SELECT id FROM decision WHERE target = ? AND "
+                "outcome = 'applied' ORDER BY id DESC LIMIT 1) AND observed IS NULL "
+                "AND (SELECT running FROM target WHERE id = decision.target) = ?",
+                (record.cost, target, _json(m.configuration)),
+            )
+        values = {
+            "target": target,
+            "number": record.number,
+            "time": self._now(),
+            "seconds": m.seconds,
+            "configuration": _json(m.configuration),
+            "rate": _known(m.arrival_rate),
+            "requests": m.requests,
+            "failures": m.failures,
+            **{name: _known(m.latency(name)) for name in STATISTICS},
+            "cpu": _known(m.cpu),
+            "gpu": _known(m.gpu),
+            "level": record.level,
+            "cost": _known(record.cost),
+            "kept": int(kept),
+            "disturbed": "; ".join(m.disturbed),
+        }
+        return _insert(db, "window", values)
+
+
+def configuration_of(text: str) -> Configuration:
+    """Return the configuration that a row holds."""
+    return Configuration({name: float(value) for name, value in json.loads(text).items()})
+
+
+def _json(configuration: Mapping[str, float]) -> str:
+    return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
+    """Enter a row; its columns are our own names."""
+    columns, places = ", ".join(values), ", ".join("?" * len(values))
+    cursor = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", tuple(values.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
