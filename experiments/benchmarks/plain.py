@@ -1,8 +1,8 @@
 """A virtual-time engine in plain Python: a heap of ends, deques, no arrays and no compilation.
 
 A rival in the benchmarks, written as one would write it for speed in Python. It counts good, late and dropped
-requests, and nothing else. The tests' twins of the policies are other ones: written to be seen to be right, they
-search lists anew at every event, and would be poor rivals.
+requests, and nothing else. The tests' twins of the policies are other ones: written to be seen to be right,
+they search lists anew at every event, and would be poor rivals.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.eager import TOLERANCE
+from tuner.scheduling.fleet import TOLERANCE
 
 __all__ = ["PlainEager"]
 

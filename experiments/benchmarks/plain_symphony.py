@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy
-from tuner.scheduling.candidate import LOOK, NOTICEABLE, TOLERANCE, WINDOW
+from tuner.scheduling.candidate import LOOK, NOTICEABLE, WINDOW
 from tuner.scheduling.cluster import ClusterSpec
+from tuner.scheduling.fleet import TOLERANCE
 from tuner.scheduling.symphony import GRACE
 
 __all__ = ["PlainSymphony"]

@@ -320,28 +320,40 @@ class NaiveEager(Base):
         queue = self.lines[session].queue
         return queue[0].deadline if queue else inf
 
+    def next(self) -> int:
+        """The session with the earliest deadline."""
+        return min(range(len(self.lines)), key=lambda session: (self.head(session), session))
+
+    def send_at(self, free: float) -> float:
+        """When the largest batch of that session is sent, to start at `free`; no smaller one goes before."""
+        line = self.lines[self.next()]
+        return free - self.delay(min(len(line.queue), line.largest))
+
     def settle(self) -> None:
         send_at = inf
+        if self.lines[self.next()].queue:
+            send_at = self.send_at(min(machine.free for machine in self.machines))
+            if send_at <= self.now:
+                send_at = self.serve()
+        self.wake_at = max(min([send_at, *map(self.head, range(len(self.lines)))]), self.now)
+
+    def serve(self) -> float:
         while True:
-            session = min(range(len(self.lines)), key=lambda s: (self.head(s), s))
+            session = self.next()
             line = self.lines[session]
             machine = self.first_free() if line.queue else None
             if machine is None:
-                send_at = inf
-                break
+                return inf
             queue = line.queue
-            limit = min(len(queue), line.largest)
-            send_at = machine.free - self.delay(limit)  # no batch must be sent before the largest
-            if send_at > self.now:
-                break
-            count = 0
+            if self.send_at(machine.free) > self.now:
+                return self.send_at(machine.free)
+            count, limit = 0, min(len(queue), line.largest)
             while count < limit and self.ends_by(
                 line, machine.kind, count + 1, machine.free, queue[0].deadline
             ):
                 count += 1
-            send_at = machine.free - self.delay(count)
-            if send_at > self.now:
-                break
+            if machine.free - self.delay(count) > self.now:
+                return machine.free - self.delay(count)
             if count:
                 self.send(session, count, machine)
                 continue
@@ -351,4 +363,3 @@ class NaiveEager(Base):
             ):
                 lost += 1
             self.drop(session, lost)
-        self.wake_at = max(min([send_at, *map(self.head, range(len(self.lines)))]), self.now)

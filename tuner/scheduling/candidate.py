@@ -33,7 +33,7 @@ from typing import Protocol
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.fleet import delay
+from tuner.scheduling.fleet import in_time, largest_in_time
 from tuner.scheduling.requests import deadline, drop
 from tuner.scheduling.vocabulary import Cluster
 
@@ -45,7 +45,6 @@ __all__ = [
     "LOOK",
     "OPTIONS",
     "SCHED_AT",
-    "TOLERANCE",
     "WINDOW",
     "WINDOW_DROP",
     "Forming",
@@ -56,8 +55,6 @@ __all__ = [
     "tune",
 ]
 
-TOLERANCE = 5e-10
-"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
 WINDOW = 5.0
 """s over which the request rate is measured."""
 LOOK = 0.05
@@ -123,9 +120,8 @@ class Forming(Protocol):
 @njit_inline
 def fits(forming: Forming, session: int, count: int, latest: float) -> bool:
     """Whether a batch of ``count`` requests decided now ends by ``latest`` on the accelerator planned for."""
-    cluster, candidates = forming.cluster, forming.candidates
-    start = max(cluster.board[0].now + delay(cluster, count), candidates[session].free)
-    return bool(start + cluster.latency[candidates[session].kind, session, count] <= latest + TOLERANCE)
+    kind, free = forming.candidates[session].kind, forming.candidates[session].free
+    return bool(in_time(forming.cluster, session, kind, count, free, latest))
 
 
 @njit_flat
@@ -217,14 +213,8 @@ def _extend(forming: Forming, session: int, keep: int, count: int) -> int:
     latest = deadline(cluster, session, keep)
     if not fits(forming, session, count + 1, latest):
         return int(count)
-    low = count + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(forming, session, middle, latest):
-            low = middle
-        else:
-            high = middle - 1
-    return int(low)
+    kind, free = candidates[session].kind, candidates[session].free
+    return int(largest_in_time(cluster, session, kind, count + 1, high, free, latest))
 
 
 @njit_flat

@@ -15,16 +15,23 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.fleet import Fleet, delay, earliest, ended, free_at, make_fleet, send
+from tuner.scheduling.fleet import (
+    Fleet,
+    delay,
+    earliest,
+    ended,
+    free_at,
+    in_time,
+    largest_in_time,
+    make_fleet,
+    send,
+)
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, deadline, drop, has_room, push, waiting
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster
 
 __all__ = ["Eager", "Options", "build"]
-
-TOLERANCE = 5e-10
-"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,33 +88,51 @@ def wake(policy: Eager, now: float) -> int:
     return OK
 
 
-@njit_flat
+@njit_inline
 def _assign(policy: Eager) -> None:
-    """Give batches to accelerators while there are both."""
+    """Send batches if it may be time to; say when to go on."""
+    board = policy.cluster.board
+    send_at = np.inf
+    if least_key(policy.oldest) < np.inf:
+        send_at = _send_at(policy, least_key(policy.fleet.free))
+        if send_at <= board[0].now:
+            send_at = _serve(policy)
+    board[0].wake_at = max(min(least_key(policy.oldest), send_at), board[0].now)
+
+
+@njit_inline
+def _send_at(policy: Eager, free: float) -> float:
+    """When the next session's largest batch is sent, to start at ``free``, s; no smaller one goes before."""
+    cluster = policy.cluster
+    send_at: float = free - delay(cluster, _largest(cluster, least_index(policy.oldest)))
+    return send_at
+
+
+@njit_flat
+def _serve(policy: Eager) -> float:
+    """Give batches to accelerators while there are both; return when the next one can be sent, s."""
     cluster, fleet = policy.cluster, policy.fleet
     now = cluster.board[0].now
-    send_at = np.inf
     while least_key(policy.oldest) < np.inf:
         accelerator = earliest(cluster, fleet)
         if accelerator < 0:
             break
+        free = free_at(fleet, accelerator)
+        send_at = _send_at(policy, free)
+        if send_at > now:  # only when the largest could go is it worth finding out how large it can be
+            return send_at
+        if not has_room(cluster):
+            return float(now)
         session = least_index(policy.oldest)
-        # No batch must be sent before the largest; only then is it worth finding out how large it is.
-        send_at = free_at(fleet, accelerator) - delay(cluster, _largest(cluster, session))
-        if send_at > now or not has_room(cluster):
-            send_at = max(send_at, now)
-            break
         count = _batch(policy, session, accelerator)
-        send_at = free_at(fleet, accelerator) - delay(cluster, count)
-        if send_at > now:
-            break
-        send_at = np.inf
+        if free - delay(cluster, count) > now:
+            return float(free - delay(cluster, count))
         if count:
             send(cluster, fleet, session, count, accelerator)
         else:
             drop(cluster, session, _hopeless(policy, session, accelerator))
         _requeue(policy, session)
-    cluster.board[0].wake_at = max(min(least_key(policy.oldest), send_at), now)
+    return np.inf
 
 
 @njit_flat
@@ -119,38 +144,24 @@ def _largest(cluster: Cluster, session: int) -> int:
 @njit_flat
 def _batch(policy: Eager, session: int, accelerator: int) -> int:
     """The largest batch that ends by the deadline of its oldest request; 0 if not even that one can."""
-    latest = deadline(policy.cluster, session, policy.cluster.queues[session].head)
-    low = 0
-    high = _largest(policy.cluster, session)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _fits(policy, session, accelerator, middle, latest):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    cluster = policy.cluster
+    kind, free = cluster.accelerators[accelerator].kind, free_at(policy.fleet, accelerator)
+    latest = deadline(cluster, session, cluster.queues[session].head)
+    return int(largest_in_time(cluster, session, kind, 0, _largest(cluster, session), free, latest))
 
 
 @njit_flat
 def _hopeless(policy: Eager, session: int, accelerator: int) -> int:
     """How many requests from the head on cannot end in time even alone."""
     cluster = policy.cluster
+    kind, free = cluster.accelerators[accelerator].kind, free_at(policy.fleet, accelerator)
     head = cluster.queues[session].head
     count = 0
     while count < waiting(cluster, session):
-        if _fits(policy, session, accelerator, 1, deadline(cluster, session, head + count)):
+        if in_time(cluster, session, kind, 1, free, deadline(cluster, session, head + count)):
             break
         count += 1
     return count
-
-
-@njit_flat
-def _fits(policy: Eager, session: int, accelerator: int, count: int, latest: float) -> bool:
-    """Whether a batch of ``count`` requests decided now ends by ``latest``, s."""
-    cluster = policy.cluster
-    kind = cluster.accelerators[accelerator].kind
-    start = max(cluster.board[0].now + delay(cluster, count), free_at(policy.fleet, accelerator))
-    return bool(start + cluster.latency[kind, session, count] <= latest + TOLERANCE)
 
 
 @njit_flat

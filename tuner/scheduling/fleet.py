@@ -15,15 +15,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner._jit import njit_flat
+from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.requests import dispatch
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import Cluster, records
 
-__all__ = ["AHEAD", "Fleet", "delay", "earliest", "ended", "free_at", "make_fleet", "next_kind", "send"]
+__all__ = [
+    "AHEAD",
+    "TOLERANCE",
+    "Fleet",
+    "delay",
+    "earliest",
+    "ended",
+    "free_at",
+    "in_time",
+    "largest_in_time",
+    "make_fleet",
+    "next_kind",
+    "send",
+]
 
 AHEAD = 8
 """Batches that may be outstanding on one accelerator; with a slow network several are on the way at once."""
+TOLERANCE = 5e-10
+"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
 
 SENT = np.dtype(
     [
@@ -86,6 +101,36 @@ def delay(cluster: Cluster, count: int) -> float:
     """Return the time from a decision until a batch of ``count`` requests is at the accelerator, s."""
     span: float = cluster.board[0].d_control + cluster.board[0].d_data * count
     return span
+
+
+@njit_inline
+def in_time(cluster: Cluster, session: int, kind: int, count: int, free: float, latest: float) -> bool:  # noqa: PLR0917 - a kernel has no keywords
+    """Whether a batch decided now ends by a deadline on an accelerator of a kind that is free at some time.
+
+    Args:
+        cluster: What there is.
+        session: Whose batch.
+        kind: Of the accelerator.
+        count: Requests in it; of none it is not said.
+        free: When the accelerator is free, s.
+        latest: The deadline, s.
+    """
+    start = max(cluster.board[0].now + delay(cluster, count), free)
+    return bool(start + cluster.latency[kind, session, count] <= latest + TOLERANCE)
+
+
+@njit_flat
+def largest_in_time(  # noqa: PLR0917 - a kernel has no keywords
+    cluster: Cluster, session: int, kind: int, low: int, high: int, free: float, latest: float
+) -> int:
+    """Return the largest batch in ``low..high`` that is :func:`in_time`; ``low`` is known to be, or is 0."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if in_time(cluster, session, kind, middle, free, latest):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 @njit_flat

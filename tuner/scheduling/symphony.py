@@ -44,7 +44,6 @@ from tuner.scheduling.candidate import (
     LAZY_DROP,
     OPTIONS,
     SCHED_AT,
-    TOLERANCE,
     WINDOW_DROP,
     count_arrival,
     fits,
@@ -52,7 +51,17 @@ from tuner.scheduling.candidate import (
     tune,
 )
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.fleet import Fleet, delay, earliest, ended, free_at, make_fleet, next_kind, send
+from tuner.scheduling.fleet import (
+    TOLERANCE,
+    Fleet,
+    delay,
+    earliest,
+    ended,
+    free_at,
+    make_fleet,
+    next_kind,
+    send,
+)
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, deadline, push, waiting
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key

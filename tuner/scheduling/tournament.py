@@ -25,11 +25,11 @@ def set_key(tree: np.ndarray, index: int, key: float) -> None:
     node = tree.size // 2 + index
     tree[node] = key
     while node > 1:
+        key = min(key, tree[node ^ 1])  # of this node and its sibling
         node >>= 1
-        least = min(tree[2 * node], tree[2 * node + 1])
-        if tree[node] == least:
+        if tree[node] == key:
             return
-        tree[node] = least
+        tree[node] = key
 
 
 @njit_flat
