@@ -17,3 +17,8 @@ gymnasium.register(
     entry_point="tuner.envs.tfserving_cpu:tfserving_cpu",
     vector_entry_point="tuner.envs.tfserving_cpu:tfserving_cpu_vector",
 )
+gymnasium.register(
+    "tuner/TFServingGPU-v0",
+    entry_point="tuner.envs.tfserving_gpu:tfserving_gpu",
+    vector_entry_point="tuner.envs.tfserving_gpu:tfserving_gpu_vector",
+)

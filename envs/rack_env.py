@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo, parse_slo
 
-__all__ = ["RackEnv", "rack_env", "rack_vector_env"]
+__all__ = ["RackEnv", "named_model", "rack_env", "rack_vector_env"]
+
+Model = TypeVar("Model", bound=RackModel)
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
@@ -107,6 +109,19 @@ class RackEnv(ServingEnv):
     def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
         assert self._server is not None, "call reset first"
         return super()._info(measurement, reward) | {"rate": self._server.offered}
+
+
+def named_model(model: str | Model, known: Mapping[str, Model]) -> Model:
+    """Return a model by its name, or as it is.
+
+    Raises:
+        InvalidInput: There is none of that name.
+    """
+    if not isinstance(model, str):
+        return model
+    if model not in known:
+        raise InvalidInput("model", f"there is no '{model}'", f"use {', '.join(known)}")
+    return known[model]
 
 
 def rack_env(

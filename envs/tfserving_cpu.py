@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.envs.rack_env import RackEnv, rack_env, rack_vector_env
+from tuner.envs.rack_env import RackEnv, named_model, rack_env, rack_vector_env
 from tuner.envs.serving import Levels
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.envs.workload import Workload
-from tuner.errors import InvalidInput
 from tuner.objective import Slo
 
 __all__ = ["TFServingCPUEnv", "tfserving_cpu", "tfserving_cpu_vector"]
@@ -93,7 +92,7 @@ def tfserving_cpu(
     """
     return rack_env(
         TFServingCPUEnv,
-        cpu_model(model),
+        named_model(model, CPU_MODELS),
         load=workload,
         rate=rate,
         slo=slo,
@@ -109,16 +108,3 @@ def tfserving_cpu(
 def tfserving_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`tfserving_cpu`."""
     return rack_vector_env(tfserving_cpu(**arguments), num_envs)
-
-
-def cpu_model(model: str | TFServingCPU) -> TFServingCPU:
-    """Return a model by its name, or as it is.
-
-    Raises:
-        InvalidInput: There is none of that name.
-    """
-    if isinstance(model, TFServingCPU):
-        return model
-    if model not in CPU_MODELS:
-        raise InvalidInput("model", f"there is no '{model}'", f"use {', '.join(CPU_MODELS)}")
-    return CPU_MODELS[model]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,23 @@ class ModelFile:
         """Return a copy with some values changed."""
         copy: Self = dataclasses.replace(self, **changes)  # type: ignore[type-var]  # subclasses are dataclasses
         return copy
+
+    def check_numbers(self, *, positive: Sequence[str], shares: Sequence[str] = ()) -> None:
+        """Check that every number is finite and >= 0, that some are > 0, and that some are <= 1.
+
+        Raises:
+            InvalidInput: One is not; names the field.
+        """
+        for item in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"server {item.name}", f"{value} is not a finite number >= 0")
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not positive")
+        for name in shares:
+            if getattr(self, name) > 1:
+                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not a share of 1")
 
     def to_json(self) -> dict[str, object]:
         """Return plain values, for a file that :meth:`from_json` reads."""

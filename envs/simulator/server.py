@@ -6,7 +6,6 @@ which the load generator shares: l(b) as measured in onnxruntime plus 0.8 ms tha
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,14 +68,7 @@ class ServerModel(ModelFile):
     """Cores in use by loading while a change takes place."""
 
     def __post_init__(self) -> None:
-        positive = {"cores": self.cores, "threads": self.threads}
-        others = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        for name, value in others.items():
-            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
-                raise InvalidInput(f"server {name}", f"{value} is not a finite number >= 0")
-        for name, value in positive.items():
-            if value == 0:
-                raise InvalidInput(f"server {name}", "0 is not positive")
+        self.check_numbers(positive=("cores", "threads"))
         if not self.table and self.alpha + self.beta == 0:
             raise InvalidInput(
                 "server table", "there is neither a table nor alpha and beta", "give one of them"

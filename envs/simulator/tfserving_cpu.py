@@ -25,7 +25,6 @@ A profile of a real server replaces them: ``tuner calibrate``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.envs.simulator.model_file import ModelFile
+from tuner.envs.simulator.model_space import model_space, threads
 from tuner.envs.simulator.rack import Plans, Traffic
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Knob, KnobSpace
@@ -40,9 +40,15 @@ from tuner.knobs import ApplyCost, Knob, KnobSpace
 __all__ = ["CPU_MODELS", "Run", "TFServingCPU"]
 
 REQUEST_PARALLELISM, INTER_OP, INTRA_OP = "request_parallelism", "inter_op", "intra_op"
-GRID = tuple(float(value) for value in range(11))
-START = 5.0
-"""Where the authors begin, for each of the knobs."""
+KNOBS = tuple(
+    Knob(
+        name=name,
+        grid=tuple(float(value) for value in range(11)),
+        default=5.0,  # where the authors begin
+        apply_cost=ApplyCost.RESTART,
+    )
+    for name in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +117,10 @@ class TFServingCPU(ModelFile):
     """How long a change takes: a new process, and the model loaded and warm."""
 
     def __post_init__(self) -> None:
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
-                raise InvalidInput(f"server {item.name}", f"{value} is not a finite number >= 0")
-        for name in ("rate", "work", "operations", "blocks", "cores", "auto"):
-            if getattr(self, name) <= 0:
-                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not positive")
-        for name in ("serial", "op_serial", "spin"):
-            if getattr(self, name) > 1:
-                raise InvalidInput(f"server {name}", f"{getattr(self, name)} is not a share of 1")
+        self.check_numbers(
+            positive=("rate", "work", "operations", "blocks", "cores", "auto"),
+            shares=("serial", "op_serial", "spin"),
+        )
         if not self.branches or not all(0 < part < math.inf for part in self.branches):
             raise InvalidInput("server branches", f"{self.branches} must be positive numbers")
 
@@ -133,18 +133,7 @@ class TFServingCPU(ModelFile):
         Raises:
             InvalidInput: A knob is unknown or a grid unusable.
         """
-        for name, grid in (grids or {}).items():
-            if name not in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP):
-                known = f"{REQUEST_PARALLELISM}, {INTER_OP}, {INTRA_OP}"
-                raise InvalidInput(f"knob {name}", "unknown", f"the simulated knobs are {known}")
-            if any(not 0 <= value <= 64 or value != int(value) for value in grid):
-                raise InvalidInput(f"knob {name}", f"the grid {grid} is not of whole numbers of 0..64")
-        knobs = []
-        for name in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP):
-            grid = tuple((grids or {}).get(name, GRID))
-            start = START if START in grid else (grid[len(grid) // 2] if grid else START)
-            knobs.append(Knob(name=name, grid=grid, default=start, apply_cost=ApplyCost.RESTART))
-        return KnobSpace(knobs)
+        return model_space(KNOBS, grids, lambda _, value: threads(value))
 
     def threads(self, value: float) -> int:
         """Return how many threads a knob's value stands for: 0 means as many as the machine shows."""
@@ -164,8 +153,7 @@ class TFServingCPU(ModelFile):
     def plans(self, space: KnobSpace) -> Plans:
         """Return what every configuration means for the batcher."""
         configurations = [space.decode(number) for number in range(space.size)]
-        threads = [[self.threads(c[name]) for c in configurations] for name in (INTER_OP, INTRA_OP)]
-        runs = [self.run(p, q) for p, q in zip(*threads, strict=True)]
+        runs = [self.run(self.threads(c[INTER_OP]), self.threads(c[INTRA_OP])) for c in configurations]
         seconds = np.array([run.seconds for run in runs])
 
         def alike(value: float) -> np.ndarray:
