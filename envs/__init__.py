@@ -9,8 +9,16 @@ from tuner.envs.serving import WORST_REWARD, Plant, ServingEnv
 
 __all__ = ["WORST_REWARD", "Plant", "ServingEnv"]
 
-gymnasium.register("tuner/TritonCPU-v0", entry_point="tuner.envs.triton_cpu:triton_cpu")
-gymnasium.register("tuner/Cluster-v0", entry_point="tuner.envs.cluster:cluster")
+gymnasium.register(
+    "tuner/TritonCPU-v0",
+    entry_point="tuner.envs.triton_cpu:triton_cpu",
+    vector_entry_point="tuner.envs.triton_cpu:triton_cpu_vector",
+)
+gymnasium.register(
+    "tuner/Cluster-v0",
+    entry_point="tuner.envs.cluster:cluster",
+    vector_entry_point="tuner.envs.cluster:cluster_vector",
+)
 gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live")
 gymnasium.register(
     "tuner/TFServingCPU-v0",

@@ -10,13 +10,14 @@ import numpy as np
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
 from tuner.envs.simulator.cluster.backend import SimulatedCluster
 from tuner.envs.simulator.cluster.scenario import Network, Scenario, Session
+from tuner.envs.vector import MeasureApart, ServingVectorEnv
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Slo
 from tuner.scheduling.knobs import scheduler_space
 
-__all__ = ["EXAMPLE", "ClusterEnv", "cluster"]
+__all__ = ["EXAMPLE", "ClusterEnv", "cluster", "cluster_vector"]
 
 BUSY, BAD = 5, 6
 """Places in the observation of what a cluster has instead of cores."""
@@ -150,3 +151,14 @@ def cluster(
         episode_windows=episode_windows,
         levels=levels,
     )
+
+
+def cluster_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
+    """Make the vector form; the other arguments are those of :func:`cluster`.
+
+    A cluster is one compiled call; the calls run side by side in threads.
+    """
+    if num_envs < 1:
+        raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
+    apart = MeasureApart()
+    return ServingVectorEnv([cluster(**arguments) for _ in range(num_envs)], apart, apart.close)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tuner.envs.cost_table import every_configuration, rounded_rate
-from tuner.envs.rack_server import RackModel, RackServer, measure_servers, row_measurement
+from tuner.envs.exact_costs import ExactCosts
+from tuner.envs.rack_server import RackModel, RackServer, measure_servers
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.vector import ServingVectorEnv
@@ -24,12 +24,12 @@ Model = TypeVar("Model", bound=RackModel)
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
-EXACT_WINDOWS = 16
-"""Windows of every configuration that exact costs are the mean of."""
 
 
 class RackEnv(ServingEnv):
     """An environment over one server of a rack; several may share the rack.
+
+    The data sheets are those of its kinds.
 
     A window depends on the episode's seed, the window's number, the configuration and the load alone.
     ``info["rate"]`` is the load offered in the window just measured.
@@ -44,6 +44,8 @@ class RackEnv(ServingEnv):
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
     """
+
+    knows_costs = True
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class RackEnv(ServingEnv):
         self.rack = rack
         self._grids = grids
         self._server: RackServer | None = None
-        self._exact: dict[float, np.ndarray] = {}
+        self._exact = ExactCosts(rack, space, objective, window)
 
         def open_plant(generator: np.random.Generator) -> Plant:
             rates = load.rates(episode_windows, generator)
@@ -93,18 +95,7 @@ class RackEnv(ServingEnv):
         )
 
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
-        if not 0 < rate < math.inf:
-            raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
-        rounded = rounded_rate(rate)
-        if rounded not in self._exact:
-            size = self.space.size
-            arrays = every_configuration(self.rack, rounded, self._window, EXACT_WINDOWS)
-            default = self.space.default  # no cost depends on which configuration it is
-            costs = [
-                self.objective.cost(row_measurement(arrays, row, default)) for row in range(len(arrays.rate))
-            ]
-            self._exact[rounded] = np.array(costs).reshape(EXACT_WINDOWS, size).mean(axis=0)
-        return self._exact[rounded]
+        return self._exact.at(rate)
 
     def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
         assert self._server is not None, "call reset first"

@@ -23,6 +23,11 @@ class RackModel(Protocol):
     """A simulated server that a rack can hold."""
 
     @property
+    def kind(self) -> str:
+        """What server it is: `triton`, `tfserving_cpu`, `tfserving_gpu`."""
+        ...
+
+    @property
     def name(self) -> str:
         """The model's name."""
         ...
@@ -101,7 +106,7 @@ class RackServer:
         """Return who this is."""
         return Description(
             target=f"sim://{self._model.name}",
-            server="simulated-tfserving",
+            server=f"simulated-{self._model.kind}",
             version="1",
             model=self._model.name,
             writable=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, SupportsFloat
+from typing import Any, ClassVar, NamedTuple, Protocol, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -122,6 +122,8 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium's own declaration
+    knows_costs: ClassVar[bool] = False
+    """Whether :meth:`expected_costs` can tell."""
 
     def __init__(
         self,

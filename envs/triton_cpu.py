@@ -2,28 +2,117 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from tuner.envs.exact_costs import ExactCosts
+from tuner.envs.rack_env import RackEnv, rack_env, rack_vector_env
 from tuner.envs.serving import Levels, Plant, ServingEnv
-from tuner.envs.simulator.backend import SimulatedTriton, triton_space
+from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.load import RateSchedule
+from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.server import ServerModel
+from tuner.envs.simulator.triton_rack import TritonRack
+from tuner.envs.vector import ServingVectorEnv, measure_each
+from tuner.envs.workload import Workload
+from tuner.envs.workload import workload as make_workload
 from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo, parse_slo
 from tuner.profiler.profiler import Profiler
 
-__all__ = ["Rate", "triton_cpu", "virtual_plant"]
+__all__ = ["Rate", "TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 
 Rate = float | tuple[float, float] | RateSchedule
 """Requests/s, a range from which each episode draws its rate (log-uniform), or a schedule."""
+
+
+class TritonCPUEnv(ServingEnv):
+    """A simulated Triton on a CPU, whose batches and instances are set between windows.
+
+    ## Action
+    ``Discrete(size)``: the number of the configuration for the next window. The knobs are those of a live
+    Triton's dynamic batcher; by default there are 72 configurations.
+
+    | knob | values |
+    |---|---|
+    | max_batch_size | 1, 2, 4, 8, 16, 32 |
+    | max_queue_delay | 0, 1, 2, 5, 10, 20 ms; without effect on batches of 1 |
+    | instances | 1 to the number of cores |
+
+    ## Observation and reward
+    Those of :class:`~tuner.envs.serving.ServingEnv`.
+
+    ## Step
+    With ``carry_over`` one server lives through the episode, as a real one does: a change is a reload, which
+    takes time and a core while the old instances go on; then a settling time passes, and the ordinary
+    profiler measures ``window`` virtual seconds. What queues up in one window is still there in the next.
+    Without it every window is measured on a server of its own after a warm-up, like those of
+    ``tuner/TFServingCPU-v0``; many such servers are measured in one compiled call in the vector form.
+
+    ``info["rate"]`` is the load offered at the end of the window.
+
+    ## Start
+    Virtual time 0, the default configuration or the one whose number is ``options["configuration"]``; one
+    window is measured for the first observation.
+
+    ## End
+    Never terminated. Truncated after ``episode_windows`` steps.
+
+    ## Version history
+    v0: first.
+    """
+
+    knows_costs = True
+
+    def __init__(
+        self,
+        model: TritonRack,
+        rate: Rate,
+        load: Workload | None,
+        objective: Objective,
+        *,
+        grids: Mapping[str, tuple[float, ...]] | None,
+        window: float,
+        episode_windows: int,
+        levels: Levels | None,
+    ) -> None:
+        def open_plant(generator: np.random.Generator) -> Plant:
+            schedule = RateSchedule.constant(load.rate) if load else _schedule(rate, generator)
+            rates = load.rates(episode_windows, generator) if load else None
+            backend = SimulatedTriton(
+                model.server,
+                schedule,
+                seed=int(generator.integers(2**62)),
+                grids=grids,
+                shape=load.burstiness if load else 1.0,
+            )
+            self._triton = backend
+            return virtual_plant(backend) if rates is None else _changing_plant(backend, rates)
+
+        space = model.space(grids)
+        super().__init__(
+            open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
+        )
+        rack = Rack(model.plans(space), model.traffic(load.burstiness if load else 1.0))
+        self._exact = ExactCosts(rack, space, objective, window)
+
+    def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
+        return self._exact.at(rate)
+
+    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
+        return super()._info(measurement, reward) | {"rate": self._triton.rate}
 
 
 def triton_cpu(
     *,
     server: ServerModel | None = None,
     rate: Rate = 200.0,
+    workload: Workload | str | None = None,
     slo: str | Slo = "p95=30ms",
     objective: str = "latency",
     change_cost: float = 0.0,
@@ -31,12 +120,14 @@ def triton_cpu(
     window: float = 5.0,
     episode_windows: int = 50,
     levels: Levels | None = None,
+    carry_over: bool = True,
 ) -> ServingEnv:
     """Make the environment; every reset starts a new simulated world whose seed the environment draws.
 
     Args:
         server: What is simulated; by default the demo's model.
-        rate: The load.
+        rate: The load; with a workload its nominal rate.
+        workload: The load of every window, or its spec at the nominal rate; None: ``rate`` tells it.
         slo: Such as ``p95=30ms``.
         objective: ``latency``, ``strict`` or ``cpu``.
         change_cost: Weight of what a change of the configuration costs; 0: nothing.
@@ -44,27 +135,56 @@ def triton_cpu(
         window: Length of a window, virtual seconds.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
+        carry_over: Whether one server lives through the episode, or every window has its own.
 
     Raises:
         InvalidInput: An argument is unusable.
     """
-    model = server or ServerModel()
-    bound = parse_slo(slo) if isinstance(slo, str) else slo
-
-    def open_plant(generator: np.random.Generator) -> Plant:
-        schedule = _schedule(rate, generator)
-        return virtual_plant(
-            SimulatedTriton(model, schedule, seed=int(generator.integers(2**62)), grids=grids)
+    model = TritonRack(server=server or ServerModel())
+    load = workload
+    if isinstance(load, str):
+        if not isinstance(rate, (int, float)):
+            raise InvalidInput("rate", f"{rate} is not one number", "a workload has one nominal rate")
+        load = make_workload(load, rate)
+    if not carry_over:
+        return rack_env(
+            RackEnv,
+            model,
+            load=load or _rack_load(rate),
+            rate=None,
+            slo=slo,
+            objective=objective,
+            change_cost=change_cost,
+            grids=grids,
+            window=window,
+            episode_windows=episode_windows,
+            levels=levels,
         )
-
-    return ServingEnv(
-        open_plant,
-        triton_space(model, grids),
+    bound = parse_slo(slo) if isinstance(slo, str) else slo
+    return TritonCPUEnv(
+        model,
+        rate,
+        load,
         Objective(slo=bound, goal=objective, cores=model.cores, change_cost=change_cost),
+        grids=grids,
         window=window,
         episode_windows=episode_windows,
         levels=levels,
     )
+
+
+def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
+    """Make the vector form; the other arguments are those of :func:`triton_cpu`.
+
+    Without ``carry_over`` all servers are measured in one compiled call, else one after the other: what
+    they are measured with is the profiler, in Python.
+    """
+    if num_envs < 1:
+        raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
+    first = triton_cpu(**arguments)
+    if isinstance(first, RackEnv):
+        return rack_vector_env(first, num_envs)
+    return ServingVectorEnv([first, *(triton_cpu(**arguments) for _ in range(num_envs - 1))], measure_each)
 
 
 def virtual_plant(backend: SimulatedTriton) -> Plant:
@@ -77,12 +197,53 @@ def virtual_plant(backend: SimulatedTriton) -> Plant:
     )
 
 
+def _changing_plant(backend: SimulatedTriton, rates: np.ndarray) -> Plant:
+    """Like :func:`virtual_plant`, under a load of its own in every window; the first stands for the reset."""
+    plant = virtual_plant(backend)
+    coming = iter([rates[0], *rates])
+
+    def measure(seconds: float, settle: float) -> Measurement:
+        rate = float(next(coming, rates[-1]))
+        if rate != backend.rate:
+            backend.set_rate(rate)
+        return plant.measure(seconds, settle)
+
+    return replace(plant, measure=measure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn(Workload):
+    """One rate for the whole episode, at least the nominal one, log-uniform."""
+
+    name = "drawn"
+    about = "a constant rate, drawn anew for every episode"
+
+    most: float = 1.0
+    """The highest rate, relative to the nominal one."""
+
+    def relative(self, windows: int, generator: np.random.Generator) -> np.ndarray:
+        return np.full(windows, np.exp(generator.uniform(0.0, np.log(self.most))))
+
+
+def _rack_load(rate: Rate) -> Workload:
+    """Return the load of servers that do not live on."""
+    if isinstance(rate, RateSchedule):
+        raise InvalidInput("rate", "a schedule needs a server that lives on", "give a workload instead")
+    low, high = _range(rate)
+    return _Drawn(rate=low, most=high / low)
+
+
+def _range(rate: float | tuple[float, float]) -> tuple[float, float]:
+    low, high = rate if isinstance(rate, tuple) else (rate, rate)
+    if not 0 < low <= high < math.inf:
+        raise InvalidInput("rate", f"{rate} is not a positive rate or range", "write (100.0, 400.0)")
+    return low, high
+
+
 def _schedule(rate: Rate, generator: np.random.Generator) -> RateSchedule:
     if isinstance(rate, RateSchedule):
         return rate
     if isinstance(rate, tuple):
-        low, high = rate
-        if not 0 < low <= high:
-            raise InvalidInput("rate", f"{rate} is not a range of positive rates", "write (100.0, 400.0)")
+        low, high = _range(rate)
         return RateSchedule.constant(float(np.exp(generator.uniform(np.log(low), np.log(high)))))
     return RateSchedule.constant(rate)

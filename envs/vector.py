@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -10,11 +12,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from tuner.envs.serving import ServingEnv, Window
+from tuner.envs.serving import ServingEnv, Window, measure
 from tuner.errors import AdapterError, InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["ServingVectorEnv"]
+__all__ = ["MeasureApart", "ServingVectorEnv", "measure_each"]
 
 Measured = Measurement | AdapterError
 """What was measured, or why it could not be."""
@@ -123,6 +125,42 @@ class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         for env in self.envs:
             env.close()
         self._close_all()
+
+
+def measure_each(windows: Sequence[Window]) -> list[Measured]:
+    """Measure windows one after the other."""
+    return [_measure(window) for window in windows]
+
+
+class MeasureApart:
+    """Measures windows in threads, which helps as far as their time is spent in compiled code.
+
+    Args:
+        workers: Threads; None: as many as there are cores.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers or len(os.sched_getaffinity(0))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __call__(self, windows: Sequence[Window]) -> list[Measured]:
+        """Measure."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._workers, "windows")
+        return list(self._pool.map(_measure, windows))
+
+    def close(self) -> None:
+        """End the threads. May be called twice; a later call starts them again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+
+def _measure(window: Window) -> Measured:
+    try:
+        return measure(window)
+    except AdapterError as error:
+        return error
 
 
 def _measurement(measured: Measured) -> Measurement:

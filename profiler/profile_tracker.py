@@ -47,5 +47,7 @@ class ProfileTracker:
 
 
 def _sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    length = max(len(a), len(b))
-    return np.asarray(np.pad(a, (0, length - len(a))) + np.pad(b, (0, length - len(b))))
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    total = longer.copy()
+    total[: len(shorter)] += shorter
+    return total

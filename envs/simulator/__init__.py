@@ -2,7 +2,7 @@
 
 from tuner.envs.simulator.backend import SimulatedTriton, connect, triton_space
 from tuner.envs.simulator.load import ArrivalStream, RateSchedule, parse_schedule
-from tuner.envs.simulator.oracle import exact_costs, kernel_speed, simulate
+from tuner.envs.simulator.oracle import kernel_speed, simulate
 from tuner.envs.simulator.server import MODELS, ServerModel, calibrate
 from tuner.envs.simulator.world import World
 
@@ -15,7 +15,6 @@ __all__ = [
     "World",
     "calibrate",
     "connect",
-    "exact_costs",
     "kernel_speed",
     "parse_schedule",
     "simulate",

@@ -17,6 +17,8 @@ __all__ = ["ModelFile"]
 class ModelFile:
     """Base of frozen dataclasses that describe a server. What a file leaves out keeps its default."""
 
+    kind: ClassVar[str]
+    """What server it describes."""
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     def replace(self, **changes: Any) -> Self:

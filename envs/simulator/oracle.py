@@ -1,4 +1,4 @@
-"""What the simulated server really does: long windows under every configuration, and the kernel's speed."""
+"""What the simulated server does in one long window, and the speed of the kernel."""
 
 from __future__ import annotations
 
@@ -12,49 +12,14 @@ from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
-from tuner.objective import Objective
 from tuner.profile import fit_profile
 
-__all__ = ["exact_costs", "kernel_speed", "simulate"]
+__all__ = ["kernel_speed", "simulate"]
 
 WARM_UP = 2.0
 """Seconds simulated before a window begins; the same as after a live change."""
-
-
-def exact_costs(
-    server: ServerModel,
-    space: KnobSpace,
-    rate: float,
-    objective: Objective,
-    *,
-    seconds: float = 60.0,
-    seed: int = 1,
-) -> np.ndarray:
-    """Return the cost of every configuration of a space, from one long window each.
-
-    All configurations see the same arrivals, so that their differences are less noisy than their values.
-
-    Args:
-        server: What is simulated.
-        space: The knobs ``max_batch_size``, ``max_queue_delay`` and ``instances``.
-        rate: Poisson load, requests/s.
-        objective: What to minimise.
-        seconds: Length of the windows. Overload has no steady latency: there the cost grows with this.
-        seed: Of arrivals and noise.
-
-    Returns:
-        The costs.   # (size,)
-    """
-    costs = np.empty(space.size)
-    known: dict[Mapping[str, float], float] = {}  # equal in effect, measured once
-    for index in range(space.size):
-        effective = space.effective(space.decode(index))
-        if effective not in known:
-            known[effective] = objective.cost(simulate(server, effective, rate, seconds=seconds, seed=seed))
-        costs[index] = known[effective]
-    return costs
 
 
 def simulate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class ServerModel(ModelFile):
     Raises:
         InvalidInput: A value is out of its range.
     """
+
+    kind: ClassVar[str] = "triton"
 
     name: str = "mlp"
     """The model's name."""

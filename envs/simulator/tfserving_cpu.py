@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,6 +69,8 @@ class TFServingCPU(ModelFile):
     Raises:
         InvalidInput: A value is out of its range.
     """
+
+    kind: ClassVar[str] = "tfserving_cpu"
 
     name: str = "inception"
     """The model's name."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -66,6 +67,8 @@ class TFServingGPU(ModelFile):
     Raises:
         InvalidInput: A value is out of its range.
     """
+
+    kind: ClassVar[str] = "tfserving_gpu"
 
     name: str = "inception"
     """The model's name."""

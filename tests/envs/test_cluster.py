@@ -11,7 +11,7 @@ import pytest
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.training import learn
-from tuner.envs.cluster import BAD, BUSY, EXAMPLE, ClusterEnv, cluster
+from tuner.envs.cluster import BAD, BUSY, EXAMPLE, ClusterEnv, cluster, cluster_vector
 from tuner.envs.simulator.cluster.backend import SimulatedCluster
 from tuner.envs.simulator.cluster.scenario import Scenario, Session
 from tuner.errors import InvalidInput
@@ -232,3 +232,20 @@ class TestBackend:
         assert window.latency_p50 <= window.latency_p95 <= window.latency_p99 <= 0.061
         assert 0 < window.gpu < 1
         assert math.isnan(window.cpu)
+
+
+def test_vector_form_equals_single_ones() -> None:
+    """Each cluster of the vector form shows what it would show alone."""
+    vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=0.2)
+    vector.reset(seed=3)
+    observations, rewards, *_ = vector.step(np.array([7, 300]))
+
+    for i, action in enumerate((7, 300)):
+        single = cluster(window=0.2)
+        single.reset(seed=3 + i)
+        observation, reward, *_ = single.step(np.int64(action))
+        assert np.array_equal(observation, observations[i])
+        assert reward == rewards[i]
+    vector.close()
+    with pytest.raises(InvalidInput, match="num_envs"):
+        cluster_vector(num_envs=0)

@@ -125,9 +125,8 @@ def test_no_environments() -> None:
         tfserving_cpu_vector(num_envs=0)
 
 
-def test_expected_costs(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_expected_costs() -> None:
     """Exact costs are the mean of what windows show, kept on disk, alike for rates that round alike."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     grids = {"request_parallelism": (1.0, 3.0), "inter_op": (2.0,), "intra_op": (1.0, 5.0)}
     env = tfserving_cpu(grids=grids, window=20.0)
 

@@ -10,12 +10,11 @@ import pytest
 
 from tuner.adapters import ApplyReport, Backend
 from tuner.envs import WORST_REWARD, ServingEnv
-from tuner.envs.simulator import RateSchedule, ServerModel, triton_space
-from tuner.envs.simulator.oracle import exact_costs
+from tuner.envs.simulator import RateSchedule, ServerModel
+from tuner.envs.simulator.oracle import simulate
 from tuner.envs.triton_cpu import triton_cpu
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
-from tuner.objective import Objective, Slo
 from tuner.testing.environment import EnvironmentContract
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
@@ -54,9 +53,8 @@ def test_start_configuration() -> None:
 
 def test_best_configuration_earns_most() -> None:
     """Rewards agree with the exact costs: the best configuration earns more than the default."""
-    objective = Objective(slo=Slo(statistic="p95", latency=0.03), cores=2.0)
-    costs = exact_costs(ServerModel(), triton_space(ServerModel()), 200.0, objective, seconds=20.0)
     env = triton_cpu(window=20.0)
+    costs = env.expected_costs(200.0)
     env.reset(seed=1)
 
     best, default = (float(env.step(np.int64(action))[1]) for action in (int(np.argmin(costs)), 0))
@@ -166,3 +164,95 @@ def test_changes_cost_where_that_is_wanted() -> None:
 
         assert (m.change_seconds > 0) == extra
         assert info["cost"] == pytest.approx(plain["cost"] + waiting / 0.030)
+
+
+def test_exact_costs() -> None:
+    """Costs are finite, and equal for configurations equal in effect; no batching is worst."""
+    env = triton_cpu(window=2.0)
+
+    costs = env.expected_costs(250.0)
+
+    assert env.knows_costs
+    assert np.isfinite(costs).all()
+    assert np.ptp(costs.reshape(env.space.shape)[0], axis=0) == pytest.approx([0.0, 0.0])
+    assert np.argmax(costs) == 0
+    assert costs.min() < 0.6
+
+
+def test_a_server_of_its_own_for_every_window() -> None:
+    """Without carrying over, a window shows what a long one on a fresh server does, and forgets overload."""
+    env = triton_cpu(carry_over=False, rate=250.0, window=40.0)
+    good = env.space.encode({"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 2})
+    env.reset(seed=1)
+    env.step(np.int64(0))
+
+    seen = env.step(np.int64(good))[4]["measurement"]
+
+    expected = simulate(ServerModel(), seen.configuration, 250.0, seconds=40.0)
+    for name in ("latency_mean", "latency_p95", "queue_mean", "compute_mean", "batch_mean", "cpu"):
+        assert getattr(seen, name) == pytest.approx(getattr(expected, name), rel=0.1), name
+
+
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_workload(carry_over: bool) -> None:
+    """A workload gives every window its load, the reset's window that of the first."""
+    env = triton_cpu(
+        workload="step:low=0.5,high=1.5,at=0.5", episode_windows=4, window=5.0, carry_over=carry_over
+    )
+
+    told = [env.reset(seed=1)[1]]
+    told += [env.step(np.int64(70))[4] for _ in range(4)]
+
+    assert [info["rate"] for info in told] == pytest.approx([100.0, 100.0, 100.0, 300.0, 300.0])
+    for info in told:
+        assert info["measurement"].arrival_rate == pytest.approx(info["rate"], rel=0.25)
+
+
+def test_rates_drawn_from_a_range_without_carrying_over() -> None:
+    """Here, too, every episode draws its own rate of a range."""
+    env = triton_cpu(rate=(50.0, 400.0), window=1.0, carry_over=False)
+
+    rates = [env.reset(seed=seed)[1]["rate"] for seed in range(6)]
+
+    assert 50.0 <= min(rates) < 0.6 * max(rates) <= 0.6 * 400.0
+
+
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_vector_form_equals_single_ones(carry_over: bool) -> None:
+    """Each environment of the vector form shows what it would show alone."""
+    arguments = {"window": 1.0, "carry_over": carry_over}
+    vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", **arguments)
+    vector.reset(seed=3)
+    for _ in range(2):
+        observations, rewards, *_ = vector.step(np.array([7, 40]))
+
+    for i, action in enumerate((7, 40)):
+        single = triton_cpu(**arguments)  # type: ignore[arg-type]
+        single.reset(seed=3 + i)
+        for _ in range(2):
+            observation, reward, *_ = single.step(np.int64(action))
+        assert np.array_equal(observation, observations[i])
+        assert reward == rewards[i]
+    vector.close()
+
+
+def test_schedule_without_carrying_over() -> None:
+    """A schedule in virtual time means nothing to servers that do not live on."""
+    with pytest.raises(InvalidInput, match="workload"):
+        triton_cpu(rate=RateSchedule.constant(5.0), carry_over=False)
+
+
+def test_failure_in_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that fails ends its own episode; the others go on, and it begins anew in the next step."""
+    vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=1.0)
+    vector.reset(seed=3)
+    refuse(vector.envs[0], monkeypatch)
+
+    _, rewards, _, truncated, infos = vector.step(np.array([7, 40]))
+    _, after, _, again, _ = vector.step(np.array([7, 40]))
+
+    assert rewards[0] == WORST_REWARD < rewards[1]
+    assert truncated.tolist() == [True, False]
+    assert infos["_error"].tolist() == [True, False]
+    assert after[0] == 0.0
+    assert again.tolist() == [False, False]

@@ -1,4 +1,4 @@
-"""Simulated windows of every configuration at a load, kept on disk: exact costs are computed from them."""
+"""What every configuration costs exactly at a load: the mean over many simulated windows, kept on disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,52 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from tuner._jit import kernel_digest
+from tuner.envs.rack_server import row_measurement
 from tuner.envs.simulator.rack import Rack, WindowArrays
+from tuner.errors import InvalidInput
+from tuner.knobs import KnobSpace
+from tuner.objective import Objective
 
-__all__ = ["every_configuration", "rounded_rate"]
+__all__ = ["ExactCosts", "every_configuration", "rounded_rate"]
 
 GRID = math.log(1.05)
 """Loads are rounded to steps of 5 %, so that a changing load asks for few tables."""
+
+WINDOWS = 16
+"""Windows of every configuration."""
+
+
+class ExactCosts:
+    """The exact costs of a rack's configurations, load by load; each is computed when it is first asked for.
+
+    Args:
+        rack: The servers.
+        space: Their knobs.
+        objective: What is minimised. What changes cost has no part in it.
+        seconds: Length of a window: overload has no steady latency, there the cost grows with it.
+    """
+
+    def __init__(self, rack: Rack, space: KnobSpace, objective: Objective, seconds: float) -> None:
+        self._rack, self._space, self._objective, self._seconds = rack, space, objective, seconds
+        self._known: dict[float, np.ndarray] = {}
+
+    def at(self, rate: float) -> np.ndarray:
+        """Return the costs at an offered load, requests/s, rounded to a grid of 5 %.   # (size,).
+
+        Raises:
+            InvalidInput: It is not positive.
+        """
+        if not 0 < rate < math.inf:
+            raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
+        rounded = rounded_rate(rate)
+        if rounded not in self._known:
+            arrays = every_configuration(self._rack, rounded, self._seconds, WINDOWS)
+            any_one = self._space.default  # no cost depends on which configuration it is
+            costs = [
+                self._objective.cost(row_measurement(arrays, row, any_one)) for row in range(arrays.rate.size)
+            ]
+            self._known[rounded] = np.array(costs).reshape(WINDOWS, self._rack.size).mean(axis=0)
+        return self._known[rounded]
 
 
 def rounded_rate(rate: float) -> float:

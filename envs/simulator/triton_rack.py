@@ -1,0 +1,87 @@
+"""A server model of Triton for a rack: windows that begin on an empty server, nothing carried over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, triton_space
+from tuner.envs.simulator.rack import Plans, Traffic
+from tuner.envs.simulator.server import ServerModel
+from tuner.knobs import KnobSpace
+
+__all__ = ["TritonRack"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TritonRack:
+    """What a rack asks of a model, answered for a simulated Triton."""
+
+    kind: ClassVar[str] = "triton"
+
+    server: ServerModel
+    rate: float = 200.0
+    """The load it is meant for, requests/s."""
+    warm_up: float = 2.0
+    """Seconds before a window that are not measured."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.server.name
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of the machine."""
+        return self.server.cores
+
+    @property
+    def restart_seconds(self) -> float:
+        """How long a change takes: a reload."""
+        return self.server.reload_seconds
+
+    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
+        """Return the knobs of Triton's dynamic batcher."""
+        return triton_space(self.server, grids)
+
+    def plans(self, space: KnobSpace) -> Plans:
+        """Return what every configuration means for the batcher."""
+        server = self.server
+        configurations = [space.effective(space.decode(number)) for number in range(space.size)]
+        batches = np.array([c[MAX_BATCH] for c in configurations], np.int64)
+
+        def alike(value: float) -> np.ndarray:
+            return np.full(space.size, value)
+
+        return Plans(
+            max_batch=batches,
+            delay=np.array([c[DELAY] for c in configurations]),
+            instances=np.array([c[INSTANCES] for c in configurations], np.int64),
+            profile=np.tile(server.profile_table(int(batches.max())), (space.size, 1)),
+            gap=alike(server.gap),
+            contention=alike(server.contention),
+            switching=alike(0.0),
+            cores=alike(server.cores),
+            threads=alike(server.threads),
+            front=alike(server.cpu_per_request + server.client_cpu_per_request),
+        )
+
+    def traffic(self, burstiness: float = 1.0) -> Traffic:
+        """Return what requests are like.
+
+        Args:
+            burstiness: Shape of the gamma distributed gaps between them.
+        """
+        server = self.server
+        return Traffic(
+            noise=server.noise,
+            overhead=server.overhead,
+            overhead_noise=server.overhead_noise,
+            burstiness=burstiness,
+            warm_up=self.warm_up,
+            cpu_per_request=server.cpu_per_request,
+            cpu_per_batch=server.cpu_per_batch,
+        )
