@@ -152,6 +152,7 @@ def attach(
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     foreign_limit: float = FOREIGN_LIMIT,
+    clock: Clock | None = None,
 ) -> Iterator[Attachment]:
     """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
 
@@ -163,6 +164,7 @@ def attach(
         seed: Of our own load.
         shapes: Shapes of inputs with open dimensions, without the batch dimension, for our own load.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
+        clock: For a live target; the wall clock if None. A simulated one has its own.
 
     Raises:
         InvalidInput: A setting is unusable.
@@ -184,7 +186,7 @@ def attach(
             opened.callback(load.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
-        yield _live(backend, description, load, host, foreign_limit)
+        yield _live(backend, description, load, host, foreign_limit, clock or WallClock())
 
 
 def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
@@ -223,8 +225,8 @@ def _live(
     load: LoadGenerator | None,
     host: Host,
     foreign_limit: float,
+    clock: Clock,
 ) -> Attachment:
-    clock = WallClock()
     return Attachment(
         backend=backend,
         description=description,

@@ -238,3 +238,102 @@ def test_a_window_knows_the_change_before_it():
 
     assert [window.change_seconds for window in windows] == [0.0, 0.1, 0.0]
     assert [window.change_requests for window in windows] == [0.0, pytest.approx(20.0), 0.0]
+
+
+class Log:
+    """A journal that keeps everything in order."""
+
+    def __init__(self, full=()):
+        self.lines = []
+        self.full = full
+
+    def _note(self, what, detail):
+        if what in self.full:
+            raise StorageError("the disk is full")
+        self.lines.append((what, detail))
+
+    def decided(self, record, state):
+        self._note("decided", record.outcome)
+
+    def changing(self):
+        self._note("changing", "")
+
+    def changed(self, record, state):
+        self._note("changed", (record.outcome, state.current["max_batch_size"]))
+
+
+def test_the_journal_hears_of_a_change_before_and_after():
+    """The window first, then that the server is about to be changed, then how it ended."""
+    server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
+    driver, _ = drive(server, configuration(2), journal=log)
+
+    driver.step()
+    driver.step()
+
+    assert log.lines == [
+        ("decided", "decided"),
+        ("changing", ""),
+        ("changed", ("applied", 2.0)),
+        ("decided", "held"),
+    ]
+
+
+def test_a_refusal_is_written_down():
+    """With what the server runs still."""
+    server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
+    server.refuses = {configuration(2)}
+    driver, _ = drive(server, configuration(2), journal=log)
+
+    record = driver.step()
+
+    assert (record.outcome, record.error) == ("failed", "the server refused: out of memory")
+    assert log.lines[-1] == ("changed", ("failed", 1.0))
+
+
+@pytest.mark.parametrize("full", ["decided", "changing"])
+def test_what_cannot_be_written_down_is_not_done(full):
+    """Neither the decision nor that it is about to be carried out."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2), journal=Log(full))
+
+    try:
+        assert driver.step().outcome == "failed"
+    except StorageError:
+        assert full == "decided"
+
+    assert server.running == configuration()
+
+
+def test_what_may_not_be_done_now_is_postponed():
+    """The server stays as it is; what was decided is told."""
+    server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
+    driver, _ = drive(server, configuration(2), journal=log, permit=lambda decision: False)
+
+    record = driver.step()
+
+    assert record.outcome == "postponed"
+    assert record.decision.configuration == configuration(2)
+    assert server.running == configuration()
+    assert log.lines == [("decided", "postponed")]
+
+
+def test_a_change_whose_end_was_not_seen_is_ours():
+    """The server went away in the middle and came back with it: it is on probation, not somebody else's."""
+    server = FakeServer(FakeClock(), lambda c: 0.5 if c == configuration(2) else 0.02)
+    driver, heard = drive(server, configuration(2))
+    apply = server.apply
+
+    def apply_and_go_silent(wanted):
+        apply(wanted)
+        raise Unreachable("connection reset")
+
+    server.apply = apply_and_go_silent
+    first = driver.step()
+    server.apply = apply
+    second = driver.step()
+
+    assert (first.outcome, first.error) == ("failed", "connection reset")
+    assert any("came about after all" in sentence for sentence in heard)
+    assert not any("somebody else" in sentence for sentence in heard)
+    assert (type(second.decision).__name__, second.outcome) == ("Rollback", "applied")
+    assert server.running == configuration()

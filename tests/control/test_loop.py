@@ -247,3 +247,32 @@ def test_same_measurements_give_the_same_decisions():
         return decisions
 
     assert play() == play()
+
+
+def test_an_earlier_life_is_remembered():
+    """What was tried counts, the agent learns what it does not know yet, and nothing is decided."""
+    loop, agent = loop_with()
+    good, bad = configuration(4), configuration(16)
+
+    loop.remember(24, bad, 1.4, False, learn=False)
+    loop.remember(24, good, 0.6, True)
+
+    assert loop.level == 24
+    assert loop.ledger.good(24) == [SPACE.encode(good)]
+    assert loop.ledger.tried(24) == [SPACE.encode(good), SPACE.encode(bad)]
+    assert [(level, SPACE.decode(c)) for level, c, _ in agent.updates] == [(24, good)]
+
+
+def test_who_only_watches_does_not_explore():
+    """A proposal is the best that is known, or none."""
+    agent = ScriptedAgent(configuration(2))
+    loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=False)
+
+    first = loop.decide(10.0, measurement(0.020))
+    agent.learned[SPACE.encode(configuration(2))] = 0.1
+    second = loop.decide(10.0, measurement(0.020))
+
+    assert isinstance(first, Hold)
+    assert isinstance(second, Apply)
+    assert not second.exploring
+    assert agent.selects == 0

@@ -35,9 +35,12 @@ def run_all(page, folder, replace=()):
         here = command
         for old, new in replace:
             here = here.replace(old, new)
+        here, _, target = here.partition(" > ")
         arguments = [sys.executable, "-m", *shlex.split(here)]
         done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+        if target:
+            (folder / target).write_text(done.stdout)
 
 
 @pytest.mark.slow
@@ -55,6 +58,16 @@ def test_commands_of_the_workloads_page_run(tmp_path):
         trace.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{seconds}")
 
     run_all(ROOT / "docs" / "workloads.md", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_commands_of_the_daemon_page_run(tmp_path):
+    """Every command of docs/daemon.md, in order, on the file that it shows."""
+    page = ROOT / "docs" / "daemon.md"
+    (tmp_path / "servetune.yaml").write_text(blocks(page, "yaml")[0])
+
+    run_all(page, tmp_path)
 
 
 @pytest.mark.triton

@@ -12,6 +12,7 @@ from tuner.cli.bench import bench
 from tuner.cli.calibrate import calibrate
 from tuner.cli.compare import compare
 from tuner.cli.config import app as config
+from tuner.cli.daemon import daemon
 from tuner.cli.demo import demo
 from tuner.cli.evaluate import evaluate
 from tuner.cli.experiment import app as experiment
@@ -55,6 +56,7 @@ for function in (
     simulate,
     goodput,
     bench,
+    daemon,
     history,
     explain,
 ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.console import configuration_text, make_console, window_text
 from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, TunerError
+from tuner.control.requirement import check_target
+from tuner.errors import AdapterError, TunerError
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment
@@ -24,31 +24,7 @@ if TYPE_CHECKING:
 
     from tuner.agents.rrl import RRL
 
-__all__ = ["TuningSession", "new_run_folder", "require_knobs"]
-
-
-def require_knobs(attachment: Attachment) -> None:
-    """Check that there is something to tune.
-
-    Raises:
-        InvalidInput: The server has no knob that can be turned.
-    """
-    if attachment.space.size < 2:
-        problem = f"{attachment.description.model} has no knob with more than one value"
-        raise InvalidInput(
-            "--knob", problem, "declare one, such as --knob parameters.threads=1,2; or use observe"
-        )
-
-
-def _require_resource(attachment: Attachment, goal: str) -> None:
-    """Check that what is to be saved can be measured."""
-    reading = attachment.host.read()
-    if goal == "cpu" and math.isnan(reading.server):
-        raise InvalidInput(
-            "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
-        )
-    if goal == "gpu" and math.isnan(reading.gpu):
-        raise InvalidInput("--objective", "no GPU can be seen from this machine", "use latency or cpu")
+__all__ = ["TuningSession", "new_run_folder"]
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -109,14 +85,7 @@ class TuningSession:
 
         console = console or make_console()
         description = attachment.description
-        require_knobs(attachment)
-        _require_resource(attachment, goal)
-        if apply and not description.writable:
-            raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
-        if slo.statistic != "mean" and attachment.load is None and not description.quantiles:
-            raise InvalidInput(
-                "--slo", f"{slo.statistic} is not exported by the server", _advice(description.notes)
-            )
+        check_target(attachment, slo, goal, apply=apply)
         folder = folder or new_run_folder(out)
         objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores, change_cost=change_cost)
         if agent is None:
@@ -228,7 +197,3 @@ class TuningSession:
                 step()
             except TunerError as problem:
                 self.console.print(f"[red]{problem}[/red]")
-
-
-def _advice(notes: tuple[str, ...]) -> str:
-    return "; ".join(notes) or "give --rate, so that latency is measured by requests of our own"

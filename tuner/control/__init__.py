@@ -1,7 +1,7 @@
 """The control loop: decides without I/O, guarded; a driver carries it out on a live or simulated server."""
 
 from tuner.control.decision import Apply, Decision, Hold, Rollback
-from tuner.control.driver import Driver, WindowRecord
+from tuner.control.driver import Driver, Journal, WindowRecord
 from tuner.control.guard import ErrorBudget, Guard, GuardLimits, GuardState
 from tuner.control.ledger import Ledger
 from tuner.control.loop import ControlLoop
@@ -17,6 +17,7 @@ __all__ = [
     "GuardLimits",
     "GuardState",
     "Hold",
+    "Journal",
     "Ledger",
     "Rollback",
     "RunState",

@@ -104,19 +104,25 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         learned: Number of the last window that the agent knows of already.
 
     Returns:
-        How many windows.
+        How many windows; those of other knobs are left out.
     """
     rows = store.rows(
         "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND cost IS NOT NULL "
-        "AND level IS NOT NULL ORDER BY id DESC LIMIT ?) ORDER BY id",
+        "AND rate > 0 ORDER BY id DESC LIMIT ?) ORDER BY id",
         target,
         REMEMBERED,
     )
+    seen = 0
     for row in rows:
         configuration = configuration_of(row["configuration"])
+        if set(configuration) != set(loop.space.names):
+            continue
+        seen += 1
+        level = row["level"]  # none if it was only observed
+        level = loop.levels.level(row["rate"], loop.level) if level is None else level
         learn = row["number"] > learned
-        loop.remember(row["level"], configuration, row["cost"], bool(row["kept"]), learn=learn)
-    return len(rows)
+        loop.remember(level, configuration, row["cost"], bool(row["kept"]), learn=learn)
+    return seen
 
 
 def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:

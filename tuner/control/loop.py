@@ -37,6 +37,7 @@ class ControlLoop:
         limits: How careful to be.
         levels: The grid of load levels.
         learn: False leaves the agent as it is.
+        explore: False never proposes a configuration only to learn from it: for those who only watch.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ControlLoop:
         limits: GuardLimits | None = None,
         levels: LoadLevels | None = None,
         learn: bool = True,
+        explore: bool = True,
     ) -> None:
         self.space = space
         self.objective = objective
@@ -59,6 +61,7 @@ class ControlLoop:
         self.last_good: Configuration | None = None
         self.levels = levels or LoadLevels()
         self._learn = learn
+        self._explore = explore
         self._before_change: tuple[Configuration, float] | None = None
         self._failure_share = 0.0
 
@@ -219,7 +222,7 @@ class ControlLoop:
         explore = not (spent or repair or over)
         allowed = self._allowed(state, explore=explore)
         best = self.agent.best(state, allowed)
-        choice = self.agent.select(state, allowed) if explore else best
+        choice = self.agent.select(state, allowed) if explore and self._explore else best
         exploring = choice != best
         if choice == state.configuration:
             why = "the search is over, this is the best known" if over else "nothing better is expected"

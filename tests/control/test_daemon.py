@@ -1,0 +1,404 @@
+"""The daemon: many targets in one process, and what must not happen to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.builders import configuration
+from tests.control.file_server import FileServer
+from tuner.control import daemon as daemon_module
+from tuner.control import worker as worker_module
+from tuner.control.daemon import Daemon
+from tuner.control.store import Store
+from tuner.errors import InvalidInput, StorageError
+from tuner.profiler import attachment as attachment_module
+
+TARGET = "  - {{name: {name}, url: 'file://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
+
+
+class Bed:
+    """A folder with a file, servers and a store; daemons of it run in threads."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.path = folder / "servetune.yaml"
+        self.said = []
+        self.servers = {}
+        self.now = time.time
+
+    def write(self, *targets):
+        """Write the file: (name, mode, further settings)."""
+        lines = [
+            TARGET.format(name=n, mode=m, more=f", {more}" if more else "", path=self.folder / n)
+            for n, m, more in targets
+        ]
+        self.path.write_text("state: s.db\ntargets:\n" + "".join(lines))
+
+    def connect(self, target, grids=None):
+        """What adapters' `connect` is replaced by."""
+        name = Path(urlsplit(target).path).name
+        self.servers[name] = FileServer(self.folder / name, target)
+        return self.servers[name]
+
+    def daemon(self, windows=0):
+        return Daemon(
+            self.path,
+            windows=windows,
+            fast=True,
+            now=self.now,
+            say=lambda name, s: self.said.append(f"{name}: {s}"),
+        )
+
+    def run(self, windows):
+        """Run to the end, and return the daemon."""
+        keeper = self.daemon(windows)
+        keeper.run()
+        return keeper
+
+    def store(self):
+        return Store(self.folder / "s.db", reading=True)
+
+    def rows(self, query, *values):
+        store = self.store()
+        try:
+            return [dict(row) for row in store.rows(query, *values)]
+        finally:
+            store.close()
+
+    def running(self, name="a"):
+        return FileServer(self.folder / name).current()
+
+
+@pytest.fixture
+def bed(tmp_path, monkeypatch):
+    bed = Bed(tmp_path)
+    for module in (attachment_module, worker_module):
+        monkeypatch.setattr(module, "connect", bed.connect)
+    monkeypatch.setattr(worker_module, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(daemon_module, "TICK", 0.01)
+    yield bed
+    assert not [t for t in threading.enumerate() if t.name.startswith("target-")]
+
+
+def eventually(condition, seconds=20.0):
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.01)
+
+
+class Running:
+    """A daemon in a thread of its own."""
+
+    def __init__(self, bed):
+        self.daemon = bed.daemon()
+        self._thread = threading.Thread(target=self.daemon.run)
+
+    def __enter__(self):
+        self._thread.start()
+        eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
+        return self.daemon
+
+    def __exit__(self, *_):
+        self.daemon.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def test_each_target_is_treated_as_its_mode_says(bed):
+    """Observe measures, recommend decides, apply changes; all of it is written down."""
+    bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
+
+    bed.run(windows=12)
+
+    def of(name):
+        return bed.rows(
+            "SELECT decision.* FROM decision JOIN target ON target.id = decision.target WHERE name = ?", name
+        )
+
+    assert bed.running("a") != configuration()
+    assert {row["outcome"] for row in of("a")} <= {"applied", "held"}
+    assert bed.running("b") == bed.running("c") == configuration()
+    assert {row["outcome"] for row in of("b")} <= {"recommended", "held"}
+    assert {row["reason"] for row in of("c")} == {"only observing"}
+    assert [len(bed.rows("SELECT * FROM window WHERE target = ?", t)) for t in (1, 2, 3)] == [12, 12, 12]
+
+
+def test_an_applied_target_ends_within_its_slo(bed):
+    """The default breaks it; the one it is left with does not."""
+    bed.write(("a", "apply", ""))
+
+    bed.run(windows=30)
+
+    server = FileServer(bed.folder / "a")
+    assert server.latency(configuration()) > 0.030
+    assert server.latency(server.current()) <= 0.030
+
+
+def test_a_later_life_goes_on(bed):
+    """Window numbers, what was tried and what was learned; the best known is not explored anew."""
+    bed.write(("a", "apply", "guard: {patience: 3, review: 1000}"))
+    bed.run(windows=25)
+    first = bed.running()
+
+    keeper = bed.run(windows=5)
+
+    loop_windows = bed.rows("SELECT number FROM window ORDER BY id")
+    assert [row["number"] for row in loop_windows] == list(range(1, 31))
+    assert bed.running() == first
+    assert any("going on after 25 windows" in sentence for sentence in bed.said)
+    assert any(row["number"] == 25 for row in bed.rows("SELECT number FROM policy"))
+    assert keeper.workers == {}
+
+
+def test_changes_wait_for_the_maintenance_window(bed):
+    """Before it they are postponed; rollbacks and repairs are not."""
+    bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
+    bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
+    bed.run(windows=5)
+    assert bed.running() == configuration()
+    outcomes = {row["outcome"] for row in bed.rows("SELECT outcome FROM decision")}
+    assert "postponed" in outcomes
+    assert outcomes <= {"postponed", "held"}
+
+    bed.now = lambda: 1_700_000_000.0 + 4 * 3600
+    bed.run(windows=5)
+    assert bed.running() != configuration()
+
+
+def test_a_manual_change_is_respected(bed):
+    """It is noticed, told, and gone on from."""
+    bed.write(("a", "apply", "guard: {patience: 2, review: 1000}"))
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns > 20)
+        bed.servers["a"].set(configuration(16, 0.01, 2))
+        eventually(lambda: any("somebody else set" in sentence for sentence in bed.said))
+
+    assert any("somebody else set" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
+
+
+def test_a_server_that_is_away_disturbs_no_other(bed):
+    """It is tried again, later and later; the others go on."""
+    bed.write(("a", "apply", ""), ("b", "apply", ""))
+    away = bed.folder / "a.away"
+    away.touch()
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["b"].turns > 5)
+        assert keeper.workers["a"].turns == 0
+        assert keeper.workers["a"].phase == "waiting: no answer"
+        away.unlink()
+        eventually(lambda: keeper.workers["a"].turns > 3)
+
+    assert "a: no answer; trying again in 0 s" in bed.said
+
+
+def test_the_file_can_be_read_again(bed):
+    """What is new begins, what is gone ends, what was changed begins anew, all others notice nothing."""
+    bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
+    with Running(bed) as keeper:
+        eventually(lambda: all(worker.turns for worker in keeper.workers.values()))
+        kept = keeper.workers["a"]
+        bed.write(("a", "apply", ""), ("b", "observe", ""), ("d", "observe", ""))
+        keeper.reload()
+        eventually(lambda: set(keeper.workers) == {"a", "b", "d"} and keeper.workers["d"].turns)
+        assert keeper.workers["a"] is kept
+        assert keeper.workers["b"].config.mode == "observe"
+
+    assert "daemon: the file was read again; begun: b, d; ended: c" in [
+        s.replace(": ", "daemon: ", 1) for s in bed.said if s.startswith(": ")
+    ]
+
+
+def test_a_file_with_a_mistake_changes_nothing(bed):
+    """It is told, with the line."""
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns)
+        kept = keeper.workers["a"]
+        bed.path.write_text(bed.path.read_text().replace("observe", "obsrve"))
+        keeper.reload()
+        eventually(lambda: any("not taken over" in sentence for sentence in bed.said))
+        assert keeper.workers["a"] is kept
+
+    assert any("line 3: targets[0].mode" in sentence for sentence in bed.said)
+
+
+def test_a_change_on_probation_is_not_left_to_itself(bed):
+    """The daemon is stopped right after a change that turns out bad: it goes back to what was good."""
+    bed.write(("a", "apply", ""))
+    bed.run(windows=30)
+    good = bed.running()
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns > 2)
+
+    assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
+    assert FileServer(bed.folder / "a").latency(good) <= 0.030
+
+
+def test_only_one_daemon_uses_a_store(bed):
+    """Two would undo what the other does."""
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns)
+        with pytest.raises(InvalidInput, match=rf"another daemon \(process {os.getpid()}\)"):
+            bed.daemon().run()
+
+
+def test_a_damaged_store_is_put_aside(bed):
+    """The daemon begins anew and says so; the damaged file is kept."""
+    bed.write(("a", "observe", ""))
+    (bed.folder / "s.db").write_bytes(b"garbage" * 1000)
+
+    bed.run(windows=2)
+
+    assert len(bed.rows("SELECT * FROM window")) == 2
+    assert len(list(bed.folder.glob("s.db.damaged-*"))) == 1
+    assert any("put aside" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
+
+
+def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
+    """A full disk: the server stays as it is until there is room again."""
+    bed.write(("a", "apply", ""))
+    full = threading.Event()
+    full.set()
+    decided = Store.decided
+
+    def refuse(self, *arguments, **others):
+        if full.is_set():
+            raise StorageError("state s.db: database or disk is full")
+        return decided(self, *arguments, **others)
+
+    monkeypatch.setattr(Store, "decided", refuse)
+    with Running(bed) as keeper:
+        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.said) >= 3)
+        assert bed.running() == configuration()
+        full.clear()
+        eventually(lambda: keeper.workers["a"].turns > 3)
+
+    assert bed.running() != configuration()
+
+
+def test_an_unexpected_error_is_survived(bed, monkeypatch):
+    """Of one target; it begins anew after a pause."""
+    bed.write(("a", "observe", ""))
+    failed = []
+
+    def fail_once(self, *_):
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("a bug")
+        return original(self, *_)
+
+    original = worker_module.Worker._report
+    monkeypatch.setattr(worker_module.Worker, "_report", fail_once)
+    bed.run(windows=4)
+
+    assert "a: RuntimeError: a bug; trying again in 0 s" in bed.said
+    assert len(bed.rows("SELECT * FROM window")) >= 4
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.control.test_daemon import Bed
+from tuner.control import worker as worker_module
+from tuner.profiler import attachment as attachment_module
+
+bed = Bed(Path(sys.argv[1]))
+changes = 0
+
+def connect(target, grids=None):
+    server = bed.connect(target, grids)
+    def kill():
+        global changes
+        changes += 1
+        if changes == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    setattr(server, sys.argv[2], kill)
+    return server
+
+attachment_module.connect = worker_module.connect = connect
+bed.run(windows=100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "number"), [("before_change", 1), ("after_change", 1), ("after_change", 3)]
+)
+def test_killed_in_the_middle_of_a_change(bed, point, number):
+    """The next life finds what the server really runs, and goes on or rolls back; nothing stays in doubt."""
+    bed.write(("a", "apply", ""))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = bed.rows("SELECT * FROM decision ORDER BY id")[-1]
+    assert left["outcome"] == "applying"
+
+    bed.run(windows=1)
+
+    outcome = bed.rows("SELECT * FROM decision WHERE id = ?", left["id"])[0]
+    assert outcome["outcome"] == ("applied" if point == "after_change" else "interrupted")
+    assert bed.rows("SELECT * FROM decision WHERE outcome = 'applying'") == []
+    assert any("killed in the middle" in sentence for sentence in bed.said)
+    assert not any("somebody else" in sentence for sentence in bed.said)
+
+    bed.run(windows=30)
+    assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
+
+
+DAEMON = """
+import sys
+from pathlib import Path
+from tests.control.test_daemon import Bed
+from tuner.control import worker as worker_module
+from tuner.profiler import attachment as attachment_module
+from tuner.cli import main
+
+attachment_module.connect = worker_module.connect = Bed(Path(sys.argv[1]).parent).connect
+sys.argv = ["tuner", "daemon", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_signals(bed, ending):
+    """SIGHUP reads the file again; SIGTERM and Ctrl-C end in good order, with exit code 0."""
+    bed.write(("a", "observe", ""))
+    command = [sys.executable, "-u", "-c", DAEMON, str(bed.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        told = []
+        for line in process.stdout:
+            told.append(line)
+            if "a: observe, it runs" in line:
+                bed.write(("a", "observe", ""), ("b", "observe", ""))
+                process.send_signal(signal.SIGHUP)
+            if "b: observe, it runs" in line:
+                process.send_signal(ending)
+        code = process.wait(20)
+
+    assert code == 0, told
+    assert "stopped" in told[-1]
+    assert not any("Traceback" in line for line in told)
+
+
+def test_mistakes_are_told_at_the_start(bed):
+    """Before anything is attached."""
+    bed.path.write_text(textwrap.dedent("targets: nothing\n"))
+
+    with pytest.raises(InvalidInput, match="line 1: targets"):
+        bed.daemon()

@@ -1,0 +1,272 @@
+"""One target's life in the daemon: attach, take up what was left, measure and decide until told to stop.
+
+Whatever happens to the target (it is away, it refuses, its file is wrong) stays here: the worker says so and
+tries again, later and later. Nothing that happens to one target disturbs another.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.adapters import connect
+from tuner.control.config import Bounds, TargetConfig
+from tuner.control.decision import Apply, Hold, Rollback
+from tuner.control.driver import Driver, WindowRecord
+from tuner.control.guard import GuardState
+from tuner.control.journal import StoreJournal, replay, resolve, save_policy
+from tuner.control.loop import ControlLoop
+from tuner.control.requirement import check_target
+from tuner.control.store import Standing, Store
+from tuner.errors import InvalidInput, StorageError, TunerError
+from tuner.objective import Objective
+from tuner.profiler.attachment import Attachment, Simulated, attach
+
+if TYPE_CHECKING:
+    from tuner.agents.rrl import RRL
+
+__all__ = ["StoppableClock", "Stopped", "Worker"]
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY = 50
+"""Windows after which what was learned is kept; the windows themselves always are."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before a target that cannot be attached is tried again; doubled each time."""
+
+
+class Stopped(Exception):
+    """The worker was told to stop."""
+
+
+class StoppableClock:
+    """Real time; sleeping ends at once when the event is set.
+
+    Args:
+        stop: Set to end it all.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            Stopped: The event was set.
+        """
+        if self._stop.wait(max(seconds, 0.0)):
+            raise Stopped
+
+
+class Worker:
+    """Keeps one target until it is stopped.
+
+    Life: `run` in a thread of its own (or in the caller's), `stop` from another. What it is doing stands in
+    ``phase``, the last turn in ``record``.
+
+    Args:
+        config: What is wanted of the target.
+        store: Where everything is written down.
+        now: Seconds since 1970.
+        fast: Let a simulated target run as fast as it can, and learn reproducibly.
+        windows: Stop by itself after so many; 0 goes on.
+        say: Told in a sentence about everything worth knowing.
+    """
+
+    def __init__(
+        self,
+        config: TargetConfig,
+        store: Store,
+        *,
+        now: Callable[[], float] = time.time,
+        fast: bool = False,
+        windows: int = 0,
+        say: Callable[[str, str], None] = lambda name, sentence: log.info("%s: %s", name, sentence),
+    ) -> None:
+        self.config = config
+        self.phase = "starting"
+        self.record: WindowRecord | None = None
+        self.turns = 0
+        self._store = store
+        self._now = now
+        self._fast = fast
+        self._windows = windows
+        self._tell = say
+        self._stop = threading.Event()
+        self._clock = StoppableClock(self._stop)
+        self._id: int | None = None
+
+    def stop(self) -> None:
+        """End as soon as the change under way, if any, is finished."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Keep the target; returns when stopped. Never raises."""
+        pause = FIRST_PAUSE
+        while not self._done:
+            turns = self.turns
+            try:
+                self._attach()
+            except Stopped:
+                break
+            except TunerError as error:
+                self.phase = f"waiting: {error}"
+            except Exception as error:
+                log.exception("%s: unexpected", self.config.name)
+                self.phase = f"waiting: {type(error).__name__}: {error}"
+            if self._done:
+                break
+            pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, LONGEST_PAUSE)
+            self._say(f"{self.phase.removeprefix('waiting: ')}; trying again in {pause:.0f} s")
+            if self._stop.wait(pause):
+                break
+        self.phase = "stopped"
+
+    @property
+    def _done(self) -> bool:
+        return self._stop.is_set() or 0 < self._windows <= self.turns
+
+    def _attach(self) -> None:
+        """Attach, take up what was left, and keep the target until stopped."""
+        c = self.config
+        with attach(
+            c.url, grids=self._grids(), rate=c.probe_rate, seed=c.seed, clock=self._clock
+        ) as attachment:
+            decide = c.mode != "observe"
+            check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
+            standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
+            self._id = standing.id
+            agent, learned = self._agent(attachment, standing.id)
+            with closing(agent):
+                driver = self._driver(attachment, agent, standing)
+                self._take_up(driver, standing.id, learned)
+                self._keep(driver, attachment, standing.id)
+
+    def _grids(self) -> dict[str, tuple[float, ...]]:
+        c = self.config
+        if not any(isinstance(wanted, Bounds) for wanted in c.knobs.values()):
+            return {name: wanted for name, wanted in c.knobs.items() if isinstance(wanted, tuple)}
+        with closing(connect(c.url)) as backend:  # bounds are within the server's own grids
+            return c.grids(backend.space)
+
+    def _driver(self, attachment: Attachment, agent: RRL, standing: Standing) -> Driver:
+        c = self.config
+        objective = Objective(
+            slo=c.slo, goal=c.objective, cores=attachment.host.cores, change_cost=c.change_cost
+        )
+        loop = ControlLoop(
+            attachment.space, objective, agent, limits=c.guard.limits(c.window), explore=c.mode == "apply"
+        )
+        return Driver(
+            attachment.backend,
+            attachment.profiler,
+            loop,
+            clock=attachment.clock,
+            window=c.window,
+            apply=c.mode == "apply",
+            permit=self._permit,
+            journal=StoreJournal(self._store, standing.id, objective),
+            resume=standing.state,
+            notify=self._say,
+        )
+
+    def _agent(self, attachment: Attachment, target: int) -> tuple[RRL, int]:
+        """Return the agent, and the number of the last window it has learned from."""
+        from tuner.agents.rrl import RRL
+
+        space, seed, synchronous = attachment.space, self.config.seed, self._fast
+        with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+            number = self._store.load_policy(target, Path(name))
+            if number is not None:
+                try:
+                    return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
+                except InvalidInput as error:  # the knobs were changed in the file
+                    self._say(f"what was learned cannot be used: {error}")
+        if self.config.policy is not None:
+            return RRL.load(self.config.policy, space, seed=seed, synchronous=synchronous), 0
+        return RRL(space, seed=seed, synchronous=synchronous), 0
+
+    def _take_up(self, driver: Driver, target: int, learned: int) -> None:
+        """Go on where an earlier life ended."""
+        seen = replay(self._store, target, driver.loop, learned=learned)
+        if sentence := resolve(self._store, target, driver):
+            self._say(sentence, note=False)
+        space = driver.loop.space
+        going_on = f", going on after {seen} windows" if seen else ""
+        self._say(f"{self.config.mode}, it runs {space.format(driver.backend.current())}{going_on}")
+
+    def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
+        """Measure and decide until stopped, then leave the target in good order."""
+        turn = driver.observe if self.config.mode == "observe" else driver.step
+        try:
+            while not self._done:
+                self.phase = "running"
+                begun = attachment.clock.now()
+                try:
+                    record = turn()
+                except StorageError as error:  # nothing was done that was not written down
+                    self._say(f"this window is lost: {error}")
+                    self._clock.sleep(FIRST_PAUSE)
+                    continue
+                self.record = record
+                self.turns += 1
+                self._report(record, driver)
+                if self.turns % SAVE_EVERY == 0:
+                    self._save(driver, target, record.number)
+                if isinstance(attachment.clock, Simulated) and not self._fast:
+                    self._clock.sleep(attachment.clock.now() - begun)
+        finally:
+            self._leave(driver, target)
+
+    def _leave(self, driver: Driver, target: int) -> None:
+        """A change on probation is not left to itself; everything else stays as it is."""
+        try:
+            if self.config.mode == "apply" and driver.loop.guard.state is GuardState.PROBATION:
+                self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
+            if self.record is not None:
+                self._save(driver, target, self.record.number)
+        except TunerError as error:
+            self._say(f"could not be left in good order: {error}")
+
+    def _save(self, driver: Driver, target: int, number: int) -> None:
+        if self.config.mode == "observe":
+            return
+        try:
+            save_policy(self._store, target, driver.loop.agent, number)
+        except StorageError as error:
+            self._say(f"what was learned could not be kept: {error}")
+
+    def _permit(self, decision: Apply | Rollback) -> bool:
+        """Whether a decision may be carried out now: what repairs always, the rest in maintenance windows."""
+        repairs = isinstance(decision, Rollback) or decision.restores
+        return repairs or self.config.may_change(self._now())
+
+    def _report(self, record: WindowRecord, driver: Driver) -> None:
+        decision = record.decision
+        if isinstance(decision, Hold):
+            log.debug("%s: hold, %s", self.config.name, decision.reason)
+            return
+        verb = "roll back" if isinstance(decision, Rollback) else "apply"
+        text = driver.loop.space.format(decision.configuration)
+        problem = f" ({record.error})" if record.error else ""
+        self._say(f"{verb} {text}: {record.outcome}{problem}; {decision.reason}", note=False)
+
+    def _say(self, sentence: str, *, note: bool = True) -> None:
+        """Tell, and write down what the decisions do not say themselves."""
+        self._tell(self.config.name, sentence)
+        if note:
+            try:
+                self._store.note(sentence if self._id else f"{self.config.name}: {sentence}", self._id)
+            except StorageError as error:
+                log.warning("%s: %s", self.config.name, error)
