@@ -59,6 +59,8 @@ class TrialSpec:
     """Of the workload, the arrivals and the agent."""
     windows: int = 300
     """Windows per load."""
+    exact: bool = True
+    """Whether windows are judged by exact costs, whose tables take seconds for each load not met before."""
 
     @property
     def stages(self) -> tuple[float | None, ...]:
@@ -147,7 +149,7 @@ def train_agent(
             seed=spec.seed + stage,
             start=start_of(env),
             past=behind[stage] if stage < len(behind) else (),
-            notice=_Judge(env),
+            notice=_Judge(env, exact=spec.exact),
             record=record,
             progress=progress,
         )
@@ -231,9 +233,9 @@ def start_of(env: gym.Env[Any, Any]) -> int:
 class _Judge:
     """Notes of every window what it showed, and what its configuration and the best one truly cost."""
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], *, exact: bool) -> None:
         self._env = serving(env)
-        self._exact = True
+        self._exact = exact
 
     def __call__(self, configuration: int, info: Mapping[str, Any]) -> dict[str, float]:
         m = info["measurement"]

@@ -1,0 +1,174 @@
+"""What RRL's comparisons have in common: the cases, their trials under every agent and seed, the relations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Row, row
+from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
+
+__all__ = [
+    "AGENTS",
+    "CPU",
+    "DYNAMIC_WINDOWS",
+    "GPU",
+    "NAMES",
+    "WIKI_WINDOWS",
+    "Case",
+    "agent_rows",
+    "relation_rows",
+    "run_cases",
+]
+
+CPU, GPU = "tuner/TFServingCPU-v0", "tuner/TFServingGPU-v0"
+AGENTS = ("rrl", "capes", "deeprm")
+"""RRL first: the others are measured against it."""
+NAMES = {"rrl": "RRL", "capes": "CAPES", "deeprm": "DeepRM"}
+DYNAMIC_WINDOWS = 3000
+"""The authors' schedule has 3,000 iterations."""
+WIKI_WINDOWS = 2000
+"""The paper shows about 2,000 minutes; a window of 1,000 requests at 14 requests/s is 71 s."""
+QUICK_WINDOWS = 40
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One panel of a figure: a served model under a load."""
+
+    name: str
+    env: str
+    model: str
+    workload: str
+    windows: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Further ones of the environment, such as the SLO."""
+
+    def spec(self, agent: str, seed: int, *, quick: bool) -> TrialSpec:
+        """Return the trial of an agent; short ones do without exact costs, whose tables take seconds."""
+        return TrialSpec(
+            env=self.env,
+            arguments={"model": self.model, **self.arguments},
+            workload=self.workload,
+            agent=agent,
+            seed=seed,
+            windows=QUICK_WINDOWS if quick else self.windows,
+            exact=not quick,
+        )
+
+
+def run_cases(
+    cases: Sequence[Case], options: Options, agents: Sequence[str] = AGENTS
+) -> dict[str, list[Trial]]:
+    """Run every case under every agent and seed; the same seed gives all agents the same load.
+
+    Returns:
+        The trials of each case, by its name.
+    """
+    if not options.quick:
+        _prepare(cases, options)
+    keys = [(case, agent, seed) for seed in range(options.seeds) for case in cases for agent in agents]
+    specs = [case.spec(agent, seed, quick=options.quick) for case, agent, seed in keys]
+    trials = run_all(run_trial, specs, options, "models, loads, agents and seeds")
+    found: dict[str, list[Trial]] = {case.name: [] for case in cases}
+    for (case, _, _), trial in zip(keys, trials, strict=True):
+        found[case.name].append(trial)
+    return found
+
+
+def _prepare(cases: Sequence[Case], options: Options) -> None:
+    """Compute the tables of exact costs, each once, before many processes want the same ones."""
+    tasks: list[tuple[TrialSpec, float]] = []
+    for case in cases:
+        spec = case.spec("random", 0, quick=False)
+        tasks += [(spec, rate) for rate in _rates(spec, options.seeds)]
+    run_all(compute_costs, tasks, options, "exact costs of every configuration")
+
+
+def _rates(spec: TrialSpec, seeds: int) -> list[float]:
+    """The loads that a case will meet, requests/s, as they are rounded for the tables."""
+    from tuner.envs.cost_table import rounded_rate
+    from tuner.envs.workload import workload
+
+    env = stage_environment(spec)
+    nominal = serving(env).workload.rate
+    env.close()
+    assert spec.workload is not None, spec
+    load = workload(spec.workload, nominal)
+    drawn = [load.rates(spec.windows, np.random.default_rng(seed)) for seed in range(seeds)]
+    return sorted({rounded_rate(float(rate)) for rate in np.concatenate(drawn)})
+
+
+def compute_costs(task: tuple[TrialSpec, float]) -> None:
+    """Compute one table, which the cache folder keeps."""
+    spec, rate = task
+    env = stage_environment(spec)
+    serving(env).expected_costs(rate)
+    env.close()
+
+
+def of_agent(trials: Sequence[Trial], agent: str) -> list[Figures]:
+    """Return the figures of one agent's trials, by seed."""
+    found = [trial for trial in trials if trial.spec.label == agent]
+    return [figures_of(trial) for trial in sorted(found, key=lambda trial: trial.spec.seed)]
+
+
+def relation_rows(
+    case: str,
+    trials: Sequence[Trial],
+    value: Callable[[Figures], float],
+    what: str,
+    published: Mapping[str, float | None],
+    note: str = "",
+) -> list[Row]:
+    """Return by how many per cent RRL lies below each rival, seed by seed under the same load.
+
+    Args:
+        case: Its name.
+        trials: Of the case.
+        value: What is compared.
+        what: What it is called, such as "mean latency".
+        published: The paper's per cent, by rival.
+        note: For every row.
+    """
+    ours = of_agent(trials, AGENTS[0])
+    rows = []
+    for rival, paper in published.items():
+        theirs = of_agent(trials, rival)
+        saved = [
+            100.0 * (1.0 - value(mine) / value(other)) if value(other) > 0 else float("nan")
+            for mine, other in zip(ours, theirs, strict=True)
+        ]
+        known = [number for number in saved if np.isfinite(number)]
+        name = f"{case}: {what} of RRL below {NAMES.get(rival, rival)}"
+        if known:
+            rows.append(row(name, known, unit="%", published=paper, note=note))
+        else:
+            rows.append(Row(id=name, published=paper, measured=None, unit="%", note=f"{note}; the rival had none"))
+    return rows
+
+
+def agent_rows(
+    case: str, trials: Sequence[Trial], values: Mapping[str, tuple[Callable[[Figures], float], str]]
+) -> list[Row]:
+    """Return figures of each agent: median and spread over seeds.
+
+    Args:
+        case: Its name.
+        trials: Of the case.
+        values: What is told, by what it is called; with its unit.
+    """
+    agents = dict.fromkeys(trial.spec.label for trial in trials)
+    rows = []
+    for what, (value, unit) in values.items():
+        for agent in agents:
+            numbers = [value(figures) for figures in of_agent(trials, agent)]
+            if not all(np.isnan(numbers)):
+                rows.append(row(f"{case}, {NAMES.get(agent, agent)}: {what}", numbers, unit=unit))
+    return rows
