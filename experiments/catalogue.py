@@ -21,6 +21,7 @@ LIVE = "A live server"
 """The group of measurements of our own; the others are named by their paper."""
 SYMPHONY = "Symphony"
 NEXUS = "Nexus"
+RRL = "RRL"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +188,41 @@ EXPERIMENTS = {
             module="tuner.experiments.symphony.fig11",
             minutes=3,
             paper=SYMPHONY,
+        ),
+        Experiment(
+            name="rrl-fig11",
+            title="Windows to converge, and the error of what was learned, against the size of the region",
+            module="tuner.experiments.rrl.fig11",
+            minutes=30,
+            paper=RRL,
+        ),
+        Experiment(
+            name="rrl-fig12",
+            title="Latency over time on a CPU server: RRL, CAPES and DeepRM",
+            module="tuner.experiments.rrl.fig12",
+            minutes=30,
+            paper=RRL,
+        ),
+        Experiment(
+            name="rrl-fig13",
+            title="Latency over time on a GPU server: RRL, CAPES and DeepRM",
+            module="tuner.experiments.rrl.fig13",
+            minutes=20,
+            paper=RRL,
+        ),
+        Experiment(
+            name="rrl-fig14",
+            title="Latency tails and broken windows under a strict SLO",
+            module="tuner.experiments.rrl.fig14",
+            minutes=20,
+            paper=RRL,
+        ),
+        Experiment(
+            name="rrl-fig15",
+            title="The least CPU or GPU under a loose SLO",
+            module="tuner.experiments.rrl.fig15",
+            minutes=30,
+            paper=RRL,
         ),
         Experiment(
             name="symphony-fig13",

@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result
 from tuner.experiments.rrl.latency import draw_latencies, latency_result
-from tuner.experiments.rrl.study import CPU, DYNAMIC_WINDOWS, WIKI_WINDOWS, Case
+from tuner.experiments.rrl.study import CPU, DYNAMIC_WINDOWS, MEAN, WIKI_WINDOWS, Case
 
 __all__ = ["CASES", "plot", "run"]
 
@@ -23,6 +23,7 @@ CASES = tuple(
         model=model,
         workload=workload,
         windows=windows,
+        arguments=MEAN,
     )
     for model, label in (("inception", "Inception"), ("deepspeech", "DeepSpeech"))
     for workload, load, windows in (

@@ -10,14 +10,19 @@ from pathlib import Path
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result
 from tuner.experiments.rrl.latency import draw_latencies, latency_result
-from tuner.experiments.rrl.study import DYNAMIC_WINDOWS, GPU, WIKI_WINDOWS, Case
+from tuner.experiments.rrl.study import DYNAMIC_WINDOWS, GPU, MEAN, WIKI_WINDOWS, Case
 
 __all__ = ["CASES", "plot", "run"]
 
 NAME = "rrl-fig13"
 CASES = (
     Case(
-        name="Inception on GPU, WiKi", env=GPU, model="inception", workload="wikipedia", windows=WIKI_WINDOWS
+        name="Inception on GPU, WiKi",
+        env=GPU,
+        model="inception",
+        workload="wikipedia",
+        windows=WIKI_WINDOWS,
+        arguments=MEAN,
     ),
     Case(
         name="Inception on GPU, Dynamic",
@@ -25,9 +30,10 @@ CASES = (
         model="inception",
         workload="dynamic",
         windows=DYNAMIC_WINDOWS,
+        arguments=MEAN,
     ),
 )
-PUBLISHED = {
+PUBLISHED: dict[str, dict[str, float | None]] = {
     "Inception on GPU, WiKi": {"capes": 47.1, "deeprm": None},
     "Inception on GPU, Dynamic": {"capes": 38.0, "deeprm": 69.1},
 }

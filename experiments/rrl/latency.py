@@ -10,7 +10,7 @@ from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
 from tuner.experiments.rrl.figures import above, draw_time
 from tuner.experiments.rrl.series import over_time
-from tuner.experiments.rrl.study import AGENTS, NAMES, Case, agent_rows, relation_rows, run_cases
+from tuner.experiments.rrl.study import AGENTS, Case, agent_rows, named, relation_rows, run_cases
 
 __all__ = ["draw_latencies", "latency_result"]
 
@@ -55,9 +55,7 @@ def latency_result(
         "agents": list(AGENTS),
         "objective": "latency",
     }
-    return Result(
-        experiment=name, seeds=options.seeds, configuration=configuration, rows=rows, series=series
-    )
+    return Result(experiment=name, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
 
 
 def draw_latencies(result: Result, cases: Sequence[Case], folder: Path, title: str) -> list[Path]:
@@ -65,23 +63,16 @@ def draw_latencies(result: Result, cases: Sequence[Case], folder: Path, title: s
     loads = list(dict.fromkeys(case.workload for case in cases))
     models = list(dict.fromkeys(case.model for case in cases))
     figure, axes = style.figure(
-        f"{title}; median and range of {result.seeds} seeds", rows=1 + len(models), columns=len(loads), size=(11, 2.2 + 2.9 * len(models)),
-        height_ratios=[0.6, *[1.0] * len(models)],
+        f"{title}; median and range of {result.seeds} seeds", rows=1 + len(models), columns=len(loads),
+        size=(11, 2.2 + 2.9 * len(models)), height_ratios=[0.6, *[1.0] * len(models)],
     )  # fmt: skip
     for case in cases:
         column, line = loads.index(case.workload), 1 + models.index(case.model)
         panel = axes[line, column]
-        draw_time(panel, _named(result, f"{case.name}: latency"), "mean latency, ms", log=True)
+        draw_time(panel, named(result.panel(f"{case.name}: latency")), "mean latency, ms", log=True)
         panel.set_title(case.name, loc="right")
         above(panel)
         for one in result.panel(f"{case.name}: load"):
             axes[0, column].plot(one.x, one.y, color=style.MUTED, lw=1.2)
         axes[0, column].set(title=f"load, {case.workload}", ylabel="requests/s", ylim=(0, None))
     return [style.save(figure, folder, result.experiment)]
-
-
-def _named(result: Result, panel: str) -> list:
-    """The curves of a panel under the agents' proper names."""
-    return [
-        one.model_copy(update={"name": NAMES.get(one.name, one.name)}) for one in result.panel(panel)
-    ]

@@ -1,4 +1,4 @@
-"""What RRL's comparisons have in common: the cases, their trials under every agent and seed, the relations."""
+"""What RRL's comparisons share: the cases, their trials under every agent and seed, the relations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
-from tuner.experiments.result import Row, row
+from tuner.experiments.result import Row, Series, row
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
 
@@ -19,10 +19,12 @@ __all__ = [
     "CPU",
     "DYNAMIC_WINDOWS",
     "GPU",
+    "MEAN",
     "NAMES",
     "WIKI_WINDOWS",
     "Case",
     "agent_rows",
+    "named",
     "relation_rows",
     "run_cases",
 ]
@@ -36,6 +38,8 @@ DYNAMIC_WINDOWS = 3000
 WIKI_WINDOWS = 2000
 """The paper shows about 2,000 minutes; a window of 1,000 requests at 14 requests/s is 71 s."""
 QUICK_WINDOWS = 40
+MEAN = {"slo": "mean=550ms"}
+"""Arguments of the environments where the objective is the least mean latency."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +86,11 @@ def run_cases(
     return found
 
 
+def named(series: Sequence[Series]) -> list[Series]:
+    """Return curves under the agents' proper names."""
+    return [one.model_copy(update={"name": NAMES.get(one.name, one.name)}) for one in series]
+
+
 def _prepare(cases: Sequence[Case], options: Options) -> None:
     """Compute the tables of exact costs, each once, before many processes want the same ones."""
     tasks: list[tuple[TrialSpec, float]] = []
@@ -94,10 +103,13 @@ def _prepare(cases: Sequence[Case], options: Options) -> None:
 def _rates(spec: TrialSpec, seeds: int) -> list[float]:
     """The loads that a case will meet, requests/s, as they are rounded for the tables."""
     from tuner.envs.cost_table import rounded_rate
+    from tuner.envs.rack_env import RackEnv
     from tuner.envs.workload import workload
 
     env = stage_environment(spec)
-    nominal = serving(env).workload.rate
+    world = serving(env)
+    assert isinstance(world, RackEnv), world
+    nominal = world.workload.rate
     env.close()
     assert spec.workload is not None, spec
     load = workload(spec.workload, nominal)
@@ -125,6 +137,7 @@ def relation_rows(
     value: Callable[[Figures], float],
     what: str,
     published: Mapping[str, float | None],
+    *,
     note: str = "",
 ) -> list[Row]:
     """Return by how many per cent RRL lies below each rival, seed by seed under the same load.
@@ -150,7 +163,9 @@ def relation_rows(
         if known:
             rows.append(row(name, known, unit="%", published=paper, note=note))
         else:
-            rows.append(Row(id=name, published=paper, measured=None, unit="%", note=f"{note}; the rival had none"))
+            rows.append(
+                Row(id=name, published=paper, measured=None, unit="%", note=f"{note}; the rival had none")
+            )
     return rows
 
 

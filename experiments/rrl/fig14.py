@@ -1,0 +1,96 @@
+"""RRL, Fig. 14: latency tails and broken windows under a strict SLO: p95 within 550 ms (CPU), 520 ms (GPU).
+
+Inception V3 under the Dynamic load (the paper does not name its load). A window counts as broken if its p95
+is above the SLO; the distributions are those of the windows' p95.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.experiments import style
+from tuner.experiments.options import Options
+from tuner.experiments.result import Result, Row
+from tuner.experiments.rrl.figures import above, draw_bars, draw_ccdf
+from tuner.experiments.rrl.series import bars, exceeding
+from tuner.experiments.rrl.study import (
+    AGENTS,
+    CPU,
+    DYNAMIC_WINDOWS,
+    GPU,
+    Case,
+    agent_rows,
+    named,
+    relation_rows,
+    run_cases,
+)
+
+__all__ = ["CASES", "plot", "run"]
+
+NAME = "rrl-fig14"
+CASES = tuple(
+    Case(
+        name=f"Inception on {kind}",
+        env=env,
+        model="inception",
+        workload="dynamic",
+        windows=DYNAMIC_WINDOWS,
+        arguments={"slo": f"p95={bound}ms", "objective": "strict"},
+    )
+    for kind, env, bound in (("CPU", CPU, 550), ("GPU", GPU, 520))
+)
+BOUNDS = {"Inception on CPU": 0.550, "Inception on GPU": 0.520}
+"""The SLO of each case, s."""
+PUBLISHED = {"capes": 49.9, "deeprm": 43.4}
+"""By how many per cent RRL breaks the SLO less often (section 6.5)."""
+
+
+def run(options: Options) -> Result:
+    """Run every server, agent and seed."""
+    found = run_cases(CASES, options)
+    rows: list[Row] = []
+    series = []
+    for case in CASES:
+        trials = found[case.name]
+        rows += relation_rows(
+            case.name,
+            trials,
+            lambda f: f.slo_violations,
+            "windows that broke the SLO",
+            PUBLISHED,
+            note='published as "up to", without saying on which server',
+        )
+        rows += agent_rows(
+            case.name,
+            trials,
+            {
+                "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
+                "p95": (lambda f: 1e3 * f.p95, "ms"),
+                "p99": (lambda f: 1e3 * f.p99, "ms"),
+                "windows to converge": (lambda f: f.windows_to_converge, "windows"),
+                "windows not near the oracle": (lambda f: f.windows_off, "windows"),
+            },
+        )
+        series += exceeding(trials, lambda t: t.p95, f"{case.name}: tail")
+        series += bars(trials, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
+    configuration = {
+        "slo": [case.arguments["slo"] for case in CASES],
+        "objective": "strict",
+        "workload": "dynamic",
+        "windows": [case.windows for case in CASES],
+        "agents": list(AGENTS),
+    }
+    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw tails on logarithmic axes as in the paper, and beside them how often the SLO was broken."""
+    title = f"A strict SLO under the Dynamic load; median and range of {result.seeds} seeds"
+    figure, axes = style.figure(title, rows=2, columns=2, size=(11, 7), width_ratios=[1.6, 1.0])
+    for line, case in zip(axes, CASES, strict=True):
+        draw_ccdf(line[0], named(result.panel(f"{case.name}: tail")), BOUNDS[case.name])
+        line[0].set_title(f"{case.name}: p95 of the windows", loc="right")
+        above(line[0])
+        draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
+        line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")
+    return [style.save(figure, folder, NAME)]
