@@ -89,7 +89,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
     figure, axes = style.figure(title, rows=2, columns=2, size=(11, 7), width_ratios=[1.6, 1.0])
     for line, case in zip(axes, CASES, strict=True):
         draw_ccdf(line[0], named(result.panel(f"{case.name}: tail")), BOUNDS[case.name])
-        line[0].set_title(f"{case.name}: p95 of the windows", loc="right")
+        line[0].set_title(f"{case.name}, p95", loc="right", fontsize=9)
         above(line[0])
         draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
         line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")

@@ -15,9 +15,12 @@ from tuner.laboratory.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 __all__ = ["above", "comparison_figures", "draw_bars", "draw_ccdf", "draw_time"]
 
+FLOOR = 0.02
+"""% of the windows that distributions are drawn down to: less than one window of 3,000."""
 WIDE = 8.0
 """Ratio of the greatest to the least value from which on an axis is logarithmic."""
 
@@ -91,6 +94,7 @@ def draw_time(panel: Axes, series: Sequence[Series], label: str, *, log: bool | 
     values = values[np.isfinite(values) & (values > 0)]
     if log or (log is None and values.size and values.max() > WIDE * values.min()):
         panel.set_yscale("log")
+        _decades(panel.yaxis)
     else:
         panel.set_ylim(bottom=0)
     panel.set(xlabel="window", ylabel=label)
@@ -140,6 +144,20 @@ def draw_ccdf(panel: Axes, series: Sequence[Series], slo: float) -> None:
         low, middle, high = (100 * style.floats(values or one.y) for values in (one.low, one.y, one.high))
         x = 1e3 * np.array(one.x)
         panel.plot(x, middle, color=color, lw=1.5, label=one.name)
-        panel.fill_between(x, low, high, color=color, alpha=0.16, lw=0)
+        least = np.where(np.isnan(low) & ~np.isnan(high), FLOOR, low)  # some seeds never exceeded it
+        panel.fill_between(x, least, high, color=color, alpha=0.16, lw=0)
     panel.axvline(1e3 * slo, color=style.INK, ls="--", lw=1, label="SLO")
-    panel.set(xscale="log", yscale="log", xlabel="latency, ms", ylabel="% of the windows beyond")
+    panel.set(xlabel="latency, ms", ylabel="% of the windows beyond", xscale="log", yscale="log")
+    _decades(panel.xaxis)
+    _decades(panel.yaxis)
+    panel.set_ylim(bottom=FLOOR)
+
+
+def _decades(axis: Axis) -> None:
+    """Label a logarithmic axis in numbers as people write them, a short one at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)))
+    axis.set_major_formatter("{x:,g}")
+    axis.set_minor_formatter(NullFormatter())

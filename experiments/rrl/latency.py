@@ -70,7 +70,7 @@ def draw_latencies(result: Result, cases: Sequence[Case], folder: Path, title: s
         column, line = loads.index(case.workload), 1 + models.index(case.model)
         panel = axes[line, column]
         draw_time(panel, named(result.panel(f"{case.name}: latency")), "mean latency, ms", log=True)
-        panel.set_title(case.name, loc="right")
+        panel.set_title(case.name, loc="right", fontsize=9)
         above(panel)
         for one in result.panel(f"{case.name}: load"):
             axes[0, column].plot(one.x, one.y, color=style.MUTED, lw=1.2)

@@ -53,6 +53,11 @@ def exceeding(
     """Return the share of the windows that exceeded a value, on a logarithmic grid of values.
 
     Where it is 0, there is a gap: the curves are made for logarithmic axes.
+
+    Args:
+        trials: Of the same load.
+        values: What of a trial is shown.   # (n,)
+        panel: Of the figure.
     """
     pooled = np.concatenate([values(trial) for trial in trials])
     pooled = pooled[np.isfinite(pooled) & (pooled > 0)]
@@ -63,7 +68,14 @@ def exceeding(
     for agent, group in by_agent(trials).items():
         shares = np.array([ccdf(values(trial), at) for trial in group])  # (seeds, thresholds)
         found.append(
-            curve(agent, at.tolist(), np.where(shares > 0, shares, math.nan).T.tolist(), panel=panel)
+            Series(
+                name=agent,
+                panel=panel,
+                x=at.tolist(),
+                y=_positive(np.median(shares, axis=0)),
+                low=_positive(shares.min(axis=0)),
+                high=_positive(shares.max(axis=0)),
+            )
         )
     return found
 
@@ -89,3 +101,7 @@ def bars(trials: Sequence[Trial], value: Callable[[Figures], float], panel: str 
             )
         )
     return found
+
+
+def _positive(values: np.ndarray) -> list[float | None]:
+    return [round(float(value), 6) if value > 0 else None for value in values]

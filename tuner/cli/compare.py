@@ -10,6 +10,7 @@ import typer
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
     AGENT_HELP,
+    ChangeCost,
     Environment,
     MaybeGoal,
     MaybeSlo,
@@ -41,6 +42,7 @@ def compare(
     scenario: ScenarioFile = None,
     slo: MaybeSlo = None,
     goal: MaybeGoal = None,
+    change_cost: ChangeCost = None,
     knobs: Knobs = None,
     window: MaybeWindow = None,
     windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of each trial, per load.")] = 300,
@@ -58,7 +60,15 @@ def compare(
     from tuner.storage import make_folder
 
     arguments = environment_arguments(
-        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env,
+        server=server,
+        model=model,
+        scenario=scenario,
+        slo=slo,
+        goal=goal,
+        knobs=knobs,
+        window=window,
+        change_cost=change_cost,
     )
     base = TrialSpec(
         env=env, arguments=arguments, workload=workload, rates=tuple(rate or ()), seed=seed, windows=windows

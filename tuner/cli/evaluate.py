@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
+    ChangeCost,
     Environment,
     MaybeGoal,
     MaybeSlo,
@@ -37,6 +38,7 @@ def evaluate(
     scenario: ScenarioFile = None,
     slo: MaybeSlo = None,
     goal: MaybeGoal = None,
+    change_cost: ChangeCost = None,
     knobs: Knobs = None,
     window: MaybeWindow = None,
     windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of each seed, per load.")] = 60,
@@ -53,7 +55,15 @@ def evaluate(
     from tuner.laboratory.trial import TrialSpec, knows_costs
 
     arguments = environment_arguments(
-        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env,
+        server=server,
+        model=model,
+        scenario=scenario,
+        slo=slo,
+        goal=goal,
+        knobs=knobs,
+        window=window,
+        change_cost=change_cost,
     )
     spec = TrialSpec(
         env=env,

@@ -10,6 +10,7 @@ import typer
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
     AGENT_HELP,
+    ChangeCost,
     Environment,
     MaybeGoal,
     MaybeSlo,
@@ -48,6 +49,7 @@ def train(
     rate: Rates = None,
     slo: MaybeSlo = None,
     goal: MaybeGoal = None,
+    change_cost: ChangeCost = None,
     knobs: Knobs = None,
     window: MaybeWindow = None,
     windows: Annotated[
@@ -74,7 +76,15 @@ def train(
 
     name, parameters = parse_agent(agent)
     arguments = environment_arguments(
-        env, server=server, model=model, scenario=scenario, slo=slo, goal=goal, knobs=knobs, window=window
+        env,
+        server=server,
+        model=model,
+        scenario=scenario,
+        slo=slo,
+        goal=goal,
+        knobs=knobs,
+        window=window,
+        change_cost=change_cost,
     )
     spec = TrialSpec(
         env=env,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGENT_HELP",
+    "ChangeCost",
     "Environment",
     "MaybeGoal",
     "MaybeSlo",
@@ -61,7 +62,17 @@ MaybeSlo = Annotated[
 ]
 MaybeGoal = Annotated[
     str | None,
-    typer.Option("--objective", help="latency, cpu or gpu. [default: the environment's own]"),
+    typer.Option(
+        "--objective",
+        help="latency: least of the SLO's statistic; strict: a broken SLO costs more; cpu, gpu: least use "
+        "while the SLO is kept. [default: the environment's own]",
+    ),
+]
+ChangeCost = Annotated[
+    float | None,
+    typer.Option(
+        "--change-cost", min=0.0, help="Weight of what changing the configuration costs, such as 0.5."
+    ),
 ]
 MaybeWindow = Annotated[
     str | None,
@@ -79,6 +90,7 @@ def environment_arguments(
     goal: str | None = None,
     knobs: list[str] | None = None,
     window: str | None = None,
+    change_cost: float | None = None,
 ) -> dict[str, Any]:
     """Return the environment's arguments as plain values; what was not given is left out.
 
@@ -90,7 +102,7 @@ def environment_arguments(
 
     given: dict[str, Any] = {
         "model": model, "slo": slo, "objective": goal, "window": window, "server": server,
-        "scenario": scenario, "grids": knobs or None,
+        "scenario": scenario, "grids": knobs or None, "change_cost": change_cost,
     }  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None}
     check_arguments(env, given)
