@@ -102,7 +102,7 @@ def _prepare(cases: Sequence[Case], options: Options) -> None:
 
 def _rates(spec: TrialSpec, seeds: int) -> list[float]:
     """The loads that a case will meet, requests/s, as they are rounded for the tables."""
-    from tuner.envs.cost_table import rounded_rate
+    from tuner.envs.exact_costs import rounded_rate
     from tuner.envs.rack_env import RackEnv
     from tuner.envs.workload import workload
 
