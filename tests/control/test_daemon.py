@@ -402,3 +402,27 @@ def test_mistakes_are_told_at_the_start(bed):
 
     with pytest.raises(InvalidInput, match="line 1: targets"):
         bed.daemon()
+
+
+WATCHER = """
+import sys
+from pathlib import Path
+from tests.control.test_daemon import Bed
+from tuner.control import worker as worker_module
+from tuner.profiler import attachment as attachment_module
+
+bed = Bed(Path(sys.argv[1]))
+attachment_module.connect = worker_module.connect = bed.connect
+bed.run(windows=2)
+print(*sorted({"torch", "numba", "gymnasium", "matplotlib"} & set(sys.modules)))
+"""
+
+
+def test_watching_needs_nothing_heavy(bed):
+    """Neither what learns nor what simulates is loaded in mode observe."""
+    bed.write(("a", "observe", ""))
+
+    command = [sys.executable, "-c", WATCHER, str(bed.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "\n"

@@ -29,7 +29,7 @@ from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment, Simulated, attach
 
 if TYPE_CHECKING:
-    from tuner.agents.rrl import RRL
+    from tuner.agents.agent import Agent
 
 __all__ = ["StoppableClock", "Stopped", "Worker"]
 
@@ -160,7 +160,7 @@ class Worker:
         with closing(connect(c.url)) as backend:  # bounds are within the server's own grids
             return c.grids(backend.space)
 
-    def _driver(self, attachment: Attachment, agent: RRL, standing: Standing) -> Driver:
+    def _driver(self, attachment: Attachment, agent: Agent, standing: Standing) -> Driver:
         c = self.config
         objective = Objective(
             slo=c.slo, goal=c.objective, cores=attachment.host.cores, change_cost=c.change_cost
@@ -181,8 +181,12 @@ class Worker:
             notify=self._say,
         )
 
-    def _agent(self, attachment: Attachment, target: int) -> tuple[RRL, int]:
+    def _agent(self, attachment: Attachment, target: int) -> tuple[Agent, int]:
         """Return the agent, and the number of the last window it has learned from."""
+        if self.config.mode == "observe":
+            from tuner.agents.idle import Idle
+
+            return Idle(attachment.space), 0
         from tuner.agents.rrl import RRL
 
         space, seed, synchronous = attachment.space, self.config.seed, self._fast
