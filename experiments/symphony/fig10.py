@@ -107,6 +107,11 @@ def measure(task: Task) -> Found:
     )
 
 
+def ideal_goodput(load: float) -> float:
+    """Return how much of a load, in peaks, fits."""
+    return min(load, 1.0)
+
+
 def ideal_bad(load: float) -> float:
     """Return the share of a load, in peaks, that does not fit."""
     return max(0.0, 1 - 1 / load)
@@ -148,7 +153,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
     title = f"Load from light to twice the peak: {SESSIONS} ResNet50, {ACCELERATORS} accelerators"
     figure, axes = style.figure(title, columns=3)
     panels = (
-        (GOODPUT, "good answers, peaks", lambda load: min(load, 1.0)),
+        (GOODPUT, "good answers, peaks", ideal_goodput),
         (BAD, "late or dropped, share of the requests", ideal_bad),
         (IDLE, "idle, share of the time", ideal_idle),
     )
