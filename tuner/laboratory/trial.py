@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -135,6 +137,7 @@ def train_agent(
         InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
         StorageError: The past does not repeat itself.
     """
+    _one_thread()
     agent: Agent | None = None
     windows: list[TrainingWindow] = []
     behind = _by_stage(past, spec.windows)
@@ -157,6 +160,17 @@ def train_agent(
         env.close()
     assert agent is not None, "there is at least one stage"
     return agent, _trial(spec, slo, windows)
+
+
+def _one_thread() -> None:
+    """Keep PyTorch to one thread: the agents' networks are tiny, and more threads take longer than they help.
+
+    Trials that run side by side would also get in each other's way.
+    """
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    else:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # what it reads when it is imported
 
 
 def check_trial(spec: TrialSpec) -> None:
