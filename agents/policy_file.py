@@ -14,6 +14,7 @@ import os
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -219,25 +220,27 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
     """Check that a policy is about these knobs and grids.
 
     Raises:
-        InvalidInput: A knob is missing, unknown, in another place, or has another grid.
+        InvalidInput: A knob is missing, unknown, in another place, or has another grid; names all such.
     """
     stored = {knob.name: knob for knob in manifest.knobs}
-    for knob in space.knobs:
-        if knob.name not in stored:
-            fix = f"leave the knob out, or train with it; the policy has {', '.join(stored)}"
-            raise InvalidInput(f"knob {knob.name}", f"unknown to the policy in {folder}", fix)
-        grid = tuple(stored[knob.name].grid)
-        if grid != knob.grid:
-            ours = ",".join(map(knob.format, knob.grid))
-            theirs = ",".join(map(knob.format, grid))
-            problem = f"the grid is {ours} but the policy in {folder} was learned on {theirs}"
-            raise InvalidInput(
-                f"knob {knob.name}", problem, f"use --grid {knob.name}={theirs}, or train anew"
-            )
-    if missing := [name for name in stored if name not in space.names]:
-        raise InvalidInput(
-            f"knob {missing[0]}", f"the policy in {folder} was learned with it", "declare it, or train anew"
-        )
+    differing = _differing(stored, space)
+    if differing:
+        (first, problem), *others = differing.items()
+        problems = "; ".join([problem, *(f"knob {name}: {other}" for name, other in others)])
+        fix = f"use the knobs and grids of the policy in {folder}, or train anew"
+        raise InvalidInput(f"knob {first}", problems, fix)
     if list(stored) != list(space.names):
         order = ", ".join(stored)
         raise InvalidInput("knobs", f"their order differs from the policy in {folder}", f"order them {order}")
+
+
+def _differing(stored: Mapping[str, StoredKnob], space: KnobSpace) -> dict[str, str]:
+    """What differs between the knobs of a policy and those of a space, by the knob's name."""
+    found: dict[str, str] = {}
+    for knob in space.knobs:
+        if knob.name not in stored:
+            found[knob.name] = f"not among what was learned: {', '.join(stored)}"
+        elif (grid := tuple(stored[knob.name].grid)) != knob.grid:
+            ours, theirs = (",".join(map(knob.format, values)) for values in (knob.grid, grid))
+            found[knob.name] = f"the grid is {ours} but was {theirs} in learning"
+    return found | {name: "was learned with, but is not there" for name in stored if name not in space.names}

@@ -241,17 +241,27 @@ def test_shapes_and_values_are_checked(saved: Path, name: str, array: np.ndarray
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ([SPACE.knobs[0], SPACE.knobs[1]], "knob instances: the policy in .* was learned with it"),
-        ([*SPACE.knobs, Knob(name="threads", grid=(1,), default=1)], "knob threads: unknown to the policy"),
+        (
+            [SPACE.knobs[0], SPACE.knobs[1]],
+            "knob instances: was learned with, but is not there; use .*policy",
+        ),
+        (
+            [*SPACE.knobs, Knob(name="threads", grid=(1,), default=1)],
+            "knob threads: not among what was learned: max_batch_size",
+        ),
         (
             [SPACE.knobs[0], SPACE.knobs[1], Knob(name="instances", grid=(1, 2, 3), default=1)],
-            "knob instances: the grid is 1,2,3 but .* learned on 1,2",
+            "knob instances: the grid is 1,2,3 but was 1,2 in learning",
+        ),
+        (
+            [SPACE.knobs[0], Knob(name="max_queue_delay", grid=(0,), default=0)],
+            "knob max_queue_delay: the grid is 0 but .*; knob instances: was learned with",
         ),
         ([SPACE.knobs[1], SPACE.knobs[0], SPACE.knobs[2]], "order"),
     ],
 )
 def test_other_knobs_are_named(saved: Path, knobs: list[Knob], message: str) -> None:
-    """A policy is about its knobs and grids; the first that differs is named."""
+    """A policy is about its knobs and grids; all that differ are named."""
     with pytest.raises(InvalidInput, match=message):
         RRL.load(saved, KnobSpace(knobs))
 
