@@ -18,6 +18,8 @@ from tuner.knobs import Configuration
 from tuner.testing.environment import EnvironmentContract
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
+FEW = {"max_batch_size": (1.0, 8.0), "max_queue_delay": (0.0, 0.002)}
+"""Grids of 8 configurations."""
 
 
 class TestTritonCPU(EnvironmentContract):
@@ -53,14 +55,14 @@ def test_start_configuration() -> None:
 
 def test_best_configuration_earns_most() -> None:
     """Rewards agree with the exact costs: the best configuration earns more than the default."""
-    env = triton_cpu(window=20.0)
+    env = triton_cpu(window=5.0, grids=FEW)
     costs = env.expected_costs(200.0)
     env.reset(seed=1)
 
     best, default = (float(env.step(np.int64(action))[1]) for action in (int(np.argmin(costs)), 0))
 
     assert best > default
-    assert -best == pytest.approx(costs.min(), rel=0.2)
+    assert -best == pytest.approx(costs.min(), rel=0.3)
 
 
 def test_rates_drawn_from_a_range() -> None:
@@ -168,7 +170,7 @@ def test_changes_cost_where_that_is_wanted() -> None:
 
 def test_exact_costs() -> None:
     """Costs are finite, and equal for configurations equal in effect; no batching is worst."""
-    env = triton_cpu(window=2.0)
+    env = triton_cpu(window=1.0, grids=FEW)
 
     costs = env.expected_costs(250.0)
 
