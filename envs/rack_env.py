@@ -102,14 +102,12 @@ class RackEnv(ServingEnv):
         return super()._info(measurement, reward) | {"rate": self._server.offered}
 
 
-def named_model(model: str | Model, known: Mapping[str, Model]) -> Model:
-    """Return a model by its name, or as it is.
+def named_model(model: str, known: Mapping[str, Model]) -> Model:
+    """Return a model by its name.
 
     Raises:
         InvalidInput: There is none of that name.
     """
-    if not isinstance(model, str):
-        return model
     if model not in known:
         raise InvalidInput("model", f"there is no '{model}'", f"use {', '.join(known)}")
     return known[model]

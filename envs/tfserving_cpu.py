@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.envs.rack_env import RackEnv, named_model, rack_env, rack_vector_env
 from tuner.envs.serving import Levels
+from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.envs.workload import Workload
@@ -62,7 +63,8 @@ class TFServingCPUEnv(RackEnv):
 
 def tfserving_cpu(
     *,
-    model: str | TFServingCPU = "inception",
+    model: str = "inception",
+    server: TFServingCPU | None = None,
     workload: Workload | str | None = None,
     rate: float | None = None,
     slo: str | Slo = "p95=550ms",
@@ -76,7 +78,8 @@ def tfserving_cpu(
     """Make the environment.
 
     Args:
-        model: ``inception``, ``resnet``, ``deepspeech``, or a model of your own.
+        model: ``inception``, ``resnet``, ``deepspeech``.
+        server: A model of your own instead, such as `tuner calibrate` writes.
         workload: The load, or its spec at the nominal rate, such as ``dynamic``; None: constant.
         rate: The nominal rate, requests/s; None: the model's.
         slo: Such as ``p95=550ms``.
@@ -90,9 +93,11 @@ def tfserving_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
+    if server is not None:
+        expect_kind(server, TFServingCPU)
     return rack_env(
         TFServingCPUEnv,
-        named_model(model, CPU_MODELS),
+        server or named_model(model, CPU_MODELS),
         load=workload,
         rate=rate,
         slo=slo,

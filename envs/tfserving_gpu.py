@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.envs.rack_env import RackEnv, named_model, rack_env, rack_vector_env
 from tuner.envs.serving import Levels
+from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.envs.workload import Workload
@@ -50,7 +51,8 @@ class TFServingGPUEnv(RackEnv):
 
 def tfserving_gpu(
     *,
-    model: str | TFServingGPU = "inception",
+    model: str = "inception",
+    server: TFServingGPU | None = None,
     workload: Workload | str | None = None,
     rate: float | None = None,
     slo: str | Slo = "p95=520ms",
@@ -64,7 +66,8 @@ def tfserving_gpu(
     """Make the environment.
 
     Args:
-        model: ``inception``, ``deepspeech``, or a model of your own.
+        model: ``inception``, ``deepspeech``.
+        server: A model of your own instead, such as `tuner calibrate` writes.
         workload: The load, or its spec at the nominal rate, such as ``dynamic``; None: constant.
         rate: The nominal rate, requests/s; None: the model's.
         slo: Such as ``p95=520ms``.
@@ -78,9 +81,11 @@ def tfserving_gpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
+    if server is not None:
+        expect_kind(server, TFServingGPU)
     return rack_env(
         TFServingGPUEnv,
-        named_model(model, GPU_MODELS),
+        server or named_model(model, GPU_MODELS),
         load=workload,
         rate=rate,
         slo=slo,

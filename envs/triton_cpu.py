@@ -14,6 +14,7 @@ from tuner.envs.rack_env import RackEnv, rack_env, rack_vector_env
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.load import RateSchedule
+from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.triton_rack import TritonRack
@@ -140,6 +141,8 @@ def triton_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
+    if server is not None:
+        expect_kind(server, ServerModel)
     model = TritonRack(server=server or ServerModel())
     load = workload
     if isinstance(load, str):

@@ -7,12 +7,13 @@ other hides a setting.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
@@ -137,7 +138,7 @@ def _mistake(model: type[BaseModel], value: Any, lines: dict[Place, int], detail
     line, given, message = lines[place], detail["input"], str(detail["msg"])
     if detail["type"] == "missing":
         return _Mistake(line, f"{_name((*place, last))}: is missing")
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         return _Mistake(line, f"{_name(place)}: {_unknown(model, detail['loc'])}")
     if detail["type"] in {"value_error", "assertion_error"}:
         return _Mistake(line, f"{_name(place)}: {message.partition(', ')[2]}")
@@ -170,11 +171,19 @@ def _unknown(model: type[BaseModel], location: Sequence[str | int]) -> str:
         inner = [field for m in models if (field := m.model_fields.get(str(part)))]
         if inner:
             models = [m for field in inner for m in _models_in(field.annotation)]
-    known = sorted({field for m in models for field in m.model_fields})
+    known = sorted({field for m in models for field in _fields(m)})
     close = difflib.get_close_matches(name, known, 1)
     if close:
         return f"there is no such field; did you mean '{close[0]}'?"
     return "there is no such field" + (f"; use one of {', '.join(known)}" if known else "")
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    """Return what a file may set in a group: the fields of a model, or of the dataclass that it holds."""
+    if issubclass(model, RootModel):
+        root = model.model_fields["root"].annotation
+        return [item.name for item in dataclasses.fields(root)] if dataclasses.is_dataclass(root) else []
+    return list(model.model_fields)
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -1,8 +1,9 @@
-"""Simulated servers in files: the base of every server model, read and written as plain values."""
+"""Server models in files, JSON or YAML by their suffix: the base of every server model."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -10,15 +11,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.storage import write_atomically
 
-__all__ = ["ModelFile"]
+__all__ = ["ModelFile", "is_yaml"]
 
 
 class ModelFile:
-    """Base of frozen dataclasses that describe a server. What a file leaves out keeps its default."""
+    """Base of frozen dataclasses that describe a server. What a file leaves out keeps its default.
 
-    kind: ClassVar[str]
-    """What server it describes."""
+    Every one has a field ``kind``, a literal that tells files of different servers apart.
+    """
+
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     def replace(self, **changes: Any) -> Self:
@@ -68,32 +71,66 @@ class ModelFile:
             ) from None
 
     def save(self, path: Path) -> None:
-        """Write the file that :meth:`load` reads.
+        """Write the file that :meth:`load` reads: YAML if its name ends so, else JSON.
 
         Raises:
             StorageError: The file cannot be written.
         """
-        try:
-            path.write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"server file {path}: {error.strerror}") from error
+        if not is_yaml(path):
+            write_atomically(path, json.dumps(self.to_json(), indent=2) + "\n")
+            return
+        from ruamel.yaml import YAML
+
+        text = io.StringIO()
+        YAML().dump(self.to_json(), text)
+        write_atomically(path, text.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a file that :meth:`save` wrote.
 
         Raises:
-            InvalidInput: There is no such file, it is not JSON, or a field is unusable.
+            InvalidInput: There is no such file, it is not JSON or YAML, or a field is unusable.
         """
+        if not is_yaml(path):
+            return cls.from_json(read_values(path), str(path))
+        from pydantic import RootModel
+
+        from tuner.yaml_file import load_yaml
+
+        model: Self = load_yaml(path, RootModel[cls]).root  # type: ignore[valid-type]
+        return model
+
+
+def is_yaml(path: Path) -> bool:
+    """Whether a file is YAML by its name."""
+    return path.suffix.lower() in {".yaml", ".yml"}
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return what a file holds, not checked but for being an object.
+
+    Raises:
+        InvalidInput: There is no such file, or it holds something else.
+    """
+    if is_yaml(path):
+        from pydantic import RootModel
+
+        from tuner.yaml_file import load_yaml
+
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput("server", f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise InvalidInput("server", f"{path} is not JSON: {error}") from None
-        if not isinstance(values, dict):
-            raise InvalidInput("server", f"{path} does not hold an object", 'write {"name": "mlp", ...}')
-        return cls.from_json(values, str(path))
+            return load_yaml(path, RootModel[dict[str, Any]]).root
+        except StorageError as error:
+            raise InvalidInput("server", str(error)) from error
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("server", f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidInput("server", f"{path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise InvalidInput("server", f"{path} does not hold an object", 'write {"name": "mlp", ...}')
+    return values
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class ServerModel(ModelFile):
         InvalidInput: A value is out of its range.
     """
 
-    kind: ClassVar[str] = "triton"
-
+    kind: Literal["triton"] = "triton"
+    """What server it describes."""
     name: str = "mlp"
     """The model's name."""
     table: Mapping[int, float] = field(default_factory=lambda: dict(MLP_TABLE))

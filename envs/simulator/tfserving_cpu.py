@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class TFServingCPU(ModelFile):
         InvalidInput: A value is out of its range.
     """
 
-    kind: ClassVar[str] = "tfserving_cpu"
-
+    kind: Literal["tfserving_cpu"] = "tfserving_cpu"
+    """What server it describes."""
     name: str = "inception"
     """The model's name."""
     rate: float = 14.0

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
 
@@ -68,8 +68,8 @@ class TFServingGPU(ModelFile):
         InvalidInput: A value is out of its range.
     """
 
-    kind: ClassVar[str] = "tfserving_gpu"
-
+    kind: Literal["tfserving_gpu"] = "tfserving_gpu"
+    """What server it describes."""
     name: str = "inception"
     """The model's name."""
     rate: float = 61.0

@@ -107,9 +107,9 @@ def environment_arguments(
     given = {name: value for name, value in given.items() if value is not None}
     check_arguments(env, given)
     if server is not None:
-        from tuner.envs.simulator.server import ServerModel
+        from tuner.envs.simulator.models import load_model
 
-        given["server"] = ServerModel.load(server).to_json()
+        given["server"] = load_model(server).to_json()
     if scenario is not None:
         from tuner.envs.simulator.cluster.scenario import Scenario
         from tuner.yaml_file import load_yaml

@@ -82,9 +82,9 @@ def _parameters(name: str) -> set[str]:
 def _object(argument: str, value: Any) -> Any:
     """Return what an environment takes for a plain value."""
     if argument == "server" and isinstance(value, Mapping):
-        from tuner.envs.simulator.server import ServerModel
+        from tuner.envs.simulator.models import model_from_json
 
-        return ServerModel.from_json(value)
+        return model_from_json(value)
     if argument == "scenario" and isinstance(value, Mapping):
         from tuner.envs.simulator.cluster.scenario import Scenario
 

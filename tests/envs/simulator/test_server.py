@@ -73,7 +73,7 @@ def test_bad_file(tmp_path: Path, content: str | None) -> None:
 
 def test_unwritable_file(tmp_path: Path) -> None:
     """A file that cannot be written is a failure of the storage."""
-    with pytest.raises(StorageError, match="server file"):
+    with pytest.raises(StorageError, match="cannot write"):
         ServerModel().save(tmp_path / "missing" / "server.json")
 
 
