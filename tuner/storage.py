@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.errors import StorageError
 
-__all__ = ["make_folder", "write_atomically"]
+__all__ = ["make_folder", "make_folder_of", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -47,3 +47,17 @@ def make_folder(path: Path, setting: str) -> Path:
         problem = error.strerror or str(error)
         raise StorageError(f"{setting}: cannot write to {path}: {problem}; choose another folder") from error
     return path
+
+
+def make_folder_of(file: Path, setting: str) -> Path:
+    """Create the folder for a file that is to be written later, and check that it can be.
+
+    Returns:
+        The folder.
+
+    Raises:
+        StorageError: The folder cannot be created or written, or the file's name is that of a folder.
+    """
+    if file.is_dir():
+        raise StorageError(f"{setting}: {file} is a folder; write the name of a file")
+    return make_folder(file.absolute().parent, setting)

@@ -114,6 +114,15 @@ def test_goodput_prints_and_stores(tuner, tmp_path):
         ("response_ms: 2", "response_ms: slow", "line 7: network.response_ms: 'slow' is not a delay"),
         ("seconds: 1\n", "seconds: 1\nseconds: 2\n", "line 9: seconds: is given twice, first in line 8"),
         ("policy: eager", "policy: {eager", "line 3: is not valid YAML"),
+        ("rate: 50", "rate: .nan", "line 6: sessions[1].rate: must lie between 1e-06 and 1e+09 requests/s"),
+        ("rate: 50", "rate: 50, copies: 20000", "line 4: sessions: can be 20,000 at most, but are 20,001"),
+        (
+            "accelerators: 2",
+            "accelerators: [{kind: a, count: 999999}, {kind: b, count: 2}]",
+            "line 3: accelerators: can be 1,000,000 at most, but are 1,000,001",
+        ),
+        ("seconds: 1\n", "seconds: 1e300\n", "line 8: seconds: must be less than or equal to 10000000"),
+        ("rate: 200", "rate: 1e9, copies: 1001", "line 8: seconds: would be 1e+12 requests; at most 1e+12"),
         (
             "policy: eager",
             "policy: clipper\noptions: {share: 2}",
@@ -146,6 +155,9 @@ def test_a_mistake_in_the_file_names_line_and_field(tuner, tmp_path, command, ol
         (["goodput", "cluster.yaml", "--limit", "some"], "write 1% or 0.01"),
         (["simulate", "cluster.yaml", "--seed", "-1"], "--seed"),
         (["simulate", "cluster.yaml", "--seconds", "0"], "--seconds"),
+        (["simulate", "cluster.yaml", "--seconds", "inf"], "--seconds"),
+        (["simulate", "cluster.yaml", "--json", "."], "error: .: . is a folder; write the name of a file"),
+        (["simulate", "cluster.yaml", "--trace", "/"], "error: /: / is a folder; write the name of a file"),
     ],
 )
 def test_mistakes_on_the_command_line(tuner, arguments, said):
@@ -164,6 +176,30 @@ def test_many_sessions_are_cut_to_the_worst(tuner, tmp_path):
 
     assert "the 40 sessions of 61 with the highest bad rate" in printed
     assert len(json.loads((tmp_path / "out.json").read_text())["sessions"]) == 61
+
+
+def test_too_many_requests_by_the_option_are_refused(tuner, tmp_path):
+    """What the file allows, --seconds may make endless."""
+    (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 200", "rate: 1e9"))
+
+    code, _, errors = tuner("simulate", "cluster.yaml", "--seconds", "10000")
+
+    assert code == 2
+    assert errors == "error: --seconds: would be 1e+13 requests; at most 1e+12 are simulated\n"
+
+
+def test_too_little_memory_is_told_in_a_line(tuner, monkeypatch):
+    """Whatever it is that does not fit."""
+
+    def simulate(*arguments, **options):
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("tuner.envs.simulator.cluster.simulate", simulate)
+
+    code, _, errors = tuner("simulate", "cluster.yaml")
+
+    assert code == 2
+    assert errors == "error: this needs more memory than there is: Unable to allocate 7.28 TiB\n"
 
 
 @pytest.mark.parametrize("command", ["simulate", "goodput"])

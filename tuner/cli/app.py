@@ -93,6 +93,9 @@ def main() -> None:
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError as error:
+        print(f"error: this needs more memory than there is: {error}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)

@@ -37,10 +37,10 @@ def bench(
     from tuner.experiments.benchmarks.catalogue import run_benchmark
     from tuner.experiments.benchmarks.report import BenchReport
     from tuner.experiments.options import Options
-    from tuner.storage import make_folder
+    from tuner.storage import make_folder_of
 
     if out is not None:
-        make_folder(out.absolute().parent, "--json")
+        make_folder_of(out, "--json")
     console = make_console()
     options = Options(
         seeds=repeats, quick=quick, folder=Path(), report=console.print, bars=progress_bars(console)

@@ -42,10 +42,10 @@ def calibrate(
     from tuner.cli.console import make_console
     from tuner.control.calibration import measure_server_model
     from tuner.profiler.attachment import attach
-    from tuner.storage import make_folder
+    from tuner.storage import make_folder_of
 
     window = window_seconds(seconds)
-    make_folder(out.absolute().parent, "--out")
+    make_folder_of(out, "--out")
     with attach(
         target,
         grids=grids(knobs),

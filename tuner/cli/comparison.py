@@ -42,10 +42,10 @@ def compare_trials(
     from tuner.experiments.options import Options
     from tuner.experiments.parallel import run_all
     from tuner.laboratory.comparison import Comparison, compared
-    from tuner.storage import make_folder
+    from tuner.storage import make_folder_of
 
     if out is not None:
-        make_folder(out.absolute().parent, "--json")
+        make_folder_of(out, "--json")
     console = make_console()
     options = Options(
         seeds=seeds, quick=False, folder=Path(), report=console.print, bars=progress_bars(console)

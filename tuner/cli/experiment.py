@@ -59,12 +59,12 @@ def run_experiment(
     """Run one experiment, print its rows and store its result."""
     from tuner.cli.console import make_console, progress_bars
     from tuner.experiments.catalogue import Options, find
-    from tuner.storage import make_folder
+    from tuner.storage import make_folder_of
 
     experiment = find(name)
     draw = _drawer(experiment, plot) if plot is not None else None
     path = out or RESULTS / f"{name}.json"
-    folder = make_folder(path.absolute().parent, "--json")
+    folder = make_folder_of(path, "--json")
     console = make_console()
     begin = time.monotonic()
     result = experiment.run(

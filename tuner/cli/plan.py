@@ -37,12 +37,12 @@ def plan_instances(
     """
     from tuner.cli.console import make_console
     from tuner.kairos import MixedScenario, plan_scenario
-    from tuner.storage import make_folder, write_atomically
+    from tuner.storage import make_folder_of, write_atomically
     from tuner.yaml_file import load_yaml
 
     scenario = load_yaml(file, MixedScenario)
     if out is not None:
-        make_folder(out.absolute().parent, "--json")
+        make_folder_of(out, "--json")
     plan = plan_scenario(scenario)
     console = make_console()
     for note in plan.offers.notes:

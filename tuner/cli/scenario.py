@@ -22,7 +22,8 @@ File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The scenario; s
 Out = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the file's.")]
 Seconds = Annotated[
-    float | None, typer.Option("--seconds", min=0.001, help="Measured time, instead of the file's.")
+    float | None,
+    typer.Option("--seconds", min=0.001, max=1e7, help="Measured time, instead of the file's."),
 ]
 
 
@@ -39,15 +40,19 @@ def load_scenario(path: Path, seed: int | None, seconds: float | None, *folders:
         TunerError: The file has mistakes, or a folder cannot be written.
     """
     from tuner.envs.simulator.cluster.scenario import Scenario
-    from tuner.storage import make_folder
+    from tuner.errors import InvalidInput
+    from tuner.storage import make_folder_of
     from tuner.yaml_file import load_yaml
 
     scenario = load_yaml(path, Scenario)
     for file in folders:
         if file is not None:
-            make_folder(file.absolute().parent, str(file))
+            make_folder_of(file, str(file))
     given = {"seed": seed, "seconds": seconds}
-    return scenario.model_copy(update={name: value for name, value in given.items() if value is not None})
+    changed = scenario.model_copy(update={name: value for name, value in given.items() if value is not None})
+    if seconds is not None and (problem := changed.too_many_requests()):
+        raise InvalidInput("--seconds", problem)
+    return changed
 
 
 def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[str, Any]) -> None:

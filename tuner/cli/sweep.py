@@ -44,13 +44,13 @@ def sweep(
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
     from tuner.profiler.attachment import attach
-    from tuner.storage import make_folder
+    from tuner.storage import make_folder_of
 
     window = window_seconds(seconds)
     if rate is None and arrival is None:
         raise InvalidInput("--rate", "missing", "a sweep sends its own load: give --rate 150 or --arrival")
     wanted = grids(grid, "--grid")
-    make_folder(out.absolute().parent, "--out")
+    make_folder_of(out, "--out")
     with attach(
         target,
         grids=wanted,

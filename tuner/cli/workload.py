@@ -72,13 +72,13 @@ def show(
     from tuner.cli.console import make_console
     from tuner.envs.workload import workload
     from tuner.errors import InvalidInput
-    from tuner.storage import make_folder, write_atomically
+    from tuner.storage import make_folder_of, write_atomically
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InvalidInput("--plot", f"cannot draw a '{plot.suffix}' file", f"use {', '.join(FORMATS)}")
     for option, path in (("--plot", plot), ("--json", out)):
         if path is not None:
-            make_folder(path.absolute().parent, option)
+            make_folder_of(path, option)
     loads = [workload(spec, rate, "SPEC") for spec in specs]
     rates = [load.rates(windows, np.random.default_rng(seed)) for load in loads]
     console = make_console()

@@ -48,6 +48,9 @@ __all__ = ["Clipper", "Options", "build", "oblivious_assignment"]
 Sizing = Literal["aimd", "throughput", "budget"]
 AIMD, THROUGHPUT, BUDGET = range(3)  # in the order of Sizing
 
+LONGEST_WINDOW = 100_000
+"""Batches that are remembered per session and kind of accelerator at most."""
+
 RULE = np.dtype(
     [
         ("sizing", "i8"),  # AIMD, THROUGHPUT or BUDGET
@@ -102,8 +105,10 @@ class Options:
             raise InvalidInput("decrease", f"{self.decrease} is not between 0 and 1", "such as 0.1")
         if not 0 < self.share <= 1:
             raise InvalidInput("share", f"{self.share} is not between 0 and 1", "such as 0.5")
-        if not (isinstance(self.window, int) and self.window >= 1):
-            raise InvalidInput("window", f"{self.window} is not a positive whole number", "such as 100")
+        if not (isinstance(self.window, int) and 1 <= self.window <= LONGEST_WINDOW):
+            raise InvalidInput(
+                "window", f"{self.window} is not a whole number of 1..{LONGEST_WINDOW}", "such as 100"
+            )
 
 
 class Clipper(NamedTuple):

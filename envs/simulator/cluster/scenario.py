@@ -14,7 +14,15 @@ from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tuner.envs.simulator.cluster.distribution import Distribution, parse_distribution
-from tuner.envs.simulator.cluster.session import FASTEST, Count, NotNegative, Positive, Session, StrictPart
+from tuner.envs.simulator.cluster.session import (
+    FASTEST,
+    SLOWEST,
+    Count,
+    NotNegative,
+    Positive,
+    Session,
+    StrictPart,
+)
 from tuner.envs.simulator.cluster.workload import CHUNK, Workload
 from tuner.errors import InvalidInput
 from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
@@ -24,6 +32,13 @@ __all__ = ["Accelerators", "Allowance", "Network", "NetworkDraws", "Scenario", "
 
 ALLOWED = 0.99
 """A policy allows for the delay that this share of the draws stays below, unless the file says otherwise."""
+MOST_SESSIONS = 20_000
+"""Copies counted; each takes about 80 KB."""
+MOST_ACCELERATORS = 1_000_000
+LONGEST = 1e7
+"""s; over longer times a time in seconds is not exact to a nanosecond."""
+MOST_REQUESTS = 1e12
+"""More than a processor simulates in a day."""
 ANY = "default"
 """The kind of accelerators that are only counted."""
 
@@ -121,7 +136,7 @@ class Scenario(StrictPart):
         Discriminator(_form),
     ]
     """How many, or a list of ``{kind, count}``."""
-    rate: Annotated[Positive, Field(le=FASTEST)] | None = None
+    rate: Annotated[float, Field(strict=True, ge=SLOWEST, le=FASTEST)] | None = None
     """Requests/s of all sessions together, shared out by popularity; then sessions have no rates."""
     popularity: str = "equal"
     """``equal``, or ``zipf:EXPONENT``: the k-th session of the file has a share of k**-EXPONENT."""
@@ -131,9 +146,9 @@ class Scenario(StrictPart):
     """Each request is received by one of them, at random."""
     noise: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Standard deviation of execution times, relative to the profile."""
-    seconds: Positive = 10.0
+    seconds: Annotated[Positive, Field(le=LONGEST)] = 10.0
     """How long is measured, after the warm-up."""
-    warmup_seconds: NotNegative = 1.0
+    warmup_seconds: Annotated[NotNegative, Field(le=LONGEST)] = 1.0
     """How long the load runs before; schedules and traces begin with it."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
     """Of everything random."""
@@ -150,6 +165,14 @@ class Scenario(StrictPart):
     def _is_not_empty(cls, value: Any) -> Any:
         if value == ():
             raise ValueError("needs at least one")
+        return value
+
+    @check_field("accelerators")
+    @classmethod
+    def _accelerators_are_not_too_many(cls, value: Any) -> Any:
+        count = value if isinstance(value, int) else sum(group.count for group in value)
+        if count > MOST_ACCELERATORS:
+            raise ValueError(f"can be {MOST_ACCELERATORS:,} at most, but are {count:,}")
         return value
 
     @check_field("options")
@@ -172,6 +195,9 @@ class Scenario(StrictPart):
     def _sessions_fit(cls, sessions: tuple[Session, ...], info: ValidationInfo) -> tuple[Session, ...]:
         wrong: list[InitErrorDetails] = []
         total, groups = info.data.get("rate"), info.data.get("accelerators")
+        count = sum(session.copies for session in sessions)
+        if count > MOST_SESSIONS:
+            raise ValueError(f"can be {MOST_SESSIONS:,} at most, but are {count:,} with their copies")
         names = Counter(name for session in sessions for name in _names(session))
         for index, session in enumerate(sessions):
             doubles = [name for name in _names(session) if names[name] > 1]
@@ -195,6 +221,13 @@ class Scenario(StrictPart):
     def _frontends_agree(self) -> Scenario:
         if self.options.get("frontends", self.frontends) != self.frontends:
             details = [_mistake("is the scenario's `frontends`; give it there", "options", "frontends")]
+            raise ValidationError.from_exception_data("scenario", details)
+        return self
+
+    @check_model(mode="after")
+    def _is_not_endless(self) -> Scenario:
+        if problem := self.too_many_requests():
+            details = [_mistake(problem, "seconds")]
             raise ValidationError.from_exception_data("scenario", details)
         return self
 
@@ -237,6 +270,21 @@ class Scenario(StrictPart):
     def duration(self) -> float:
         """Warm-up and measured part, s."""
         return self.warmup_seconds + self.seconds
+
+    def too_many_requests(self) -> str:
+        """Return what is wrong if more requests would be simulated than anybody can wait for; else nothing.
+
+        Traces do not count: their files hold their requests.
+        """
+        own = sum(
+            session.copies * session.mean_rate(self.duration)
+            for session in self.sessions
+            if session.rate is not None
+        )
+        requests = (own if self.rate is None else self.rate) * self.duration
+        if requests <= MOST_REQUESTS:
+            return ""
+        return f"would be {requests:.0e} requests; at most {MOST_REQUESTS:.0e} are simulated"
 
     def cluster_spec(self) -> ClusterSpec:
         """Return what the policy knows: sessions, accelerators, and the delays it allows for."""

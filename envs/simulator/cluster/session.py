@@ -19,10 +19,22 @@ from tuner.envs.simulator.load import RateSchedule
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import linear_latency
 
-__all__ = ["FASTEST", "Count", "NotNegative", "Positive", "Profile", "Rate", "Session", "StrictPart"]
+__all__ = [
+    "FASTEST",
+    "SLOWEST",
+    "Count",
+    "NotNegative",
+    "Positive",
+    "Profile",
+    "Rate",
+    "Session",
+    "StrictPart",
+]
 
 FASTEST = 1e9
 """Requests/s above which a rate is taken for a mistake."""
+SLOWEST = 1e-6
+"""Requests/s below which it is, too: less than one a week."""
 
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NotNegative = Annotated[float, Field(strict=True, ge=0)]
@@ -45,8 +57,8 @@ class StrictPart(BaseModel):
 def _check_rate(value: Any) -> float | tuple[tuple[float, float], ...]:
     """Return a rate, or the (second, rate) pairs of a schedule."""
     if _is_number(value):
-        if not 0 < value <= FASTEST:
-            raise ValueError(f"must be greater than 0 and at most {FASTEST:g} requests/s, but got {value}")
+        if not SLOWEST <= value <= FASTEST:
+            raise ValueError(f"must lie between {SLOWEST:g} and {FASTEST:g} requests/s, but got {value}")
         return float(value)
     if not (isinstance(value, list | tuple) and value and all(_is_pair(pair) for pair in value)):
         raise ValueError(
@@ -55,9 +67,9 @@ def _check_rate(value: Any) -> float | tuple[tuple[float, float], ...]:
     steps = tuple((float(second), float(rate)) for second, rate in value)
     if steps[0][0] != 0 or any(later <= earlier for (earlier, _), (later, _) in pairwise(steps)):
         raise ValueError("the seconds of a schedule must begin at 0 and increase")
-    if not all(0 <= rate <= FASTEST for _, rate in steps) or steps[-1][1] == 0:
+    if not all(rate == 0 or SLOWEST <= rate <= FASTEST for _, rate in steps) or steps[-1][1] == 0:
         raise ValueError(
-            f"rates must lie between 0 and {FASTEST:g} requests/s, and the last be greater than 0"
+            f"rates must be 0 or between {SLOWEST:g} and {FASTEST:g} requests/s, and the last not 0"
         )
     return steps
 

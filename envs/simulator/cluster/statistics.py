@@ -11,6 +11,7 @@ floating-point number (exponent and the first 7 binary digits), so that finding 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -171,11 +172,14 @@ def count_drop(cluster: Cluster, totals: Totals, command: int) -> None:
             totals.sessions[session].dropped += 1
 
 
+@cache
 def edges() -> np.ndarray:
-    """Return where the bins of latency begin, and where the last one ends.   # (BINS+1,) s."""
+    """Return where the bins of latency begin, and where the last one ends; read only.   # (BINS+1,) s."""
     bins = np.arange(BINS + 1)
     digits = (bins & ((1 << DIGITS) - 1)) / (1 << DIGITS)
-    return np.asarray(np.ldexp(1 + digits, LOWEST + (bins >> DIGITS)))
+    found = np.asarray(np.ldexp(1 + digits, LOWEST + (bins >> DIGITS)))
+    found.flags.writeable = False
+    return found
 
 
 def quantile(latencies: np.ndarray, share: float) -> float:
