@@ -190,6 +190,13 @@ EXPERIMENTS = {
             paper=SYMPHONY,
         ),
         Experiment(
+            name="rrl-rivals",
+            title="Windows until near the oracle for good: RRL and all that it is compared with",
+            module="tuner.experiments.rrl.rivals",
+            minutes=30,
+            paper=RRL,
+        ),
+        Experiment(
             name="rrl-fig11",
             title="Windows to converge, and the error of what was learned, against the size of the region",
             module="tuner.experiments.rrl.fig11",

@@ -76,7 +76,9 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
     return drawn
 
 
-def draw_time(panel: Axes, series: Sequence[Series], label: str, *, log: bool | None = None) -> None:
+def draw_time(
+    panel: Axes, series: Sequence[Series], label: str, *, log: bool | None = None, band: bool = True
+) -> None:
     """Draw curves over the windows, the spread over seeds as a band.
 
     Args:
@@ -84,12 +86,14 @@ def draw_time(panel: Axes, series: Sequence[Series], label: str, *, log: bool | 
         series: One per agent.
         label: Of the vertical axis.
         log: Whether that is logarithmic; None where the values are wide apart.
+        band: Whether the spread is drawn.
     """
     for index, one in enumerate(series):
         color, _ = style.look(one.name, index)
         low, middle, high = (style.floats(values or one.y) for values in (one.low, one.y, one.high))
         panel.plot(one.x, middle, color=color, lw=1.3, label=one.name)
-        panel.fill_between(one.x, low, high, color=color, alpha=0.16, lw=0)
+        if band:
+            panel.fill_between(one.x, low, high, color=color, alpha=0.16, lw=0)
     values = np.concatenate([style.floats(one.y) for one in series])
     values = values[np.isfinite(values) & (values > 0)]
     if log or (log is None and values.size and values.max() > WIDE * values.min()):

@@ -25,6 +25,7 @@ __all__ = [
     "Case",
     "agent_rows",
     "named",
+    "of_agent",
     "relation_rows",
     "run_cases",
 ]

@@ -80,7 +80,7 @@ def test_comparisons_are_drawn(tmp_path):
 
 
 @pytest.mark.slow  # networks are trained
-@pytest.mark.parametrize("name", ["fig11", "fig12", "fig13", "fig14", "fig15"])
+@pytest.mark.parametrize("name", ["rivals", "fig11", "fig12", "fig13", "fig14", "fig15"])
 def test_experiments_run_and_are_drawn(tmp_path, name):
     """The short version: every case has rows beside the published values, and the figure is written."""
     module = importlib.import_module(f"tuner.experiments.rrl.{name}")
