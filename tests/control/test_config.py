@@ -151,6 +151,7 @@ def test_days_may_wrap_around_the_week(load):
         (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no scheme"),
         (TARGET.replace("name: a", "name: 'a b'"), "line 2: targets[0].name"),
         (TARGET + TARGET.removeprefix("targets:\n"), "two targets have the name 'a'"),
+        (TARGET + "    policy: learned\n", "line 5: targets[0].policy: there is no folder"),
         (TARGET + "    change_cost: -1\n", "change_cost: must be greater than or equal to 0"),
     ],
 )

@@ -215,7 +215,12 @@ class TargetConfig(Section):
     @check_field("policy")
     @classmethod
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
-        return info.context["folder"] / path if path is not None and info.context else path
+        if path is None or not info.context:
+            return path
+        folder: Path = info.context["folder"] / path
+        if not folder.is_dir():
+            raise ValueError(f"there is no folder {folder}; give one that `tuner train` wrote")
+        return folder
 
     def may_change(self, now: float) -> bool:
         """Whether configurations may be changed at a time, seconds since 1970."""

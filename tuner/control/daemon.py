@@ -126,15 +126,17 @@ class Daemon:
         thread.start()
 
     def _end(self, names: list[str]) -> None:
-        """Stop targets, all at once, and wait for them."""
+        """Stop targets, all at once, and wait for them; one that hangs stays among the workers."""
         for name in names:
             self._workers[name][0].stop()
         deadline = time.monotonic() + PATIENCE
         for name in names:
-            worker, thread = self._workers.pop(name)
+            worker, thread = self._workers[name]
             thread.join(max(deadline - time.monotonic(), 0.0))
             if thread.is_alive():
                 self._say(name, f"did not finish within {PATIENCE:.0f} s: {worker.phase}")
+            else:
+                del self._workers[name]
 
     def _reload(self, store: Store) -> None:
         try:
@@ -152,7 +154,10 @@ class Daemon:
         begun = [name for name, target in wanted.items() if running.get(name) != target]
         self._end(over)
         for name in begun:
-            self._begin(wanted[name], store)
+            if name in self._workers:  # two at once would undo what the other does
+                self._say(name, "hangs still, and is begun anew when the file is read again")
+            else:
+                self._begin(wanted[name], store)
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was read again; begun: {', '.join(begun) or 'none'}; ended: {gone}")

@@ -164,7 +164,7 @@ class Database:
 
     def _prepare(self, reading: bool) -> None:
         self._db.row_factory = sqlite3.Row
-        if (found := self._pragma("quick_check")) != "ok":
+        if not reading and (found := self._pragma("quick_check")) != "ok":
             raise StorageError(f"state {self.path}: is damaged: {found}")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = NORMAL")

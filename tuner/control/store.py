@@ -164,7 +164,8 @@ class Store(Database):
     def unfinished(self, target: int) -> Unfinished | None:
         """Return the change during which the process was killed, if there is one."""
         row = self.row(
-            "SELECT * FROM decision WHERE target = ? AND outcome = 'applying' ORDER BY id DESC", target
+            "SELECT * FROM decision WHERE target = ? AND outcome IN ('decided', 'applying') ORDER BY id DESC",
+            target,
         )
         if row is None:
             return None

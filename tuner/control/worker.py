@@ -113,7 +113,7 @@ class Worker:
 
     def run(self) -> None:
         """Keep the target; returns when stopped. Never raises."""
-        pause = FIRST_PAUSE
+        pause, told = FIRST_PAUSE, ""
         while not self._done:
             turns = self.turns
             try:
@@ -128,7 +128,10 @@ class Worker:
             if self._done:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, LONGEST_PAUSE)
-            self._say(f"{self.phase.removeprefix('waiting: ')}; trying again in {pause:.0f} s")
+            problem = self.phase.removeprefix("waiting: ")
+            if problem != told or self.turns > turns:  # once is enough, however long it lasts
+                self._say(f"{problem}; trying again and again")
+            told = problem
             if self._stop.wait(pause):
                 break
         self.phase = "stopped"
