@@ -28,7 +28,7 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["fit_server", "p95_errors"]
+__all__ = ["fit_server", "overhead", "p95_errors", "steady"]
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
@@ -61,17 +61,17 @@ def fit_server(measurements: Sequence[Measurement], base: ServerModel | None = N
     usable = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
     if not usable:
         raise InvalidInput("calibration", "no undisturbed window with executions", "sweep the server first")
-    steady = [m for m in usable if _steady(m)]
+    kept_up = [m for m in usable if steady(m)]
     server = base or ServerModel()
-    server = server.replace(overhead=_overhead(steady, server.overhead))
+    server = server.replace(overhead=overhead(kept_up, server.overhead))
     server = _with_table(server, usable)
     for _ in range(ROUNDS):
-        crowded = [m for m in steady if _instances(m) > 1]
-        alone = [m for m in steady if _instances(m) == 1]
+        crowded = [m for m in kept_up if _instances(m) > 1]
+        alone = [m for m in kept_up if _instances(m) == 1]
         server = _search(server, "contention", 1.0, crowded, lambda m: m.compute_mean)
         server = _with_table(server, usable)
         server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
-        server = _search(server, "noise", 1.0, steady, lambda m: m.latency_p95)
+        server = _search(server, "noise", 1.0, kept_up, lambda m: m.latency_p95)
     return _with_cpu(server, usable)
 
 
@@ -91,7 +91,7 @@ def _instances(measurement: Measurement) -> int:
     return int(measurement.configuration.get("instances", 1.0))
 
 
-def _steady(measurement: Measurement) -> bool:
+def steady(measurement: Measurement) -> bool:
     """Whether the server kept up: requests waited at most for some executions and the delay."""
     allowed = 10.0 * measurement.compute_mean + measurement.configuration.get("max_queue_delay", 0.0)
     return measurement.queue_mean < allowed and measurement.latency_mean < 2.0 * allowed
@@ -153,7 +153,7 @@ def _nodes(
     return np.maximum.accumulate(np.maximum(fitted, 0.1 * prior.min()))
 
 
-def _overhead(windows: Sequence[Measurement], otherwise: float) -> float:
+def overhead(windows: Sequence[Measurement], otherwise: float) -> float:
     """Median over windows of what the client waited beyond queue and execution, s."""
     beyond = [m.latency_mean - m.queue_mean - m.compute_mean for m in windows if m.quantiles_from == "client"]
     known = [value for value in beyond if math.isfinite(value)]

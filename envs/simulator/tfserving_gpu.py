@@ -108,9 +108,7 @@ class TFServingGPU(ModelFile):
     """How long a change takes: a new process, and the model loaded and warm."""
 
     def __post_init__(self) -> None:
-        self.check_numbers(
-            positive=("rate", "occupancy", "cores", "auto", "beta"), shares=("occupancy", "contention")
-        )
+        self.check_numbers(positive=("rate", "occupancy", "cores", "auto", "beta"), shares=("occupancy",))
 
     def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
         """Return the three knobs; a change starts the process anew.

@@ -22,7 +22,7 @@ from tuner.cli.options import (
 __all__ = ["EXAMPLES", "calibrate"]
 
 EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --rate 200
---out resnet50.json[/bold]"""
+--out resnet50.yaml[/bold]"""
 
 
 def calibrate(
@@ -33,14 +33,16 @@ def calibrate(
     foreign_limit: ForeignLimit = 0.25,
     knobs: Knobs = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of each of the few windows.")] = "5s",
-    out: Annotated[Path, typer.Option("--out", help="Where the server model goes.")] = Path("server.json"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Where the server model goes: YAML or JSON, by its suffix.")
+    ] = Path("server.json"),
 ) -> None:
     """Measure a server in a few configurations and write a model of it for the simulator.
 
     The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. Puts back what ran before.
     """
     from tuner.cli.console import make_console
-    from tuner.control.calibration import measure_server_model
+    from tuner.control.calibration import measure_model
     from tuner.profiler.attachment import attach
     from tuner.storage import make_folder_of
 
@@ -54,7 +56,7 @@ def calibrate(
         shapes=shapes(shape),
         foreign_limit=foreign_limit,
     ) as attachment:
-        model, _ = measure_server_model(attachment, window)
+        model, _ = measure_model(attachment, window)
         model.save(out)
         make_console().print(model)
         print(out)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.sweep import measure_configurations
+from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
 if TYPE_CHECKING:
     from tuner.agents.rrl import RRL
+    from tuner.envs.simulator.models import AnyModel
     from tuner.envs.simulator.server import ServerModel
     from tuner.objective import Objective
     from tuner.profiler.attachment import Attachment
 
-__all__ = ["measure_server_model", "train_in_simulation"]
+__all__ = ["measure_model", "measure_server_model", "train_in_simulation"]
+
+BATCH_THREADS = "batch_threads"
+TELLING_PARALLELISM = ((1, 1, 1), (2, 1, 4), (2, 3, 1), (4, 2, 4), (3, 2, 8), (6, 1, 2), (8, 4, 4))
+"""Requests, operations and threads at once that show most about a server's parallelism."""
+TELLING_BATCHES = ((1, 0.0, 1), (8, 0.0, 1), (8, 0.01, 2), (16, 0.025, 4), (50, 0.04, 3), (50, 0.0, 8))
+"""Batch sizes, timeouts and threads that show most about batching."""
 
 
 def measure_server_model(attachment: Attachment, window: float) -> tuple[ServerModel, list[Measurement]]:
@@ -26,23 +35,88 @@ def measure_server_model(attachment: Attachment, window: float) -> tuple[ServerM
     """
     from tuner.envs.simulator.server import calibrate as fit
 
+    telling: list[dict[str, float]] = [
+        {},
+        {"max_batch_size": 8, "max_queue_delay": 0.0, "instances": 1},
+        {"max_batch_size": 16, "max_queue_delay": 0.02, "instances": 1},
+        {"max_batch_size": 16, "max_queue_delay": 0.005, "instances": 2},
+    ]
+    windows = _measure(attachment, telling, window)
+    return fit(windows, cores=attachment.host.cores), windows
+
+
+def measure_model(attachment: Attachment, window: float) -> tuple[AnyModel, list[Measurement]]:
+    """Measure a server of any kind that can be simulated, and fit a model of it.
+
+    Which kind it is, its knobs tell: those of operations are a TensorFlow Serving on a CPU, a batch timeout
+    and batch threads one that batches on a GPU, anything else is taken for a Triton.
+
+    Returns:
+        The model, and the windows it was fitted to.
+    """
+    knobs = set(attachment.space.names)
+    if {"inter_op", "intra_op"} <= knobs:
+        return _measure_cpu(attachment, window)
+    if {"max_batch_size", "batch_timeout", "batch_threads"} <= knobs:
+        return _measure_gpu(attachment, window)
+    return measure_server_model(attachment, window)
+
+
+def _measure_cpu(attachment: Attachment, window: float) -> tuple[AnyModel, list[Measurement]]:
+    from tuner.envs.simulator.rack_calibration import fit_tfserving
+    from tuner.envs.simulator.tfserving_cpu import INTER_OP, INTRA_OP, REQUEST_PARALLELISM, TFServingCPU
+
+    cores = round(attachment.host.cores)
+    parallel = REQUEST_PARALLELISM if REQUEST_PARALLELISM in attachment.space.names else BATCH_THREADS
+    telling = [
+        {parallel: requests, INTER_OP: inter, INTRA_OP: intra, "max_batch_size": 1}
+        for requests, inter, intra in TELLING_PARALLELISM
+    ]
+    windows = _measure(attachment, telling, window)
+    named = [
+        replace(m, configuration=_renamed(m.configuration, parallel, REQUEST_PARALLELISM)) for m in windows
+    ]
+    base = TFServingCPU(cores=cores, auto=cores, name=attachment.backend.describe().model)
+    return fit_tfserving(named, base), windows
+
+
+def _measure_gpu(attachment: Attachment, window: float) -> tuple[AnyModel, list[Measurement]]:
+    from tuner.envs.simulator.rack_calibration import fit_tfserving
+    from tuner.envs.simulator.tfserving_gpu import MAX_BATCH, TIMEOUT, TFServingGPU
+
+    telling = [
+        {MAX_BATCH: batch, TIMEOUT: timeout, BATCH_THREADS: threads}
+        for batch, timeout, threads in TELLING_BATCHES
+    ]
+    windows = _measure(attachment, telling, window)
+    cores = attachment.host.cores
+    base = TFServingGPU(cores=cores, auto=round(cores), name=attachment.backend.describe().model)
+    return fit_tfserving(windows, base), windows
+
+
+def _measure(
+    attachment: Attachment, telling: Sequence[Mapping[str, float]], window: float
+) -> list[Measurement]:
+    """Measure configurations that differ from the present one in some knobs, as far as there are these."""
     space = attachment.space
     present = space.nearest(attachment.backend.current())
-    telling = [
-        present,
-        space.nearest(present.replace(max_batch_size=8, max_queue_delay=0.0, instances=1)),
-        space.nearest(present.replace(max_batch_size=16, max_queue_delay=0.02, instances=1)),
-        space.nearest(present.replace(max_batch_size=16, max_queue_delay=0.005, instances=2)),
+    wanted = [
+        space.nearest(present.replace(**{name: v for name, v in change.items() if name in space.names}))
+        for change in telling
     ]
     measured = measure_configurations(
         attachment.backend,
         attachment.profiler,
-        list(dict.fromkeys(telling)),
+        list(dict.fromkeys(wanted)),
         seconds=window,
         restore=attachment.restore,
     )
-    windows = [m for _, m in measured if isinstance(m, Measurement)]
-    return fit(windows, cores=attachment.host.cores), windows
+    return [m for _, m in measured if isinstance(m, Measurement)]
+
+
+def _renamed(configuration: Configuration, old: str, new: str) -> Configuration:
+    """Return a configuration in which one knob has another name."""
+    return Configuration({new if name == old else name: value for name, value in configuration.items()})
 
 
 def train_in_simulation(

@@ -1,0 +1,98 @@
+"""Tests of fitting a simulated TensorFlow Serving to measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tuner.envs.rack_server import row_measurement
+from tuner.envs.simulator import rack_calibration
+from tuner.envs.simulator.rack import Rack
+from tuner.envs.simulator.rack_calibration import fit_tfserving, simulate_windows
+from tuner.envs.simulator.tfserving_cpu import TFServingCPU
+from tuner.envs.simulator.tfserving_gpu import TFServingGPU
+from tuner.errors import InvalidInput
+from tuner.measurement import Measurement
+
+Model = TFServingCPU | TFServingGPU
+
+CPU = TFServingCPU(
+    work=0.2, op_serial=0.1, serial=0.55, contention=0.03, spin=0.06, noise=0.2, overhead=0.005, gap=0.004
+)
+GPU = TFServingGPU(alpha=0.004, beta=0.03, occupancy=0.6, contention=0.5, noise=0.25)
+
+
+def measured(model: Model, steps: list[tuple[int, int, int]], rates: tuple[float, ...]) -> list[Measurement]:
+    """Windows of 20 s, each with its own randomness; configurations in grid steps."""
+    space = model.space()
+    rack = Rack(model.plans(space), model.traffic())
+    jobs = list(product(rates, (int(np.ravel_multi_index(step, space.shape)) for step in steps)))
+    rate, number = np.array(jobs).T
+    arrays = rack.step(number.astype(int), rate, np.arange(len(jobs)).astype(np.uint64) + 100, 20.0)
+    return [row_measurement(arrays, row, space.decode(int(n))) for row, n in enumerate(number)]
+
+
+CASES = {
+    "cpu": (
+        CPU,
+        [(1, 1, 1), (2, 1, 4), (2, 3, 1), (4, 2, 4), (3, 2, 8), (6, 1, 2), (8, 4, 4)],
+        (3.0, 14.0),
+        [(2, 2, 5), (5, 2, 3), (7, 1, 3), (4, 4, 2), (3, 1, 9), (6, 3, 5)],
+        (6.0, 11.0),
+    ),
+    "gpu": (
+        GPU,
+        [(0, 0, 1), (4, 0, 1), (4, 2, 2), (6, 5, 4), (10, 8, 3), (10, 0, 8)],
+        (20.0, 61.0),
+        [(2, 3, 2), (3, 6, 3), (8, 1, 2), (10, 5, 6), (5, 2, 4), (10, 10, 2)],
+        (35.0, 50.0),
+    ),
+}
+
+
+@pytest.mark.slow  # a thousand simulations of a dozen windows
+@pytest.mark.parametrize("case", CASES)
+def test_predicts_what_it_did_not_see(case: str) -> None:
+    """Fitted to a few configurations at two loads, the model predicts others at other loads."""
+    truth, telling, rates, held, others = CASES[case]
+
+    fitted = fit_tfserving(measured(truth, telling, rates), type(truth)())  # type: ignore[type-var]
+
+    windows = measured(truth, held, others)
+    for name, within in (("mean", 0.1), ("p95", 0.15)):
+        wanted = np.array([m.latency(name) for m in windows])
+        errors, before = (
+            np.median(np.abs(getattr(simulate_windows(model, windows), name) / wanted - 1.0))
+            for model in (fitted, type(truth)())
+        )
+        assert errors < within
+        assert errors < 0.5 * before
+
+
+def test_a_short_search_comes_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Already one round makes the work of a request right; it needs no perfect start."""
+    monkeypatch.setattr(rack_calibration, "ROUNDS", 1)
+    monkeypatch.setattr(rack_calibration, "REQUESTS", 60.0)
+    monkeypatch.setattr(rack_calibration, "SEARCHED", {TFServingCPU: ("work",)})
+
+    windows = measured(CPU, [(1, 1, 1), (2, 1, 4)], (2.0,))
+    fitted = fit_tfserving(windows, CPU.replace(work=0.5, overhead=0.0))
+
+    assert fitted.work == pytest.approx(CPU.work, rel=0.15)
+    assert fitted.overhead == pytest.approx(CPU.overhead, rel=0.2)
+
+
+def test_nothing_to_learn_from() -> None:
+    """Disturbed and overloaded windows alone are refused; so is a server with other knobs."""
+    (window,) = measured(CPU, [(2, 1, 4)], (2.0,))
+    (crowded,) = measured(CPU, [(1, 1, 1)], (14.0,))
+    other = replace(window, configuration=window.configuration.__class__(instances=1.0))
+
+    for useless in ([], [replace(window, disturbed=("foreign CPU",))], [crowded]):
+        with pytest.raises(InvalidInput, match="calibration"):
+            fit_tfserving(useless, TFServingCPU())
+    with pytest.raises(InvalidInput, match="request_parallelism"):
+        fit_tfserving([other], TFServingCPU())
