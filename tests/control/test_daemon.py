@@ -316,6 +316,20 @@ def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
     assert bed.running() != configuration()
 
 
+def test_windows_of_no_use_are_told_once(bed):
+    """A machine that is never quiet teaches nothing, and nothing is changed."""
+    bed.write(("a", "apply", ""))
+    FileServer.quiet = False
+    try:
+        bed.run(windows=12)
+    finally:
+        FileServer.quiet = True
+
+    told = [sentence for sentence in bed.said if "5 windows in a row were of no use" in sentence]
+    assert len(told) == 1
+    assert bed.running() == configuration()
+
+
 def test_an_unexpected_error_is_survived(bed, monkeypatch):
     """Of one target; it begins anew after a pause."""
     bed.write(("a", "observe", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,7 +99,9 @@ def _connect(config: DaemonConfig) -> None:
 def _values(grid: Bounds | tuple[float, ...]) -> str:
     if isinstance(grid, tuple):
         return "/".join(f"{value:g}" for value in grid)
-    return f"{grid.least:g}..{grid.most:g}"
+    least = "" if math.isinf(grid.least) else f"{grid.least:g}"
+    most = "" if math.isinf(grid.most) else f"{grid.most:g}"
+    return f"{least}..{most}"
 
 
 def _when(target: TargetConfig) -> str:

@@ -26,6 +26,7 @@ from tuner.duration import parse_duration
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Slo, parse_slo
+from tuner.profiler.attachment import FOREIGN_LIMIT
 from tuner.stored import Part
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "TargetConfig"]
@@ -187,6 +188,8 @@ class TargetConfig(Section):
     """Of ``maintenance``, such as Europe/Berlin."""
     probe_rate: float | None = Field(default=None, gt=0, le=1000)
     """Requests/s of our own, to time a server that exports no quantiles."""
+    foreign_limit: float = Field(default=FOREIGN_LIMIT, ge=0)
+    """Cores of foreign processes above which a window is not used."""
     guard: GuardSection = GuardSection()
     policy: Path | None = None
     """A policy to start from, such as ``tuner train`` writes; relative to the file."""

@@ -39,6 +39,8 @@ SAVE_EVERY = 50
 """Windows after which what was learned is kept; the windows themselves always are."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a target that cannot be attached is tried again; doubled each time."""
+MANY_UNUSED = 5
+"""Disturbed windows in a row that are worth a word."""
 
 
 class Stopped(Exception):
@@ -106,6 +108,7 @@ class Worker:
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
         self._id: int | None = None
+        self._unused = 0  # windows in a row
 
     def stop(self) -> None:
         """End as soon as the change under way, if any, is finished."""
@@ -144,7 +147,12 @@ class Worker:
         """Attach, take up what was left, and keep the target until stopped."""
         c = self.config
         with attach(
-            c.url, grids=self._grids(), rate=c.probe_rate, seed=c.seed, clock=self._clock
+            c.url,
+            grids=self._grids(),
+            rate=c.probe_rate,
+            seed=c.seed,
+            foreign_limit=c.foreign_limit,
+            clock=self._clock,
         ) as attachment:
             decide = c.mode != "observe"
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
@@ -260,7 +268,12 @@ class Worker:
         return repairs or self.config.may_change(self._now())
 
     def _report(self, record: WindowRecord, driver: Driver) -> None:
-        decision = record.decision
+        decision, m = record.decision, record.measurement
+        self._unused = self._unused + 1 if m is not None and m.disturbed else 0
+        if m is not None and self._unused == MANY_UNUSED:
+            self._say(
+                f"{MANY_UNUSED} windows in a row were of no use, the last for: {'; '.join(m.disturbed)}"
+            )
         if isinstance(decision, Hold):
             log.debug("%s: hold, %s", self.config.name, decision.reason)
             return
