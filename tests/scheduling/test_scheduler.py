@@ -92,5 +92,5 @@ def test_an_empty_recording_can_be_stored() -> None:
     array = Recording().to_array()
 
     assert array.shape == (0,)
-    assert array.dtype.names == ("kind", "a", "b", "number", "now")
+    assert array.dtype.names == ("kind", "a", "b", "number", "now", "items")
     assert Recording.from_array(np.array([], array.dtype)).events == []

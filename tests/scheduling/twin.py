@@ -27,6 +27,8 @@ class Twin(Protocol):
     commands: list[Given]
     """What the last event gave."""
     wake_at: float
+    items: int
+    """How large the request is that arrives."""
 
 
 def assert_twin(events: Sequence[Event], twin: Twin, within: float = 0.0) -> None:
@@ -39,6 +41,7 @@ def assert_twin(events: Sequence[Event], twin: Twin, within: float = 0.0) -> Non
     """
     for event in events:
         twin.commands = []
+        twin.items = event.items
         getattr(twin, event.kind)(*event.subject, event.now)
         expected = [
             Given(c.kind, c.session, c.numbers, c.accelerator, c.start, c.finish) for c in event.commands

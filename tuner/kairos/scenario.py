@@ -44,8 +44,8 @@ class QuerySession(Entry):
     """The part of the queries that must keep ``qos_ms``."""
     rate: Positive | None = None
     """Queries/s."""
-    arrival: str = "poisson"
-    """``poisson`` or ``integer_poisson`` (whole milliseconds, as in the paper's code)."""
+    arrival: Literal["poisson", "integer_poisson"] = "poisson"
+    """Exponential gaps, or Poisson-distributed numbers of whole milliseconds, as in the paper's code."""
     sizes: str = PAPER
     """``paper``, ``lognormal:MU,SIGMA``, ``gaussian:MU,SIGMA`` or ``trace:FILE``."""
 
@@ -96,6 +96,10 @@ class MixedScenario(Entry):
     sessions: tuple[QuerySession, ...] = Field(min_length=1)
     budget: Positive | None = None
     """$/h; a plan needs it."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the policy, where it has any; not used for a plan."""
+    noise: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
+    """Standard deviation of execution times, relative to the profile; not used for a plan."""
     queries: Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)] = 20_000
     """How many are simulated."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0

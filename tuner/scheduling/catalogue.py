@@ -8,9 +8,11 @@ from typing import Any
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec
 
-__all__ = ["POLICIES", "build_policy", "options_of"]
+__all__ = ["POLICIES", "QUERY_POLICIES", "build_policy", "options_of"]
 
 POLICIES = ("symphony", "eager", "clockwork", "nexus", "timeout", "clipper")
+QUERY_POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "oracle")
+"""Those that distribute queries of many items to instances of mixed types."""
 
 
 def options_of(name: str) -> type:
@@ -27,7 +29,7 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
     """Return the state of a policy at time 0.
 
     Args:
-        name: One of ``POLICIES``.
+        name: One of ``POLICIES`` or ``QUERY_POLICIES``.
         spec: Sessions and accelerators.
         options: An instance of :func:`options_of`; the defaults if None.
 
@@ -38,6 +40,9 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
 
 
 def _module(name: str) -> Any:
+    if name in QUERY_POLICIES:
+        return import_module(f"tuner.scheduling.queries.{name}")
     if name not in POLICIES:
-        raise InvalidInput("policy", f"there is no {name!r}", f"use one of {', '.join(POLICIES)}")
+        known = ", ".join((*POLICIES, *QUERY_POLICIES))
+        raise InvalidInput("policy", f"there is no {name!r}", f"use one of {known}")
     return import_module(f"tuner.scheduling.{name}")

@@ -7,7 +7,7 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.scheduling.vocabulary import DISPATCH, DROP, FULL, OK, Cluster
 
-__all__ = ["begin", "deadline", "dispatch", "drop", "has_room", "push", "waiting"]
+__all__ = ["begin", "deadline", "dispatch", "dispatch_query", "drop", "has_room", "push", "waiting"]
 
 
 @njit_flat
@@ -26,6 +26,7 @@ def push(cluster: Cluster, queue: int, number: int, arrival: float) -> int:
         return FULL
     cluster.waiting[queue, tail & (length - 1)].arrival = arrival
     cluster.waiting[queue, tail & (length - 1)].number = number
+    cluster.waiting[queue, tail & (length - 1)].items = cluster.board[0].items
     cluster.queues[queue].tail = tail + 1
     return OK
 
@@ -66,7 +67,31 @@ def dispatch(cluster: Cluster, queue: int, count: int, accelerator: int, start: 
     """
     session = cluster.queues[queue].session
     kind = cluster.accelerators[accelerator].kind
-    end: float = start + cluster.latency[kind, session, count]
+    return _dispatch(cluster, queue, count, accelerator, (start, cluster.latency[kind, session, count]))
+
+
+@njit_flat
+def dispatch_query(cluster: Cluster, queue: int, accelerator: int, start: float, length: float) -> float:
+    """Send the oldest request of a queue as a batch of its own size; return when it will have ended, s.
+
+    Args:
+        cluster: Modified in place.
+        queue: The queue; loses the request.
+        accelerator: Where it executes; its ``free_at`` and ``outstanding`` are kept here.
+        start: s, not before the accelerator is free and the data is there.
+        length: How long it takes, as believed, s.
+    """
+    slot = cluster.queues[queue].head & (cluster.waiting.shape[1] - 1)
+    end = _dispatch(cluster, queue, 1, accelerator, (start, length))
+    cluster.commands[cluster.board[0].commands - 1].items = cluster.waiting[queue, slot].items
+    return end
+
+
+@njit_flat
+def _dispatch(cluster: Cluster, queue: int, count: int, accelerator: int, span: tuple[float, float]) -> float:
+    """Send the oldest requests of a queue; ``span`` is when it starts, and how long it takes, s."""
+    start, length = span
+    end: float = start + length
     _note(cluster, DISPATCH, queue, count)
     command = cluster.board[0].commands - 1
     cluster.commands[command].accelerator = accelerator
@@ -92,6 +117,7 @@ def _note(cluster: Cluster, kind: int, queue: int, count: int) -> None:
     cluster.commands[index].queue = queue
     cluster.commands[index].first = first
     cluster.commands[index].count = count
+    cluster.commands[index].items = count  # requests without a size of their own
     cluster.commands[index].accelerator = -1
     cluster.commands[index].start = np.nan
     cluster.commands[index].finish = np.nan

@@ -23,7 +23,7 @@ ARRIVE = 0  # a is the session, b the source
 FINISH = 1  # a is the accelerator
 WAKE = 2
 
-EVENT = np.dtype([("kind", "i8"), ("a", "i8"), ("b", "i8"), ("number", "i8"), ("now", "f8")])
+EVENT = np.dtype([("kind", "i8"), ("a", "i8"), ("b", "i8"), ("number", "i8"), ("now", "f8"), ("items", "i8")])
 
 
 class Dispatch(NamedTuple):
@@ -56,6 +56,7 @@ class Event(NamedTuple):
     b: int
     number: int
     now: float
+    items: int = 1
 
 
 class Recording:
@@ -94,6 +95,8 @@ class Scheduler:
         self._policy = policy
         self._calls: Calls = calls_of(policy)
         self._wake_at = policy[0].board["wake_at"].view(np.ndarray)  # (1,) s
+        self._items = policy[0].board["items"].view(np.ndarray)  # (1,)
+        self._told = self._items.item()
 
     @property
     def policy(self) -> Any:
@@ -105,7 +108,9 @@ class Scheduler:
         """When to call :meth:`wake` if nothing happens before, s; infinite if not."""
         return self._wake_at.item()  # type: ignore[no-any-return]
 
-    def arrive(self, session: int, now: float, number: int | None = None, source: int = 0) -> list[Command]:
+    def arrive(
+        self, session: int, now: float, number: int | None = None, source: int = 0, items: int = 1
+    ) -> list[Command]:
         """Tell of a request.
 
         Args:
@@ -113,12 +118,15 @@ class Scheduler:
             now: s.
             number: Its name in the commands; counted from 0 if None.
             source: The frontend that received it.
+            items: How large it is; of interest to the policies of :mod:`tuner.scheduling.queries`.
         """
         if number is None:
             number = self._next
             self._next = number + 1
         if self._recording is not None:
-            self._recording.events.append(Event(ARRIVE, session, source, number, now))
+            self._recording.events.append(Event(ARRIVE, session, source, number, now, items))
+        if items != self._told:
+            self._items[0] = self._told = items
         count = self._calls.arrive(session, source, number, now)
         while count < 0:
             self._adopt(grow(self._policy))
@@ -148,7 +156,7 @@ class Scheduler:
 
 def _command(waiting: np.ndarray, row: tuple[Any, ...]) -> Command:
     """Return one row of COMMAND as a command."""
-    kind, session, queue, first, count, accelerator, start, finish = row
+    kind, session, queue, first, count, _, accelerator, start, finish = row
     ring = waiting["number"][queue]
     begin = first & (len(ring) - 1)
     numbers = ring[begin : begin + count].tolist()
@@ -167,7 +175,7 @@ def replay(recording: Recording, policy: Any) -> list[Command]:
     """
     scheduler = Scheduler(policy)
     tell: dict[int, Callable[[Event], list[Command]]] = {
-        ARRIVE: lambda event: scheduler.arrive(event.a, event.now, event.number, event.b),
+        ARRIVE: lambda event: scheduler.arrive(event.a, event.now, event.number, event.b, event.items),
         FINISH: lambda event: scheduler.finish(event.a, event.now),
         WAKE: lambda event: scheduler.wake(event.now),
     }

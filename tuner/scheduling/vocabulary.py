@@ -43,6 +43,7 @@ BOARD = np.dtype(
         ("now", "f8"),  # s, time of the last event
         ("wake_at", "f8"),  # s, when the policy wants `wake`; NEVER if not
         ("commands", "i8"),  # how many commands the last event gave
+        ("items", "i8"),  # how large the next request to arrive is; 1 unless the driver says otherwise
         ("d_control", "f8"),  # s from the scheduler's decision to the accelerator, allowed for
         ("d_data", "f8"),  # s per request of a batch to send it there, allowed for
         ("d_response", "f8"),  # s from the end of the execution to the client, allowed for
@@ -78,6 +79,7 @@ REQUEST = np.dtype(
     [
         ("arrival", "f8"),  # s
         ("number", "i8"),  # the driver's name for it
+        ("items", "i8"),  # how large it is: what it adds to the size of a batch
     ],
     align=True,
 )
@@ -87,7 +89,8 @@ COMMAND = np.dtype(
         ("session", "i8"),
         ("queue", "i8"),
         ("first", "i8"),  # position in the queue's ring, without wrapping
-        ("count", "i8"),
+        ("count", "i8"),  # requests
+        ("items", "i8"),  # the size of the batch: the sum over its requests, last index of Cluster.latency
         ("accelerator", "i8"),  # -1 for DROP
         ("start", "f8"),  # s, the execution starts then, or later if the accelerator or the data is late
         ("finish", "f8"),  # s, when the policy expects it to end

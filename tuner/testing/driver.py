@@ -29,6 +29,8 @@ class Command(NamedTuple):
     accelerator: int
     start: float
     finish: float
+    items: int = 0
+    """The size of a batch."""
 
 
 class Event(NamedTuple):
@@ -41,6 +43,8 @@ class Event(NamedTuple):
     now: float
     commands: tuple[Command, ...]
     wake_at: float
+    items: int = 1
+    """How large the request of ``arrive`` is."""
 
 
 @dataclass(kw_only=True)
@@ -75,6 +79,7 @@ def drive(
     arrivals: Sequence[tuple[float, int, int]],
     stretch: Sequence[float] = (1.0,),
     until: float = NEVER,
+    items: Sequence[int] = (),
 ) -> Trace:
     """Run a policy until all is answered: the same rules as the engine's, slow and plain.
 
@@ -83,6 +88,7 @@ def drive(
         arrivals: Per request its time (s), session and source, in order of time.
         stretch: By how much the n-th batch takes longer than the policy believes, in turn.
         until: s; nothing later happens.
+        items: How large the requests are; all 1 if empty.
 
     Raises:
         AssertionError: It does not come to rest.
@@ -102,7 +108,7 @@ def drive(
             lines[accelerator].popleft()
             event = tell(trace, "finish", (accelerator,), now)
         elif arrival <= now:
-            event = tell(trace, "arrive", (*arrivals[come][1:], come), now)
+            event = tell(trace, "arrive", (*arrivals[come][1:], come), now, items[come] if items else 1)
             come += 1
         else:
             event = tell(trace, "wake", (), now)
@@ -117,15 +123,17 @@ def drive(
     raise AssertionError(f"still busy at {now=} after {len(trace.events)} events")
 
 
-def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float) -> Event:
+def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float, items: int = 1) -> Event:
     """Tell the policy of an event, growing its rings where needed; return it with the answer."""
     status = FULL
     while status == FULL:
+        trace.policy[0].board[0].items = items
         status = CALLS[kind](trace.policy, *subject, now)
         if status == FULL:
             trace.policy = grow(trace.policy)
     assert status == OK, f"{kind} answers {status=}"
-    event = Event(kind, subject, now, noted(trace.policy[0]), float(trace.policy[0].board[0].wake_at))
+    alarm = float(trace.policy[0].board[0].wake_at)
+    event = Event(kind, subject, now, noted(trace.policy[0]), alarm, items)
     trace.events.append(event)
     return event
 
@@ -133,27 +141,27 @@ def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float) -> Event
 def noted(cluster: Cluster) -> tuple[Command, ...]:
     """Read the commands of the last event, with the requests they are about."""
     commands = []
-    for kind, session, queue, first, count, accelerator, start, end in cluster.commands[
+    for kind, session, queue, first, count, items, accelerator, start, end in cluster.commands[
         : cluster.board[0].commands
     ].tolist():
         slots = np.arange(first, first + count) & (cluster.waiting.shape[1] - 1)
         numbers = tuple(cluster.waiting[queue]["number"][slots].tolist())
-        times = (start, end) if kind == DISPATCH else (0.0, 0.0)
-        commands.append(Command(kind, session, queue, first, numbers, accelerator, *times))
+        begin, done = (start, end) if kind == DISPATCH else (0.0, 0.0)
+        commands.append(Command(kind, session, queue, first, numbers, accelerator, begin, done, items))
     return tuple(commands)
 
 
 def believed(cluster: Cluster, command: Command) -> float:
     """Return how long the policy believes that a batch takes, s."""
     kind, largest = cluster.accelerators["kind"][command.accelerator], cluster.latency.shape[2] - 1
-    assert 1 <= len(command.numbers) <= largest, f"a batch of {len(command.numbers)}, {largest=}"
-    return float(cluster.latency[kind, command.session, len(command.numbers)])
+    assert 1 <= command.items <= largest, f"a batch of {command.items}, {largest=}"
+    return float(cluster.latency[kind, command.session, command.items])
 
 
 def replay(policy: Any, events: Sequence[Event]) -> list[Event]:
     """Tell a policy at time 0 what another was told; return the events with its own answers."""
     trace = Trace(policy=policy)
-    return [tell(trace, event.kind, event.subject, event.now) for event in events]
+    return [tell(trace, event.kind, event.subject, event.now, event.items) for event in events]
 
 
 def with_rings(policy: Any, length: int) -> Any:

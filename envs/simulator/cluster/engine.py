@@ -186,7 +186,7 @@ def tell_finish(policy: Any, execution: Execution, now: float) -> int:
     execution.clock[0].carried = 0
     execution.clock[0].stalls = 0
     if execution.log.size:
-        note_event(execution, FINISH, accelerator, 0)
+        note_event(execution, FINISH, accelerator, 0, 0)
     return OK
 
 
@@ -196,6 +196,8 @@ def tell_arrival(policy: Any, execution: Execution, chunk: Chunk) -> int:
     clock = execution.clock
     taken, number = clock[0].taken, clock[0].arrived
     now, session, source = chunk.time[taken], chunk.session[taken], chunk.source[taken]
+    if chunk.items.size:
+        policy[0].board[0].items = chunk.items[taken]
     status = arrive(policy, session, source, number, now)
     if status != OK:
         return status
@@ -203,7 +205,7 @@ def tell_arrival(policy: Any, execution: Execution, chunk: Chunk) -> int:
     clock[0].carried = 0
     clock[0].stalls = 0
     if execution.log.size:
-        note_event(execution, ARRIVE, session, source)
+        note_event(execution, ARRIVE, session, source, policy[0].board[0].items)
     clock[0].taken = taken + 1
     clock[0].arrived = number + 1
     return OK
@@ -221,7 +223,7 @@ def tell_wake(policy: Any, execution: Execution, now: float) -> int:
     clock[0].now = now
     clock[0].carried = 0
     if execution.log.size:
-        note_event(execution, WAKE, 0, 0)
+        note_event(execution, WAKE, 0, 0, 0)
     return STUCK if clock[0].stalls > STALLS else OK
 
 
@@ -251,8 +253,7 @@ def settle(cluster: Cluster, execution: Execution, totals: Totals) -> int:
 def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -> int:
     """Let an accelerator execute a batch. ``execution`` and ``totals`` are modified in place."""
     clock = execution.clock
-    accelerator = cluster.commands[command].accelerator
-    count = cluster.commands[command].count
+    accelerator, size = cluster.commands[command].accelerator, cluster.commands[command].items
     head, tail = execution.lines[accelerator].head, execution.lines[accelerator].tail
     depth = execution.sent.shape[1]
     if tail - head == depth:
@@ -267,7 +268,7 @@ def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -
         execution.lines[accelerator].busy_until,
     )
     kind, session = cluster.accelerators[accelerator].kind, cluster.commands[command].session
-    end = start + cluster.latency[kind, session, count] * pick(execution.factor, drawn)
+    end = start + cluster.latency[kind, session, size] * pick(execution.factor, drawn)
     execution.sent[accelerator, tail & (depth - 1)].start = start
     execution.sent[accelerator, tail & (depth - 1)].end = end
     execution.lines[accelerator].tail = tail + 1

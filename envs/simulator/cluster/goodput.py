@@ -24,7 +24,7 @@ from tuner.envs.simulator.cluster.outcome import Outcome
 from tuner.envs.simulator.cluster.scenario import Scenario
 from tuner.envs.simulator.cluster.simulation import simulate
 
-__all__ = ["Goodput", "Trial", "capacity", "goodput"]
+__all__ = ["Goodput", "Trial", "capacity", "goodput", "highest"]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -107,16 +107,29 @@ def goodput(
             progress(trials[-1])
         return trials[-1].kept
 
-    low, high = _bracket(kept, capacity(scenario) / scenario.total_rate, limit)
-    while low and high - low > tolerance * low:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if kept(middle) else (low, middle)
+    low = highest(kept, capacity(scenario) / scenario.total_rate, limit, tolerance)
     return Goodput(
         rate=next((trial.rate for trial in trials if trial.multiplier == low), 0.0),
         multiplier=low,
         outcome=outcomes[low or min(outcomes)],
         evaluations=tuple(trials),
     )
+
+
+def highest(kept: Callable[[float], bool], full: float, limit: float, tolerance: float) -> float:
+    """Return the highest multiplier that is good; 0 if none is.
+
+    Args:
+        kept: Tries one, and returns whether it is good.
+        full: The multiplier that takes the whole capacity, about.
+        limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
+        tolerance: The result is at most so far below one known to be too high, relative.
+    """
+    low, high = _bracket(kept, full, limit)
+    while low and high - low > tolerance * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return low
 
 
 def capacity(scenario: Scenario) -> float:
@@ -147,13 +160,7 @@ def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
 
 
 def _bracket(kept: Callable[[float], bool], full: float, limit: float) -> tuple[float, float]:
-    """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good.
-
-    Args:
-        kept: Tries one.
-        full: The multiplier that takes the whole capacity.
-        limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
-    """
+    """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good."""
     multiplier, factor = FIRST * full, GROWTH
     rising = kept(multiplier)
     while True:

@@ -34,6 +34,7 @@ ENTRY = np.dtype(
         ("session", "i8"),  # of ARRIVE and commands
         ("source", "i8"),  # of ARRIVE
         ("number", "i8"),  # of ARRIVE: the request's name; of commands: the name of the oldest request
+        ("items", "i8"),  # of ARRIVE: how large it is; of SEND: the size of the batch
         ("accelerator", "i8"),  # of FINISH and SEND
         ("queue", "i8"),  # of commands
         ("first", "i8"),  # of commands: position in the queue's ring
@@ -45,12 +46,12 @@ ENTRY = np.dtype(
     ],
     align=True,
 )
-COMMANDED = ("session", "queue", "first", "count", "accelerator", "start", "finish")
+COMMANDED = ("session", "queue", "first", "count", "items", "accelerator", "start", "finish")
 """The fields of an entry that are the policy's own."""
 
 
 @njit_flat
-def note_event(execution: Execution, kind: int, which: int, source: int) -> None:
+def note_event(execution: Execution, kind: int, which: int, source: int, items: int) -> None:
     """Note what the policy was told just now: ``which`` session or accelerator. Modifies ``execution``."""
     index = execution.clock[0].logged
     execution.log[index].kind = kind
@@ -62,6 +63,7 @@ def note_event(execution: Execution, kind: int, which: int, source: int) -> None
     execution.log[index].queue = -1
     execution.log[index].first = -1
     execution.log[index].count = 0
+    execution.log[index].items = items
     execution.log[index].start = np.nan
     execution.log[index].finish = np.nan
     execution.log[index].started = np.nan
@@ -84,6 +86,7 @@ def note_command(cluster: Cluster, execution: Execution, command: int, started: 
     execution.log[index].queue = queue
     execution.log[index].first = first
     execution.log[index].count = cluster.commands[command].count
+    execution.log[index].items = cluster.commands[command].items
     execution.log[index].start = cluster.commands[command].start
     execution.log[index].finish = cluster.commands[command].finish
     execution.log[index].started = started
@@ -170,6 +173,7 @@ def _tell(policy: Any, event: Any) -> Any:
     now = float(event["time"])
     while True:
         if event["kind"] == ARRIVE:
+            policy[0].board[0].items = event["items"]
             status = arrive(policy, int(event["session"]), int(event["source"]), int(event["number"]), now)
         elif event["kind"] == FINISH:
             status = finish(policy, int(event["accelerator"]), now)

@@ -42,6 +42,8 @@ class SessionOutcome:
     """Answered requests per bin of latency.   # (BINS,)."""
     batches: np.ndarray = field(repr=False, compare=False)
     """Batches per size.   # (B+1,)."""
+    served: np.ndarray = field(repr=False, compare=False)
+    """Answered requests per kind of accelerator.   # (K,)."""
 
     @property
     def requests(self) -> int:
@@ -177,6 +179,7 @@ def make_session_outcome(
         max_queueing=float(tally["longest"]),
         latencies=totals.latencies[session].copy(),
         batches=totals.batches[session].copy(),
+        served=totals.served[session].copy(),
     )
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Discriminator, Field, PlainValidator, Tag, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails
 
 from tuner.envs.simulator.cluster.distribution import Distribution, parse_distribution
+from tuner.envs.simulator.cluster.options import make_options, mistake, option_names
 from tuner.envs.simulator.cluster.session import (
     FASTEST,
     SLOWEST,
@@ -25,7 +25,7 @@ from tuner.envs.simulator.cluster.session import (
 )
 from tuner.envs.simulator.cluster.workload import CHUNK, Workload
 from tuner.errors import InvalidInput
-from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
+from tuner.scheduling.catalogue import POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 
 __all__ = ["Accelerators", "Allowance", "Network", "NetworkDraws", "Scenario", "Session"]
@@ -179,7 +179,7 @@ class Scenario(StrictPart):
     @classmethod
     def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "policy" in info.data:
-            _make_options(info.data["policy"], options)
+            make_options(info.data["policy"], options)
         return options
 
     @check_field("popularity")
@@ -202,17 +202,17 @@ class Scenario(StrictPart):
         for index, session in enumerate(sessions):
             doubles = [name for name in _names(session) if names[name] > 1]
             if doubles:
-                wrong.append(_mistake(f"{doubles[0]!r} is the name of two; rename one", index, "name"))
+                wrong.append(mistake(f"{doubles[0]!r} is the name of two; rename one", index, "name"))
             if total is not None and session.rate is not None:
                 problem = "the scenario's `rate` sets the rates of all sessions; give one or the other"
-                wrong.append(_mistake(problem, index, "rate"))
+                wrong.append(mistake(problem, index, "rate"))
             if total is None and session.needs_rate and "rate" in info.data:
                 problem = "give requests/s, here or as `rate` of the scenario for all sessions together"
-                wrong.append(_mistake(f"has no rate; {problem}", index))
+                wrong.append(mistake(f"has no rate; {problem}", index))
             if groups is not None and session.profiles is not None:
                 missing = [kind for kind in _kinds(groups) if kind not in session.profiles]
                 if missing:
-                    wrong.append(_mistake(_missing(missing[0], groups), index, "profiles"))
+                    wrong.append(mistake(_missing(missing[0], groups), index, "profiles"))
         if wrong:
             raise ValidationError.from_exception_data("sessions", wrong)
         return sessions
@@ -220,14 +220,14 @@ class Scenario(StrictPart):
     @check_model(mode="after")
     def _frontends_agree(self) -> Scenario:
         if self.options.get("frontends", self.frontends) != self.frontends:
-            details = [_mistake("is the scenario's `frontends`; give it there", "options", "frontends")]
+            details = [mistake("is the scenario's `frontends`; give it there", "options", "frontends")]
             raise ValidationError.from_exception_data("scenario", details)
         return self
 
     @check_model(mode="after")
     def _is_not_endless(self) -> Scenario:
         if problem := self.too_many_requests():
-            details = [_mistake(problem, "seconds")]
+            details = [mistake(problem, "seconds")]
             raise ValidationError.from_exception_data("scenario", details)
         return self
 
@@ -238,7 +238,7 @@ class Scenario(StrictPart):
             try:
                 self.make_policy()
             except InvalidInput as error:
-                details = [_mistake(str(error), "options")]
+                details = [mistake(str(error), "options")]
                 raise ValidationError.from_exception_data("scenario", details) from None
         return self
 
@@ -308,12 +308,12 @@ class Scenario(StrictPart):
         Raises:
             InvalidInput: The options do not fit the cluster; a trace, whose rate is needed, cannot be read.
         """
-        known, options = _options_of(self.policy), dict(self.options)
+        known, options = option_names(self.policy), dict(self.options)
         if "frontends" in known:
             options["frontends"] = self.frontends
         if "rates" in known and options.get("rates") is None:
             options["rates"] = [session.mean_rate(self.duration) for session in self.each_session]
-        return build_policy(self.policy, self.cluster_spec(), _make_options(self.policy, options))
+        return build_policy(self.policy, self.cluster_spec(), make_options(self.policy, options))
 
     def make_workload(self) -> Workload:
         """Return the stream of arrivals, from time 0 on.
@@ -334,21 +334,6 @@ class Scenario(StrictPart):
         if self.rate is not None:
             return self.model_copy(update={"rate": self.rate * multiplier})
         return self.model_copy(update={"sessions": tuple(s.scaled(multiplier) for s in self.sessions)})
-
-
-def _make_options(policy: str, options: dict[str, Any]) -> Any:
-    """Return the options of a policy, checked."""
-    known = _options_of(policy)
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        fix = f"use one of {', '.join(known)}" if known else "it has no options"
-        details = [_mistake(f"{policy} has no such option; {fix}", name) for name in unknown]
-        raise ValidationError.from_exception_data("options", details)
-    return TypeAdapter(options_of(policy)).validate_python(options)
-
-
-def _options_of(policy: str) -> list[str]:
-    return [field.name for field in fields(options_of(policy))]
 
 
 def _exponent(popularity: str) -> float:
@@ -376,9 +361,3 @@ def _missing(kind: str, accelerators: int | tuple[Accelerators, ...]) -> str:
     if isinstance(accelerators, int):
         return "write the accelerators as a list of {kind, count}, to say which has which profile"
     return f"has no profile for the accelerators of kind {kind!r}"
-
-
-def _mistake(problem: str, *place: str | int) -> InitErrorDetails:
-    """One mistake at a place inside the field being checked."""
-    error = PydanticCustomError("value_error", "Value error, {problem}", {"problem": problem})
-    return InitErrorDetails(type=error, loc=place, input=None)

@@ -81,6 +81,7 @@ class Totals(NamedTuple):
     sessions: np.ndarray  # (M,) TALLY
     latencies: np.ndarray  # (M, BINS) answered requests per bin of latency
     batches: np.ndarray  # (M, B+1) batches per size
+    served: np.ndarray  # (M, K) answered requests per kind of accelerator
     accelerators: np.ndarray  # (N,) USE
 
 
@@ -92,6 +93,7 @@ def make_totals(cluster: Cluster) -> Totals:
         sessions=records(sessions, TALLY),
         latencies=np.zeros((sessions, BINS), np.int64),
         batches=np.zeros((sessions, cluster.latency.shape[2]), np.int64),
+        served=np.zeros((sessions, cluster.latency.shape[0]), np.int64),
         accelerators=records(cluster.accelerators.size, USE),
     )
     totals.interval[0] = (0.0, np.inf, 0.0, np.inf)
@@ -151,7 +153,8 @@ def count_batch(  # noqa: PLR0917 - a kernel has no keywords
         totals.sessions[session].queueing += summed - counted * (answer - start)
         waited = longest - (answer - start)
         totals.sessions[session].longest = max(totals.sessions[session].longest, waited)
-        totals.batches[session, count] += 1
+        totals.batches[session, cluster.commands[command].items] += 1
+        totals.served[session, cluster.accelerators[accelerator].kind] += counted
     begun = max(start, totals.interval[0].busy_from)
     ended = min(end, totals.interval[0].busy_until)
     if ended > begun:

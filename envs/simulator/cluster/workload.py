@@ -29,6 +29,8 @@ LEAST_CHUNK = 256
 BLOCK = 16_384
 """Requests whose sessions are drawn at a time: what fits into the cache takes half the time."""
 
+NO_ITEMS = np.empty(0, np.int64)
+
 # What the streams of random numbers are for: the first part of their key.
 GAPS, CHOICES, SOURCES, RENEWALS = range(4)
 
@@ -40,6 +42,7 @@ class Chunk(NamedTuple):
     session: np.ndarray  # (n,) i8
     source: np.ndarray  # (n,) i8, the frontend that receives it
     until: float  # s; infinite: nothing arrives any more
+    items: np.ndarray = NO_ITEMS  # (n,) i8, how large each is; empty: all of size 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +59,14 @@ class ArrivalProcess:
     """Of the gamma distribution of the gaps: 1 Poisson, below 1 bursts, infinite equal gaps."""
     times: np.ndarray | None = None
     """s, not decreasing, at least 0; nothing is random about them.   # (n,)"""
+    whole_ms: bool = False
+    """Gaps are Poisson-distributed numbers of whole milliseconds, at a constant rate, as in Kairos's code."""
 
     def __post_init__(self) -> None:
         if (self.schedule is None) == (self.times is None):
             raise ValueError("an arrival process has either a schedule or times")
+        if self.whole_ms and (self.schedule is None or len(self.schedule.steps) > 1):
+            raise ValueError("gaps of whole milliseconds need a constant rate")
         if not self.shape > 0:
             raise ValueError(f"`shape > 0` must hold, but got {self.shape=}")
 
@@ -74,7 +81,8 @@ class ArrivalProcess:
     @property
     def plain(self) -> bool:
         """Whether it is Poisson of a constant rate."""
-        return self.schedule is not None and self.shape == 1 and len(self.schedule.steps) == 1
+        constant = self.schedule is not None and len(self.schedule.steps) == 1
+        return constant and self.shape == 1 and not self.whole_ms
 
 
 class Workload:
@@ -187,7 +195,10 @@ class _Superposition:
 
 
 class _Renewal:
-    """One session's process of random gaps, stretched by its schedule."""
+    """One session's process of random gaps, stretched by its schedule.
+
+    Gaps of whole milliseconds begin with a whole one.
+    """
 
     ended = False
 
@@ -198,9 +209,10 @@ class _Renewal:
         self.session = session
         self._schedule = process.schedule
         self._shape = process.shape
+        self._mean_ms = 1e3 / process.rate if process.whole_ms else None
         self._generator = generator
         self._block = block
-        self._first: float | None = self._remainder()
+        self._first: float | None = None if process.whole_ms else self._remainder()
         self._expected = 0.0  # requests expected by the time of the last one drawn
         self._drawn = np.empty(0)  # (n,) s, drawn but not taken
 
@@ -227,7 +239,9 @@ class _Renewal:
 
     def _gaps(self) -> np.ndarray:
         """Gaps of unit mean."""
-        if math.isinf(self._shape):
+        if self._mean_ms is not None:
+            gaps = self._generator.poisson(self._mean_ms, self._block) / self._mean_ms
+        elif math.isinf(self._shape):
             gaps = np.ones(self._block)
         else:
             gaps = self._generator.standard_gamma(self._shape, self._block)

@@ -1,0 +1,40 @@
+"""A policy's options as a scenario's file gives them, and mistakes told at their place in the file."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from tuner.scheduling.catalogue import options_of
+
+__all__ = ["make_options", "mistake", "option_names"]
+
+
+def make_options(policy: str, options: dict[str, Any]) -> Any:
+    """Return the options of a policy, checked.
+
+    Raises:
+        ValidationError: It has no such option.
+        InvalidInput: A value makes no sense.
+    """
+    known = option_names(policy)
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        fix = f"use one of {', '.join(known)}" if known else "it has no options"
+        details = [mistake(f"{policy} has no such option; {fix}", name) for name in unknown]
+        raise ValidationError.from_exception_data("options", details)
+    return TypeAdapter(options_of(policy)).validate_python(options)
+
+
+def option_names(policy: str) -> list[str]:
+    """Return what can be chosen of a policy."""
+    return [field.name for field in fields(options_of(policy))]
+
+
+def mistake(problem: str, *place: str | int) -> InitErrorDetails:
+    """Return one mistake at a place inside the field being checked."""
+    error = PydanticCustomError("value_error", "Value error, {problem}", {"problem": problem})
+    return InitErrorDetails(type=error, loc=place, input=None)

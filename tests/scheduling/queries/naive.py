@@ -1,0 +1,213 @@
+"""Plain twins of the query distribution policies that believe the profile: slow, written like the paper.
+
+Only the matching is the compiled one, which has tests of its own: of equal costs both must choose alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.scheduling.twin import Given
+from tuner.scheduling.cluster import ClusterSpec
+from tuner.scheduling.queries.matching import make_matching, match
+from tuner.scheduling.vocabulary import DISPATCH, DROP
+
+
+@dataclass
+class Query:
+    session: int
+    number: int
+    arrival: float
+    items: int
+
+
+class Base:
+    """What all of them have: queries that wait, and instances that execute one at a time."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.waiting: list[Query] = []
+        self.free_at: dict[int, float] = {}  # of those that execute
+        self.commands: list[Given] = []
+        self.wake_at = math.inf
+        self.items = 1
+        self.now = 0.0
+        self.travel = spec.delays.control + spec.delays.data
+
+    def latency(self, instance: int, query: Query) -> float:
+        return float(self.spec.sessions[query.session].latency[self.spec.kinds[instance], query.items])
+
+    def budget(self, session: int) -> float:
+        return self.spec.sessions[session].slo - self.spec.delays.response
+
+    def largest(self, instance: int, session: int) -> float:
+        """How long the largest query takes, s."""
+        return float(self.spec.sessions[session].latency[self.spec.kinds[instance], -1])
+
+    @property
+    def idle(self) -> list[int]:
+        return [i for i in range(len(self.spec.kinds)) if i not in self.free_at]
+
+    @property
+    def fastest_first(self) -> list[int]:
+        return sorted(self.idle, key=lambda instance: (self.largest(instance, 0), instance))
+
+    def base(self, session: int) -> list[int]:
+        """The instances that keep the SLO at the largest size; else the fastest."""
+        times = {i: self.largest(i, session) for i in range(len(self.spec.kinds))}
+        kept = [i for i, time in times.items() if time <= self.budget(session)]
+        return kept or [i for i, time in times.items() if time == min(times.values())]
+
+    def send(self, query: Query, instance: int) -> None:
+        start = self.now + self.travel
+        end = start + self.latency(instance, query)
+        self.free_at[instance] = end
+        self.commands.append(Given(DISPATCH, query.session, (query.number,), instance, start, end))
+
+    def arrive(self, session: int, source: int, number: int, now: float) -> None:
+        self.now = now
+        self.waiting.append(Query(session, number, now, self.items))
+        self.wake_at = now if self.idle else self.wake_at
+
+    def finish(self, instance: int, now: float) -> None:
+        self.now = now
+        del self.free_at[instance]
+        self.wake_at = now if self.waiting else math.inf
+
+    def wake(self, now: float) -> None:
+        self.now, self.wake_at = now, math.inf
+        self.assign()
+
+    def assign(self) -> None:
+        raise NotImplementedError
+
+
+class Kairos(Base):
+    guard, penalty = 0.98, 10.0
+
+    def assign(self) -> None:
+        if not self.idle or not self.waiting:
+            return
+        instances = range(len(self.spec.kinds))
+        order = sorted(self.waiting, key=lambda query: (query.arrival, query.session))
+        looked_at = order[: 2 * len(instances)]
+        cost = np.array([[self.cost(query, instance) for instance in instances] for query in looked_at])
+        wide = len(looked_at) > len(instances)
+        work = make_matching(min(cost.shape), max(cost.shape))
+        work.cost[...] = cost.T if wide else cost
+        match(work, *work.cost.shape)
+        mates = work.owner if wide else work.mate
+        idle = self.idle
+        for query, instance in zip(looked_at, mates.tolist(), strict=False):
+            if instance in idle:
+                self.send(query, instance)
+                self.waiting.remove(query)
+
+    def cost(self, query: Query, instance: int) -> float:
+        """Eq. 2 and 8."""
+        target = self.budget(query.session)
+        left = self.travel + max(self.free_at.get(instance, 0.0) - self.now, 0.0)
+        length = left + self.latency(instance, query)
+        if length > self.guard * target - (self.now - query.arrival):
+            length = self.penalty * target
+        kinds = range(max(self.spec.kinds) + 1)
+        largest = [float(self.spec.sessions[query.session].latency[kind, -1]) for kind in kinds]
+        return min(largest) / largest[self.spec.kinds[instance]] * length
+
+
+class Ribbon(Base):
+    def assign(self) -> None:
+        for instance in self.fastest_first:
+            if self.waiting:
+                query = min(self.waiting, key=lambda query: (query.arrival, query.session))
+                self.waiting.remove(query)
+                self.send(query, instance)
+
+
+class Drs(Base):
+    threshold = 3
+
+    def assign(self) -> None:
+        for instance in self.fastest_first:
+            fit = [query for query in self.waiting if self.fits(query, instance)]
+            if fit:
+                query = min(fit, key=lambda query: (query.arrival, query.session))
+                self.waiting.remove(query)
+                self.send(query, instance)
+
+    def fits(self, query: Query, instance: int) -> bool:
+        base = self.base(query.session)
+        alone = len(base) == len(self.spec.kinds)
+        return (instance in base) == (query.items > self.threshold or alone)
+
+
+class Clkwrk(Base):
+    refuse = False
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        super().__init__(spec)
+        self.queues: list[list[Query]] = [[] for _ in spec.kinds]
+
+    def arrive(self, session: int, source: int, number: int, now: float) -> None:
+        self.now = now
+        query = Query(session, number, now, self.items)
+        ends = [self.end(instance, query) for instance in range(len(self.spec.kinds))]
+        ahead = [len(queue) + (i in self.free_at) for i, queue in enumerate(self.queues)]
+        best = min(range(len(ends)), key=lambda instance: (ends[instance], ahead[instance], instance))
+        if self.refuse and ends[best] > now + self.budget(session):
+            self.commands.append(Given(DROP, session, (number,)))
+            return
+        self.queues[best].append(query)
+        if best not in self.free_at:
+            self.send(self.queues[best].pop(0), best)
+
+    def end(self, instance: int, query: Query) -> float:
+        free = max(self.free_at.get(instance, 0.0), self.now)
+        queued = sum(self.latency(instance, other) for other in self.queues[instance])
+        return free + (self.travel + queued) + self.latency(instance, query)
+
+    def finish(self, instance: int, now: float) -> None:
+        super().finish(instance, now)
+        if self.queues[instance]:
+            queue = self.queues[instance]
+            query = min(queue, key=lambda query: (query.arrival, query.session))
+            queue.remove(query)
+            self.send(query, instance)
+
+
+class Oracle(Base):
+    def assign(self) -> None:
+        for instance in self.fastest_first:
+            base = [q for q in self.waiting if instance in self.base(q.session)]
+            small = [
+                q
+                for q in self.waiting
+                if instance not in self.base(q.session)
+                and self.travel + self.latency(instance, q) <= self.budget(q.session)
+            ]
+            if base:
+                ends = [max((q for q in base if q.session == s), key=self.size) for s in self.sessions(base)]
+                query = max(ends, key=lambda q: (self.latency(instance, q), -q.session))
+            elif small:
+                heads = [
+                    min((q for q in small if q.session == s), key=self.size) for s in self.sessions(small)
+                ]
+                query = min(heads, key=lambda q: (self.latency(instance, q), q.session))
+            else:
+                continue
+            self.waiting.remove(query)
+            self.send(query, instance)
+
+    @staticmethod
+    def size(query: Query) -> tuple[int, int]:
+        return query.items, query.number
+
+    @staticmethod
+    def sessions(queries: list[Query]) -> list[int]:
+        return sorted({query.session for query in queries})
+
+
+TWINS = {"kairos": Kairos, "ribbon": Ribbon, "drs": Drs, "clkwrk": Clkwrk, "oracle": Oracle}

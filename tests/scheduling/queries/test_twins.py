@@ -1,0 +1,47 @@
+"""Query distribution policies against their plain twins, on random clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.scheduling.queries.naive import TWINS, Clkwrk
+from tests.scheduling.scenarios import random_scenario
+from tests.scheduling.twin import assert_twin
+from tuner.scheduling.catalogue import build_policy, options_of
+from tuner.testing.driver import drive
+
+OPTIONS = {"kairos": {"learn": False}, "drs": {"threshold": 3}}
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("seed", range(8))
+def test_like_its_twin(name: str, seed: int) -> None:
+    """A policy gives the commands that its twin in plain Python gives, whatever queries really take."""
+    scenario = random_scenario(seed, requests=80)
+    policy = build_policy(name, scenario.spec, options_of(name)(**OPTIONS.get(name, {})))
+
+    trace = drive(policy, scenario.arrivals, scenario.stretch, items=sizes(scenario, seed))
+
+    assert len(trace.batches) == 80
+    assert_twin(trace.events, TWINS[name](scenario.spec), within=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clkwrk_that_refuses_is_like_its_twin(seed: int) -> None:
+    """What no instance can serve in time is refused when it comes."""
+    scenario = random_scenario(seed, requests=80)
+    policy = build_policy("clkwrk", scenario.spec, options_of("clkwrk")(refuse=True))
+    twin = Clkwrk(scenario.spec)
+    twin.refuse = True
+
+    trace = drive(policy, scenario.arrivals, scenario.stretch, items=sizes(scenario, seed))
+
+    assert_twin(trace.events, twin, within=1e-9)
+
+
+def sizes(scenario, seed):
+    """Sizes up to what the profile of each request's session knows."""
+    rng = np.random.default_rng(seed)
+    largest = [session.latency.shape[1] - 1 for session in scenario.spec.sessions]
+    return [int(rng.integers(1, largest[owner] + 1)) for _, owner, _ in scenario.arrivals]

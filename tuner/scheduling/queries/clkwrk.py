@@ -1,0 +1,171 @@
+"""Clockwork's distribution: a queue per instance, and a query joins the one where it ends first within QoS.
+
+As the Kairos paper runs it (section 7): the controller knows when every instance will have done with its
+queue, and predicts execution times. Each arriving query goes to the instance where it ends earliest, of those
+where it keeps the QoS target. Queues are first come, first served, and a query never changes its queue.
+
+The paper does not say what becomes of a query that keeps the target nowhere. Here it goes to where it ends
+earliest; with ``refuse`` it is refused at once, as Clockwork itself does (Gujarati et al., OSDI 2020).
+It is given the profile, as it "accurately predicts query latency"; with ``learn`` it learns like Kairos.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.queries.pool import Pool, ended, make_pool, oldest, send_query, take_in, travel
+from tuner.scheduling.queries.predictor import Predictor, learn, make_predictor, predict
+from tuner.scheduling.requests import begin, drop, push
+from tuner.scheduling.vocabulary import OK, Cluster, records
+
+__all__ = ["Clkwrk", "Options", "build"]
+
+RULE = np.dtype(
+    [
+        ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
+        ("refuses", "i8"),  # 1: what cannot be in time is refused
+    ],
+    align=True,
+)
+LOAD = np.dtype([("queued", "f8"), ("waiting", "i8")], align=True)  # s of work, and queries, in its queue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What is believed, and what becomes of queries that are lost."""
+
+    learn: bool = False
+    """Whether execution times are learned; if not, the profile is believed."""
+    refuse: bool = False
+    """Whether a query that no instance can serve in time is refused at once."""
+
+
+class Clkwrk(NamedTuple):
+    """The state; all arrays are modified in place.
+
+    Queue j M + s holds the queries of session s that wait for accelerator j, queue N M + s those refused.
+    """
+
+    cluster: Cluster
+    pool: Pool
+    predictor: Predictor
+    rule: np.ndarray  # (1,) RULE
+    loads: np.ndarray  # (N,) LOAD
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Clkwrk:
+    """Return the state at time 0."""
+    options = options or Options()
+    count, instances = len(spec.sessions), len(spec.kinds)
+    queues = [(session, -1) for _ in range(instances + 1) for session in range(count)]
+    cluster = build_cluster(spec, queues=queues)
+    rule = records(1, RULE)
+    rule[0] = (int(options.learn), int(options.refuse))
+    kinds, _, size = cluster.latency.shape
+    return Clkwrk(
+        cluster, make_pool(cluster), make_predictor(kinds, count, size - 1), rule, records(instances, LOAD)
+    )
+
+
+@njit_flat
+def arrive(policy: Clkwrk, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
+    """See :func:`tuner.scheduling.policy.arrive`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    sessions = cluster.sessions.size
+    accelerator, keeps = _best(policy, session)
+    if policy.rule[0].refuses and not keeps:
+        queue = cluster.accelerators.size * sessions + session
+        status = push(cluster, queue, number, now)
+        if status == OK:
+            drop(cluster, queue, 1)
+        return status
+    status = push(cluster, accelerator * sessions + session, number, now)
+    if status != OK:
+        return status
+    take_in(policy.pool)
+    kind = cluster.accelerators[accelerator].kind
+    policy.loads[accelerator].queued += _believed(policy, kind, session, cluster.board[0].items)
+    policy.loads[accelerator].waiting += 1
+    if cluster.accelerators[accelerator].outstanding == 0:
+        _send(policy, accelerator)
+    return OK
+
+
+@njit_flat
+def finish(policy: Clkwrk, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    took = ended(cluster, policy.pool, accelerator)
+    if policy.rule[0].learns:
+        running = policy.pool.running[accelerator]
+        learn(policy.predictor, cluster.accelerators[accelerator].kind, running.session, running.items, took)
+    if policy.loads[accelerator].waiting:
+        _send(policy, accelerator)
+    return OK
+
+
+@njit_flat
+def wake(policy: Clkwrk, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`; there is nothing to wait for."""
+    begin(policy.cluster, now)
+    return OK
+
+
+@njit_flat
+def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
+    """Return where a query that comes now ends first, and whether it keeps the QoS target there.
+
+    Of the instances where it keeps the target, if there are any; of equal ones where fewer queries are.
+    """
+    cluster = policy.cluster
+    now, items = cluster.board[0].now, cluster.board[0].items
+    latest = now + cluster.sessions[session].budget
+    best, earliest, least = 0, np.inf, 0
+    for accelerator in range(cluster.accelerators.size):
+        kind = cluster.accelerators[accelerator].kind
+        free = now
+        if cluster.accelerators[accelerator].outstanding:
+            free = max(cluster.accelerators[accelerator].free_at, now)
+        free += travel(cluster) + policy.loads[accelerator].queued
+        end = free + _believed(policy, kind, session, items)
+        ahead = policy.loads[accelerator].waiting + cluster.accelerators[accelerator].outstanding
+        if end < earliest or (end == earliest and ahead < least):
+            best, earliest, least = accelerator, end, ahead
+    # The target is the same for all: whoever ends first keeps it, if anybody does.
+    return best, earliest <= latest
+
+
+@njit_flat
+def _send(policy: Clkwrk, accelerator: int) -> None:
+    """Send the oldest query of an instance's queue."""
+    cluster, sessions = policy.cluster, policy.cluster.sessions.size
+    queue = oldest(cluster, accelerator * sessions, (accelerator + 1) * sessions)
+    head = cluster.queues[queue].head
+    items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
+    kind = cluster.accelerators[accelerator].kind
+    length = _believed(policy, kind, cluster.queues[queue].session, items)
+    send_query(cluster, policy.pool, queue, head, accelerator, length)
+    policy.loads[accelerator].waiting -= 1
+    if policy.loads[accelerator].waiting:
+        policy.loads[accelerator].queued = max(policy.loads[accelerator].queued - length, 0.0)
+    else:
+        policy.loads[accelerator].queued = 0.0  # what was learned meanwhile leaves a remainder
+
+
+@njit_inline
+def _believed(policy: Clkwrk, kind: int, session: int, items: int) -> float:
+    """How long a query takes, s."""
+    if policy.rule[0].learns:
+        return predict(policy.predictor, kind, session, items)
+    return float(policy.cluster.latency[kind, session, items])
+
+
+register(Clkwrk, Functions(arrive, finish, wake))

@@ -1,0 +1,135 @@
+"""DeepRecSys's distribution: queries above a threshold go to base instances, the others never do.
+
+As the Kairos paper runs it (section 7): larger queries than the threshold wait for a base instance, the
+others for an auxiliary one, each first come, first served, to the fastest idle one. The threshold is found by
+hill climbing on the throughput, outside (:mod:`tuner.envs.simulator.mixed.threshold`), for each pool anew.
+
+Base instances keep the QoS target at the largest size; if none does, the fastest count as such. In a pool
+without auxiliary instances all queries go to the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.errors import InvalidInput
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.queries.pool import (
+    Pool,
+    base_instances,
+    ended,
+    make_pool,
+    send_oldest,
+    speed_order,
+    take_in,
+)
+from tuner.scheduling.requests import begin, push
+from tuner.scheduling.vocabulary import NEVER, OK, Cluster
+
+__all__ = ["Drs", "Options", "build"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """One threshold for all sessions, or a tuple with one per session."""
+
+    threshold: int | tuple[int, ...] = 0
+    """Queries of more items go to base instances."""
+
+    def __post_init__(self) -> None:
+        values = self.threshold if isinstance(self.threshold, tuple) else (self.threshold,)
+        for value in values:
+            if not isinstance(value, Integral) or value < 0:
+                raise InvalidInput("threshold", f"{value} is no number of items", "use 0 or more")
+
+
+class Drs(NamedTuple):
+    """The state; all arrays are modified in place, ``order``, ``base`` and ``threshold`` excepted.
+
+    Queue s holds the small queries of session s, queue M + s its large ones.
+    """
+
+    cluster: Cluster
+    pool: Pool
+    order: np.ndarray  # (N,) accelerators, the fastest first
+    base: np.ndarray  # (N, M) whether it is a base instance
+    threshold: np.ndarray  # (M,) items
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Drs:
+    """Return the state at time 0.
+
+    Raises:
+        InvalidInput: There are not as many thresholds as sessions.
+    """
+    threshold = (options or Options()).threshold
+    count = len(spec.sessions)
+    if isinstance(threshold, tuple) and len(threshold) != count:
+        raise InvalidInput("threshold", f"there are {len(threshold)} for {count} sessions", "give one each")
+    cluster = build_cluster(spec, queues=[(session % count, -1) for session in range(2 * count)])
+    base = base_instances(cluster)
+    limits = np.broadcast_to(np.array(threshold, np.int64), (count,)).copy()
+    limits[base.all(axis=0)] = 0
+    return Drs(cluster, make_pool(cluster), speed_order(cluster), base, limits)
+
+
+@njit_inline
+def arrive(policy: Drs, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
+    """See :func:`tuner.scheduling.policy.arrive`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    large = cluster.board[0].items > policy.threshold[session]
+    status = push(cluster, session + policy.threshold.size if large else session, number, now)
+    if status == OK and take_in(policy.pool):
+        cluster.board[0].wake_at = now
+    return status
+
+
+@njit_flat
+def finish(policy: Drs, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    ended(cluster, policy.pool, accelerator)
+    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
+    return OK
+
+
+@njit_flat
+def wake(policy: Drs, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`: something arrived or ended just now."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    cluster.board[0].wake_at = NEVER
+    for index in range(policy.order.size):
+        if policy.pool.state[0].waiting == 0:
+            break
+        accelerator = policy.order[index]
+        if cluster.accelerators[accelerator].outstanding == 0:
+            queue = _next(policy, accelerator)
+            if queue >= 0:
+                send_oldest(cluster, policy.pool, queue, accelerator)
+    return OK
+
+
+@njit_flat
+def _next(policy: Drs, accelerator: int) -> int:
+    """Return the queue whose head is the oldest query for an instance; -1 if there is none."""
+    cluster, sessions = policy.cluster, policy.threshold.size
+    mask = cluster.waiting.shape[1] - 1
+    found, earliest = -1, np.inf
+    for session in range(sessions):
+        queue = session + sessions if policy.base[accelerator, session] else session
+        head = cluster.queues[queue].head
+        if head < cluster.queues[queue].tail and cluster.waiting[queue, head & mask].arrival < earliest:
+            found, earliest = queue, cluster.waiting[queue, head & mask].arrival
+    return found
+
+
+register(Drs, Functions(arrive, finish, wake))

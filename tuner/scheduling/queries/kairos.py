@@ -1,0 +1,288 @@
+"""Kairos: queries go where their least-cost matching with the instances puts them (section 5.1, eq. 1-8).
+
+At every arrival and end of a query, while an instance is idle: the queries that wait (rows) are matched with
+all instances (columns), idle or not. A query on an instance costs ``C_j L_ij``, where ``L_ij`` is the time
+until it would end there, with what the instance still has to do (eq. 2), and ``C_j`` how little a second of
+the instance is worth: the time of the largest query on the fastest type over that on this one. If the query
+would end after its QoS target, guarded, the cost is that of ten times the target (eq. 5, 8). Of the pairs,
+those with an idle instance are sent (eq. 6, 7); the other queries wait, and are matched anew next time.
+
+Execution times are learned from nothing (:mod:`tuner.scheduling.queries.predictor`), unless ``learn`` is off.
+No query is refused; a late one is served once nothing better can be done with an instance.
+
+Where we go further: real times scatter around the prediction, and a fixed guard of 2 % does not know by how
+much. A query must also keep the target, unguarded, if it takes longer by ``spread`` standard deviations of
+the error that predictions were seen to have. Where they are exact this changes nothing.
+
+As in the authors' code, only the oldest queries are looked at, twice as many as there are instances. Unlike
+there, one whose target has passed still costs the penalty everywhere, as eq. 8 has it. Several sessions share
+the instances: ``C_j`` and the target are the session's own. Allowances for the network count as execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.errors import InvalidInput
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.queries.matching import Matching, make_matching, match
+from tuner.scheduling.queries.pool import Pool, ended, make_pool, send_query, take_in, travel
+from tuner.scheduling.queries.predictor import Predictor, learn, make_predictor, predict, spread
+from tuner.scheduling.requests import begin, push
+from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
+
+__all__ = ["Kairos", "Options", "build"]
+
+WINDOW = 2
+"""Queries that are looked at, per instance."""
+NOISE = 1 << 12
+"""Factors on predictions that are drawn ahead; a power of 2."""
+
+RULE = np.dtype(
+    [
+        ("guard", "f8"),  # xi: share of the QoS target that a query must keep
+        ("penalty", "f8"),  # QoS targets that a late pair counts as
+        ("spread", "f8"),  # standard deviations of the error that a query must keep the target with
+        ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
+        ("drawn", "i8"),  # factors on predictions used so far
+    ],
+    align=True,
+)
+SEEN = np.dtype([("largest", "i8")], align=True)  # items of the session's largest query so far
+CANDIDATE = np.dtype([("queue", "i8"), ("position", "i8")], align=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What the paper fixes, and what is believed."""
+
+    guard: float = 0.98
+    """A query must end within this part of the QoS target, by prediction (xi)."""
+    penalty: float = 10.0
+    """What a late pair costs, in QoS targets."""
+    spread: float = 1.0
+    """It must end within the target, too, if it takes longer by so many standard deviations of the error."""
+    learn: bool = True
+    """Whether execution times are learned; if not, the profile is believed."""
+    prediction_noise: float = 0.0
+    """Standard deviation of an error on each prediction, relative: to see what errors do (Fig. 16b)."""
+    seed: int = 0
+    """Of that error."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("guard", 0, 1),
+            ("penalty", 1, 1e6),
+            ("spread", 0, 10),
+            ("prediction_noise", 0, 1),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high or (name == "guard" and value == 0):
+                raise InvalidInput(name, f"{value} is out of range", f"use a number from {low} to {high:g}")
+
+
+class Kairos(NamedTuple):
+    """The state; all arrays are modified in place, ``noise`` excepted."""
+
+    cluster: Cluster
+    pool: Pool
+    predictor: Predictor
+    matching: Matching
+    rule: np.ndarray  # (1,) RULE
+    seen: np.ndarray  # (M,) SEEN
+    weight: np.ndarray  # (K, M) C_j
+    left: np.ndarray  # (N,) s until an instance could begin with a query that is sent now
+    times: np.ndarray  # (K,) s that the query being looked at would take
+    margins: np.ndarray  # (K,) s that it might take longer
+    candidates: np.ndarray  # (WINDOW N,) CANDIDATE, the oldest first
+    pointers: np.ndarray  # (M,) position of the session's next query to be looked at
+    noise: np.ndarray  # (NOISE,) or (1,) factors on predictions, used in turn
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Kairos:
+    """Return the state at time 0."""
+    options = options or Options()
+    cluster = build_cluster(spec)
+    kinds, sessions, size = cluster.latency.shape
+    instances = cluster.accelerators.size
+    rule = records(1, RULE)
+    rule[0] = (options.guard, options.penalty, options.spread, int(options.learn), 0)
+    noise = np.ones(1)
+    if options.prediction_noise > 0:
+        drawn = np.random.default_rng(options.seed).normal(1.0, options.prediction_noise, NOISE)
+        noise = np.maximum(drawn, 0.0)
+    policy = Kairos(
+        cluster=cluster,
+        pool=make_pool(cluster),
+        predictor=make_predictor(kinds, sessions, size - 1),
+        matching=make_matching(instances, WINDOW * instances),
+        rule=rule,
+        seen=records(sessions, SEEN),
+        weight=np.ones((kinds, sessions)),
+        left=np.zeros(instances),
+        times=np.zeros(kinds),
+        margins=np.zeros(kinds),
+        candidates=records(WINDOW * instances, CANDIDATE),
+        pointers=np.zeros(sessions, np.int64),
+        noise=noise,
+    )
+    if not options.learn:
+        for session in range(sessions):
+            policy.seen[session].largest = cluster.sessions[session].largest
+            _weigh(policy, session)
+    return policy
+
+
+@njit_inline
+def arrive(policy: Kairos, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
+    """See :func:`tuner.scheduling.policy.arrive`; `wake` matches all that comes at one instant."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    status = push(cluster, session, number, now)
+    if status != OK:
+        return status
+    if cluster.board[0].items > policy.seen[session].largest:
+        policy.seen[session].largest = cluster.board[0].items
+        _weigh(policy, session)
+    if take_in(policy.pool):
+        cluster.board[0].wake_at = now
+    return OK
+
+
+@njit_flat
+def finish(policy: Kairos, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    took = ended(cluster, policy.pool, accelerator)
+    if policy.rule[0].learns:
+        session = policy.pool.running[accelerator].session
+        kind = cluster.accelerators[accelerator].kind
+        learn(policy.predictor, kind, session, policy.pool.running[accelerator].items, took)
+        _weigh(policy, session)
+    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
+    return OK
+
+
+@njit_flat
+def wake(policy: Kairos, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`: something arrived or ended just now."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    cluster.board[0].wake_at = NEVER
+    if policy.pool.state[0].idle == 0 or policy.pool.state[0].waiting == 0:
+        return OK
+    count = _look(policy)
+    instances = cluster.accelerators.size
+    wide = count > instances  # more queries than instances: instances are the rows
+    for accelerator in range(instances):
+        policy.left[accelerator] = travel(cluster)
+        if cluster.accelerators[accelerator].outstanding:
+            policy.left[accelerator] += max(cluster.accelerators[accelerator].free_at - now, 0.0)
+    for index in range(count):
+        _price(policy, index, wide)
+    match(policy.matching, min(count, instances), max(count, instances))
+    for index in range(count):
+        accelerator = policy.matching.owner[index] if wide else policy.matching.mate[index]
+        if accelerator >= 0 and cluster.accelerators[accelerator].outstanding == 0:
+            _send(policy, index, accelerator)
+    return OK
+
+
+@njit_flat
+def _look(policy: Kairos) -> int:
+    """Note the oldest queries that wait as candidates; return how many."""
+    cluster, sessions = policy.cluster, policy.pointers.size
+    mask = cluster.waiting.shape[1] - 1
+    for session in range(sessions):
+        policy.pointers[session] = cluster.queues[session].head
+    for index in range(policy.candidates.size):
+        queue, earliest = -1, np.inf
+        for session in range(sessions):
+            position = policy.pointers[session]
+            if position < cluster.queues[session].tail:
+                arrival = cluster.waiting[session, position & mask].arrival
+                if arrival < earliest:
+                    queue, earliest = session, arrival
+        if queue < 0:
+            return index
+        policy.candidates[index].queue = queue
+        policy.candidates[index].position = policy.pointers[queue]
+        policy.pointers[queue] += 1
+    return int(policy.candidates.size)
+
+
+@njit_flat
+def _price(policy: Kairos, index: int, wide: bool) -> None:
+    """Fill in what a candidate costs on each instance (eq. 2 and 8)."""
+    cluster, cost = policy.cluster, policy.matching.cost
+    queue = policy.candidates[index].queue
+    slot = policy.candidates[index].position & (cluster.waiting.shape[1] - 1)
+    waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival  # W_i
+    target = cluster.sessions[queue].budget  # T_qos
+    guarded = policy.rule[0].guard * target - waited
+    for kind in range(policy.times.size):
+        policy.times[kind] = _guess(policy, kind, queue, cluster.waiting[queue, slot].items)
+        deviation = policy.rule[0].spread * spread(policy.predictor, kind, queue)
+        policy.margins[kind] = deviation * policy.times[kind]
+    for accelerator in range(cluster.accelerators.size):
+        kind = cluster.accelerators[accelerator].kind
+        length = policy.left[accelerator] + policy.times[kind]  # L_ij
+        if length > guarded or length + policy.margins[kind] > target - waited:
+            length = policy.rule[0].penalty * target
+        if wide:
+            cost[accelerator, index] = policy.weight[kind, queue] * length
+        else:
+            cost[index, accelerator] = policy.weight[kind, queue] * length
+
+
+@njit_flat
+def _send(policy: Kairos, index: int, accelerator: int) -> None:
+    """Send a candidate. Those of its queue that come after it are still where they were."""
+    cluster = policy.cluster
+    queue, position = policy.candidates[index].queue, policy.candidates[index].position
+    items = cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].items
+    length = _guess(policy, cluster.accelerators[accelerator].kind, queue, items)
+    send_query(cluster, policy.pool, queue, position, accelerator, length)
+
+
+@njit_inline
+def _believed(policy: Kairos, kind: int, session: int, items: int) -> float:
+    """How long a query takes, s."""
+    if policy.rule[0].learns:
+        believed = predict(policy.predictor, kind, session, items)
+    else:
+        believed = policy.cluster.latency[kind, session, items]
+    return float(believed)
+
+
+@njit_inline
+def _guess(policy: Kairos, kind: int, session: int, items: int) -> float:
+    """The same with the error that was asked for."""
+    believed = _believed(policy, kind, session, items)
+    if policy.noise.size > 1:
+        believed *= policy.noise[policy.rule[0].drawn & (policy.noise.size - 1)]
+        policy.rule[0].drawn += 1
+    return believed
+
+
+@njit_flat
+def _weigh(policy: Kairos, session: int) -> None:
+    """Bring the heterogeneity coefficients of a session up to date."""
+    largest, kinds = policy.seen[session].largest, policy.times.size
+    fastest = np.inf
+    for kind in range(kinds):
+        policy.times[kind] = _believed(policy, kind, session, largest)
+        if policy.times[kind] > 0:
+            fastest = min(fastest, policy.times[kind])
+    for kind in range(kinds):
+        known = policy.times[kind] > 0 and fastest < np.inf
+        policy.weight[kind, session] = fastest / policy.times[kind] if known else 1.0
+
+
+register(Kairos, Functions(arrive, finish, wake))

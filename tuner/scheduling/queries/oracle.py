@@ -1,0 +1,153 @@
+"""The oracle: it knows all queries and lets each come when an instance is free for it (Kairos, section 7).
+
+A limit for comparison, not a policy to deploy. A base instance takes the largest query there is, an
+auxiliary one the smallest, if it keeps the QoS target there. No query waits: it counts as arriving when it
+is sent. Told all queries at one instant, as :mod:`tuner.envs.simulator.mixed` does, it serves them as
+the paper describes; its throughput is how many there are over the time they take.
+
+It believes the profile. Of several sessions, a base instance takes the query that takes it longest, an
+auxiliary one that which takes it shortest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.policy import Functions, register
+from tuner.scheduling.queries.pool import (
+    Pool,
+    base_instances,
+    ended,
+    make_pool,
+    send_oldest,
+    speed_order,
+    take_in,
+    travel,
+)
+from tuner.scheduling.requests import begin, push
+from tuner.scheduling.vocabulary import NEVER, OK, Cluster
+
+__all__ = ["Options", "Oracle", "build"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """Nothing can be chosen."""
+
+
+class Oracle(NamedTuple):
+    """The state; all arrays are modified in place, ``order`` and ``base`` excepted.
+
+    The queries of a queue lie in order of their size, the smallest at its head.
+    """
+
+    cluster: Cluster
+    pool: Pool
+    order: np.ndarray  # (N,) accelerators, the fastest first
+    base: np.ndarray  # (N, M) whether it is a base instance
+
+
+def build(spec: ClusterSpec, options: Options | None = None) -> Oracle:  # noqa: ARG001 - as the others
+    """Return the state at time 0."""
+    cluster = build_cluster(spec)
+    return Oracle(cluster, make_pool(cluster), speed_order(cluster), base_instances(cluster))
+
+
+@njit_inline
+def arrive(policy: Oracle, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
+    """See :func:`tuner.scheduling.policy.arrive`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    status = push(cluster, session, number, now)
+    if status == OK:
+        _sort_in(cluster, session)
+        if take_in(policy.pool):
+            cluster.board[0].wake_at = now
+    return status
+
+
+@njit_flat
+def finish(policy: Oracle, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    ended(cluster, policy.pool, accelerator)
+    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
+    return OK
+
+
+@njit_flat
+def wake(policy: Oracle, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.wake`: something arrived or ended just now."""
+    cluster = policy.cluster
+    begin(cluster, now)
+    cluster.board[0].wake_at = NEVER
+    for index in range(policy.order.size):
+        accelerator = policy.order[index]
+        if cluster.accelerators[accelerator].outstanding == 0:
+            _serve(policy, accelerator)
+    return OK
+
+
+@njit_flat
+def _serve(policy: Oracle, accelerator: int) -> None:
+    """Give an idle instance a query, if there is one for it."""
+    cluster = policy.cluster
+    kind, mask = cluster.accelerators[accelerator].kind, cluster.waiting.shape[1] - 1
+    largest, longest, smallest, shortest = -1, 0.0, -1, np.inf
+    for queue in range(cluster.queues.size):
+        head, last = cluster.queues[queue].head, cluster.queues[queue].tail - 1
+        if last < head:
+            continue
+        if policy.base[accelerator, queue]:
+            time = cluster.latency[kind, queue, cluster.waiting[queue, last & mask].items]
+            if time > longest:
+                largest, longest = queue, time
+        else:
+            time = cluster.latency[kind, queue, cluster.waiting[queue, head & mask].items]
+            if travel(cluster) + time <= cluster.sessions[queue].budget and time < shortest:
+                smallest, shortest = queue, time
+    if largest >= 0:
+        _send(policy, largest, accelerator, True)
+    elif smallest >= 0:
+        _send(policy, smallest, accelerator, False)
+
+
+@njit_flat
+def _send(policy: Oracle, queue: int, accelerator: int, last: bool) -> None:
+    """Send the smallest or the last, which is the largest, query of a queue; it arrives only now."""
+    cluster, mask = policy.cluster, policy.cluster.waiting.shape[1] - 1
+    head, tail = cluster.queues[queue].head, cluster.queues[queue].tail
+    if last:
+        cluster.queues[queue].head = tail - 1
+    cluster.waiting[queue, cluster.queues[queue].head & mask].arrival = cluster.board[0].now
+    send_oldest(cluster, policy.pool, queue, accelerator)
+    if last:
+        cluster.queues[queue].head = head
+        cluster.queues[queue].tail = tail - 1
+
+
+@njit_flat
+def _sort_in(cluster: Cluster, queue: int) -> None:
+    """Bring the query that came last to its place in the order of size; of equal ones behind the others."""
+    mask = cluster.waiting.shape[1] - 1
+    place = cluster.queues[queue].tail - 1
+    arrival = cluster.waiting[queue, place & mask].arrival
+    number = cluster.waiting[queue, place & mask].number
+    items = cluster.waiting[queue, place & mask].items
+    while place > cluster.queues[queue].head and cluster.waiting[queue, (place - 1) & mask].items > items:
+        cluster.waiting[queue, place & mask].arrival = cluster.waiting[queue, (place - 1) & mask].arrival
+        cluster.waiting[queue, place & mask].number = cluster.waiting[queue, (place - 1) & mask].number
+        cluster.waiting[queue, place & mask].items = cluster.waiting[queue, (place - 1) & mask].items
+        place -= 1
+    cluster.waiting[queue, place & mask].arrival = arrival
+    cluster.waiting[queue, place & mask].number = number
+    cluster.waiting[queue, place & mask].items = items
+
+
+register(Oracle, Functions(arrive, finish, wake))

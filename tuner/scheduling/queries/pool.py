@@ -1,0 +1,164 @@
+"""The instances that queries are distributed to, one query at a time each, and how a query is sent.
+
+What the policies for queries have in common. A query is a request with a size in items, executes alone, as a
+batch of its own size, and may be sent before older ones. So that a queue still loses its requests from the
+head, a query in the middle is brought there first; the older ones keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.requests import dispatch_query
+from tuner.scheduling.vocabulary import Cluster, records
+
+__all__ = [
+    "Pool",
+    "base_instances",
+    "ended",
+    "make_pool",
+    "oldest",
+    "send_oldest",
+    "send_query",
+    "speed_order",
+    "take_in",
+    "travel",
+]
+
+RUNNING = np.dtype(
+    [
+        ("start", "f8"),  # s, when its query began to execute, as believed
+        ("session", "i8"),  # of that query
+        ("items", "i8"),  # of that query
+    ],
+    align=True,
+)
+STATE = np.dtype(
+    [
+        ("idle", "i8"),  # instances that execute nothing
+        ("waiting", "i8"),  # queries of all sessions
+    ],
+    align=True,
+)
+
+
+class Pool(NamedTuple):
+    """What the instances do. Both arrays are modified in place."""
+
+    state: np.ndarray  # (1,) STATE
+    running: np.ndarray  # (N,) RUNNING; of idle instances the query before
+
+
+def make_pool(cluster: Cluster) -> Pool:
+    """Return all instances idle."""
+    state = records(1, STATE)
+    state[0].idle = cluster.accelerators.size
+    return Pool(state, records(cluster.accelerators.shape, RUNNING))
+
+
+def base_instances(cluster: Cluster) -> np.ndarray:
+    """Return per accelerator and session whether it is a base instance: keeps the SLO at the largest size.
+
+    If none does, the fastest are taken for base instances.   # (N, M) bool
+    """
+    largest = cluster.sessions["largest"]
+    time = np.take_along_axis(cluster.latency, largest[None, :, None], axis=2)[:, :, 0]  # (K, M) s
+    time = time[cluster.accelerators["kind"]]  # (N, M) s
+    base = time <= cluster.sessions["budget"]
+    return np.asarray(np.where(base.any(axis=0), base, time == time.min(axis=0)))
+
+
+def speed_order(cluster: Cluster) -> np.ndarray:
+    """Return the accelerators from the fastest kind at the first session's largest size on.   # (N,)."""
+    time = cluster.latency[:, 0, cluster.sessions[0].largest]
+    return np.argsort(time[cluster.accelerators["kind"]], kind="stable")
+
+
+@njit_inline
+def take_in(pool: Pool) -> bool:
+    """Note that a query came; return whether an instance is idle. ``pool`` is modified in place."""
+    pool.state[0].waiting += 1
+    free: bool = pool.state[0].idle > 0
+    return free
+
+
+@njit_flat
+def travel(cluster: Cluster) -> float:
+    """Return the time from a decision until a query is at its instance, s."""
+    span: float = cluster.board[0].d_control + cluster.board[0].d_data
+    return span
+
+
+@njit_flat
+def oldest(cluster: Cluster, first: int, end: int) -> int:
+    """Return which of the queues ``first`` to before ``end`` has the oldest head; -1 if all are empty."""
+    found, earliest = -1, np.inf
+    mask = cluster.waiting.shape[1] - 1
+    for queue in range(first, end):
+        head = cluster.queues[queue].head
+        if head < cluster.queues[queue].tail and cluster.waiting[queue, head & mask].arrival < earliest:
+            found, earliest = queue, cluster.waiting[queue, head & mask].arrival
+    return found
+
+
+@njit_flat
+def send_query(  # noqa: PLR0917 - a kernel has no keywords
+    cluster: Cluster, pool: Pool, queue: int, position: int, accelerator: int, length: float
+) -> None:
+    """Send a waiting query to an idle instance.
+
+    Args:
+        cluster: Gets the command; modified in place.
+        pool: Learns of it; modified in place.
+        queue: Where it waits.
+        position: Its place there; older ones move up by one place.
+        accelerator: The instance.
+        length: How long it takes, as believed, s.
+    """
+    _bring_to_head(cluster, queue, position)
+    start = cluster.board[0].now + travel(cluster)
+    dispatch_query(cluster, queue, accelerator, start, length)
+    pool.state[0].idle -= 1
+    pool.state[0].waiting -= 1
+    pool.running[accelerator].start = start
+    pool.running[accelerator].session = cluster.queues[queue].session
+    pool.running[accelerator].items = cluster.commands[cluster.board[0].commands - 1].items
+
+
+@njit_flat
+def send_oldest(cluster: Cluster, pool: Pool, queue: int, accelerator: int) -> None:
+    """Send the oldest query of a queue to an idle instance; it takes what the profile says."""
+    head = cluster.queues[queue].head
+    items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
+    kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
+    send_query(cluster, pool, queue, head, accelerator, cluster.latency[kind, session, items])
+
+
+@njit_flat
+def ended(cluster: Cluster, pool: Pool, accelerator: int) -> float:
+    """Note that an instance has ended its query; return how long it took, s. Modifies both in place."""
+    now = cluster.board[0].now
+    cluster.accelerators[accelerator].outstanding -= 1
+    cluster.accelerators[accelerator].free_at = now
+    pool.state[0].idle += 1
+    took: float = now - pool.running[accelerator].start
+    return took
+
+
+@njit_flat
+def _bring_to_head(cluster: Cluster, queue: int, position: int) -> None:
+    mask = cluster.waiting.shape[1] - 1
+    arrival = cluster.waiting[queue, position & mask].arrival
+    number = cluster.waiting[queue, position & mask].number
+    items = cluster.waiting[queue, position & mask].items
+    head = cluster.queues[queue].head
+    for place in range(position, head, -1):
+        cluster.waiting[queue, place & mask].arrival = cluster.waiting[queue, (place - 1) & mask].arrival
+        cluster.waiting[queue, place & mask].number = cluster.waiting[queue, (place - 1) & mask].number
+        cluster.waiting[queue, place & mask].items = cluster.waiting[queue, (place - 1) & mask].items
+    cluster.waiting[queue, head & mask].arrival = arrival
+    cluster.waiting[queue, head & mask].number = number
+    cluster.waiting[queue, head & mask].items = items

@@ -1,0 +1,116 @@
+"""How long queries take, learned from those that ended, with no prior knowledge (Kairos, section 5.1).
+
+Per kind of instance and session, a line through all that was seen (least squares) predicts the time of a
+query from its items. A table of ten items to a cell corrects it where queries were seen: with the first by
+half of what the line missed it by, with the n-th by n/(n+1) of what it misses on average, and with the
+fifth entirely. So the line soon counts only where nothing was seen yet. While sizes do not differ, the line
+goes through the origin; before the first query the time is unknown and taken as 0, so that every kind is
+tried.
+
+How far predictions are off is learned, too: the spread is the standard deviation of their error, relative to
+the time, of queries from cells that are known.
+
+Means forget: of a cell the last hundred queries or so count, of a line the last thousand, so that prediction
+follows hardware that changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.vocabulary import records
+
+__all__ = ["Predictor", "learn", "make_predictor", "predict", "spread"]
+
+CELL_ITEMS = 10
+"""Items to a cell of the table, as in the paper's code."""
+CELL_MEMORY, LINE_MEMORY = 100, 1000
+"""Queries that the means remember, about."""
+KNOWN = 5
+"""Queries of a cell that make it known."""
+
+LINE = np.dtype(
+    [
+        ("seen", "f8"),  # queries, up to LINE_MEMORY
+        ("items", "f8"),  # mean
+        ("seconds", "f8"),  # mean, s
+        ("spread", "f8"),  # variance of the items
+        ("together", "f8"),  # covariance of items and seconds, s
+        ("slope", "f8"),  # s per item
+        ("judged", "f8"),  # queries whose prediction was compared with what came, up to LINE_MEMORY
+        ("error", "f8"),  # mean squared error of those predictions, relative to the time
+    ],
+    align=True,
+)
+CELL = np.dtype(
+    [
+        ("seen", "f8"),  # queries, up to CELL_MEMORY
+        ("items", "f8"),  # mean
+        ("seconds", "f8"),  # mean, s
+    ],
+    align=True,
+)
+
+
+class Predictor(NamedTuple):
+    """What was learned; both arrays are modified in place."""
+
+    lines: np.ndarray  # (K, M) LINE, per kind of instance and session
+    cells: np.ndarray  # (K, M, S) CELL, of 1-10 items, 11-20, and so on
+
+
+def make_predictor(kinds: int, sessions: int, largest: int) -> Predictor:
+    """Return a predictor that knows nothing, for queries of up to so many items."""
+    cells = -(-largest // CELL_ITEMS)
+    return Predictor(records((kinds, sessions), LINE), records((kinds, sessions, cells), CELL))
+
+
+@njit_inline
+def predict(predictor: Predictor, kind: int, session: int, items: int) -> float:
+    """Return how long a query will take, s; 0 if no query of the session ended on the kind yet."""
+    lines, cells = predictor.lines, predictor.cells
+    slope = lines[kind, session].slope
+    start = lines[kind, session].seconds - slope * lines[kind, session].items
+    cell = (items - 1) // CELL_ITEMS
+    seen = cells[kind, session, cell].seen
+    missed = cells[kind, session, cell].seconds - start - slope * cells[kind, session, cell].items
+    trust = seen / (seen + 1) if seen < KNOWN else 1.0
+    return float(max(start + slope * items + missed * trust, 0.0))
+
+
+@njit_flat
+def learn(predictor: Predictor, kind: int, session: int, items: int, seconds: float) -> None:
+    """Note that a query took so long. ``predictor`` is modified in place."""
+    lines, cells = predictor.lines, predictor.cells
+    cell = (items - 1) // CELL_ITEMS
+    if cells[kind, session, cell].seen >= KNOWN and seconds > 0:
+        off = predict(predictor, kind, session, items) / seconds - 1
+        judged = min(lines[kind, session].judged + 1, LINE_MEMORY)
+        lines[kind, session].judged = judged
+        lines[kind, session].error += (off * off - lines[kind, session].error) / judged
+    seen = min(lines[kind, session].seen + 1, LINE_MEMORY)
+    more, longer = items - lines[kind, session].items, seconds - lines[kind, session].seconds
+    lines[kind, session].seen = seen
+    lines[kind, session].items += more / seen
+    lines[kind, session].seconds += longer / seen
+    kept = 1 - 1 / seen
+    lines[kind, session].spread = kept * (lines[kind, session].spread + more * more / seen)
+    lines[kind, session].together = kept * (lines[kind, session].together + more * longer / seen)
+    if lines[kind, session].spread > 0:
+        slope = lines[kind, session].together / lines[kind, session].spread
+        lines[kind, session].slope = max(slope, 0.0)  # a larger query is never expected to be faster
+    else:
+        lines[kind, session].slope = lines[kind, session].seconds / lines[kind, session].items
+    seen = min(cells[kind, session, cell].seen + 1, CELL_MEMORY)
+    cells[kind, session, cell].seen = seen
+    cells[kind, session, cell].items += (items - cells[kind, session, cell].items) / seen
+    cells[kind, session, cell].seconds += (seconds - cells[kind, session, cell].seconds) / seen
+
+
+@njit_inline
+def spread(predictor: Predictor, kind: int, session: int) -> float:
+    """Return the standard deviation of the error of predictions, relative to the time."""
+    return float(np.sqrt(predictor.lines[kind, session].error))
