@@ -12,7 +12,7 @@ import numpy as np
 
 from tuner.adapters import ApplyReport, Backend
 from tuner.errors import AdapterError, InvalidInput
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 
@@ -151,6 +151,8 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         self._observation = np.empty(0, np.float32)
         count = len(space.names)
         self._features = space.features()
+        self._default = space.encode(space.default)
+        self._applied = self._default, space.default
         low = np.full(len(FEATURES) + count, UNKNOWN, np.float32)
         high = np.array([highest for _, _, highest in FEATURES] + [1.0] * count, np.float32)
         self.action_space = gym.spaces.Discrete(space.size)
@@ -206,8 +208,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             self._plant = self._open_plant(self.np_random)
         self._windows, self._level = 0, None
         number = (options or {}).get("configuration")
-        start = self.space.default if number is None else self.space.decode(int(number))
-        return self._apply(start)
+        return self._apply(self._default if number is None else int(number))
 
     def begun(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
         """Return what `reset` does, given the first measurement."""
@@ -221,7 +222,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             AdapterError: The backend failed: see :meth:`fail`.
         """
         self._windows += 1
-        return self._apply(self.space.decode(int(action)))
+        return self._apply(int(action))
 
     def finish(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Return what `step` does, given what was measured."""
@@ -235,9 +236,10 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         info = self._info(self._last, WORST_REWARD) | {"error": str(error) or type(error).__name__}
         return self._observation, WORST_REWARD, False, True, info
 
-    def _apply(self, configuration: Configuration) -> Window:
+    def _apply(self, number: int) -> Window:
         assert self._plant is not None, "call reset first"
-        self._report = self._plant.backend.apply(configuration)
+        self._applied = number, self.space.decode(number)
+        self._report = self._plant.backend.apply(self._applied[1])
         return Window(self._plant, self._report, self._window)
 
     def _take(self, measured: Measurement) -> tuple[Measurement, float]:
@@ -278,5 +280,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             m.burstiness,
         )
         known = np.where(np.isnan(values), UNKNOWN, np.clip(values, LOWEST, HIGHEST))
-        number = self.space.encode(self.space.nearest(m.configuration))
+        number, applied = self._applied
+        if m.configuration is not applied:  # read back from a server, which may run something else
+            number = self.space.encode(self.space.nearest(m.configuration))
         return np.concatenate((known, self._features[number])).astype(np.float32)

@@ -234,8 +234,7 @@ class KnobSpace:
 
     def distances(self, index: int) -> np.ndarray:
         """Euclidean distance in grid steps from one configuration to all.   # (size,) steps."""
-        offsets = (self.coordinates - self.coordinates[index]).astype(np.float64)
-        return np.asarray(np.sqrt((offsets**2).sum(axis=1)))
+        return np.asarray(np.sqrt(self._squares(index)))
 
     def distance(self, a: int, b: int) -> float:
         """Euclidean distance in grid steps between two configurations."""
@@ -243,7 +242,12 @@ class KnobSpace:
 
     def region(self, index: int, delta: float) -> np.ndarray:
         """All configurations within ``delta`` grid steps, itself included (``C(c_t)``).   # (n,) int64."""
-        return np.asarray(np.flatnonzero(self.distances(index) <= delta + 1e-9))
+        return np.asarray(np.flatnonzero(self._squares(index) <= (delta + 1e-9) ** 2))
+
+    def _squares(self, index: int) -> np.ndarray:
+        """Squared distances from one configuration to all: whole numbers.   # (size,)."""
+        offsets = self.coordinates - self.coordinates[index]
+        return np.asarray(np.einsum("ij,ij->i", offsets, offsets))
 
     def neighbours(self, index: int) -> np.ndarray:
         """Configurations that differ by one step of one knob.   # (n,) int64."""

@@ -127,7 +127,7 @@ class Rack:
         if seeds.shape != jobs.rate.shape:
             raise InvalidInput("seeds", f"{seeds.shape} are given for {jobs.rate.shape} servers")
         span = Span(self.traffic.warm_up, self.traffic.warm_up + float(seconds))
-        parts = list(_parts(jobs.rate.size))
+        parts = list(_parts(jobs.rate.size, self._workers))
         if len(parts) == 1 or self._workers == 1:
             for part in parts:
                 self._run(jobs, seeds, span, raw, part)
@@ -211,9 +211,11 @@ def _check(plans: Plans) -> None:
         raise InvalidInput("plans", "max_batch, instances, cores and threads must be positive")
 
 
-def _parts(count: int) -> Iterator[slice]:
-    for begin in range(0, count, CHUNK):
-        yield slice(begin, min(begin + CHUNK, count))
+def _parts(count: int, workers: int) -> Iterator[slice]:
+    """Cut the windows into parts, at least one per thread if there are as many windows."""
+    length = max(min(CHUNK, -(-count // workers)), 1)
+    for begin in range(0, count, length):
+        yield slice(begin, min(begin + length, count))
 
 
 def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> Draws:

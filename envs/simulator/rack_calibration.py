@@ -4,8 +4,8 @@ All constants that windows can show are searched together, so that simulated and
 in what was measured: mean, median and p95 of the latency, execution time, CPU and GPU (mean absolute
 logarithm of the ratio). Each window is simulated at its own load and configuration, all in one call of the
 rack, and with the same random numbers for every trial, so that the misfit is a function of the constants
-alone; scipy's Powell method minimises it. A constant that no window shows stays near the base's: what is searched is the
-factor on the base's value, and a large factor costs a little.
+alone; scipy's Powell method minimises it. A constant that no window shows stays near the base's: what is
+searched is the factor on the base's value, and a large factor costs a little.
 
 The overhead (network and client) is no part of the search: it is the median over windows of what the client
 waited beyond queue and execution. Overloaded windows tell only how long they were, and are left out.

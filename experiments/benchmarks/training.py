@@ -1,0 +1,191 @@
+"""Learning: windows per minute in the environments, one region update, and what a decision waits for.
+
+*Windows* have about 1,000 requests. The vector form has 256 servers that are given configurations at
+random, good and hopeless ones alike; the single environment of the same kind is the baseline, told the same.
+Times are those of the clock on the wall, for the vector form uses every core that it is given; the note has
+the time on the core per window, which other work on the machine does not lengthen.
+
+*The region update* is eq. 2 over a region that is there already, and with finding the region first; the
+baseline is the update in plain Python. All 1,331 configurations at once is the largest region there is.
+
+*A decision* is ``RRL.update`` and the choice that follows, while the estimator trains in its thread after
+every window; the baseline is the same with the estimator at rest. An agent that trains inside ``update``
+shows what would be waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+import tuner.envs  # noqa: F401  (registers the environments)
+from tuner.agents.agent import State
+from tuner.agents.region import region_update
+from tuner.agents.rrl import RRL
+from tuner.envs.simulator.tfserving_cpu import TFServingCPU
+from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of
+from tuner.experiments.options import Options
+from tuner.knobs import KnobSpace
+
+__all__ = ["run"]
+
+SERVERS = 256
+STEPS = 4
+QUICK = 16
+ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "TFServingCPU-v0": ("tuner/TFServingCPU-v0", {}),
+    "TFServingCPU-v0, deepspeech": ("tuner/TFServingCPU-v0", {"model": "deepspeech"}),
+    "TFServingGPU-v0": ("tuner/TFServingGPU-v0", {}),
+    "TritonCPU-v0 without carrying over": ("tuner/TritonCPU-v0", {"carry_over": False}),
+    "TritonCPU-v0": ("tuner/TritonCPU-v0", {}),
+    "Cluster-v0": ("tuner/Cluster-v0", {"window": 0.25}),
+}
+REGIONS = (1.0, 2.0, 3.0, 20.0)
+"""Sizes of regions; the last holds every configuration."""
+UPDATES = 2000
+DECISIONS = 400
+BEFORE = 20
+"""Decisions before those that are timed: kernels are compiled, the network begins."""
+LEVEL = 12
+
+
+def run(options: Options) -> list[BenchRow]:
+    """Measure everything; ``options.seeds`` is how often."""
+    smaller = QUICK if options.quick else 1
+    servers = max(SERVERS // smaller, 2)
+    rows = [_windows(name, servers, options.seeds) for name in options.track(ENVIRONMENTS, "environments")]
+    space = TFServingCPU().space()
+    for delta in REGIONS:
+        rows += _region(space, delta, UPDATES // smaller, options.seeds)
+    rows += _decisions(space, DECISIONS // smaller)
+    return rows
+
+
+def _windows(name: str, servers: int, repeats: int) -> BenchRow:
+    """Measure windows per minute of the vector form beside the single environment."""
+    identifier, arguments = ENVIRONMENTS[name]
+    endless = {**arguments, "episode_windows": 10**6}
+    many = gym.make_vec(identifier, num_envs=servers, vectorization_mode="vector_entry_point", **endless)
+    alone = gym.make(identifier, disable_env_checker=True, **endless)
+    actions = np.random.default_rng(1).integers(0, int(alone.action_space.n), (STEPS, servers))  # type: ignore[attr-defined]
+
+    def all_at_once() -> None:
+        for row in actions:
+            many.step(row)
+
+    def one_by_one() -> None:
+        for action in actions.ravel()[: max(servers // 4, 4)]:
+            alone.step(action)
+
+    many.reset(seed=1)
+    alone.reset(seed=1)
+    together = median(_wall(all_at_once, repeats))
+    on_core = cpu_seconds(all_at_once) / actions.size
+    single = median(_wall(one_by_one, repeats)) / max(servers // 4, 4)
+    many.close()
+    alone.close()
+    return compared(
+        f"windows, {name}, {servers} at once",
+        60.0 * actions.size / together,
+        60.0 / single,
+        "windows/min",
+        note=f"baseline: the environment alone; {1e6 * on_core:.0f} us on the core per window",
+    )
+
+
+def _wall(work: Callable[[], object], repeats: int) -> list[float]:
+    """Return how long some work takes each time, s; it is done once before, to compile."""
+    work()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def _region(space: KnobSpace, delta: float, updates: int, repeats: int) -> Iterator[BenchRow]:
+    """Measure one region update, with the region at hand and without."""
+    middle = space.size // 2
+    region = space.region(middle, delta)
+    q, estimates, rates = np.ones(space.size), np.ones(region.size), np.full(region.size, 0.1)
+
+    def update() -> None:
+        for _ in range(updates):
+            region_update(q, region, estimates, rates, 0.0)
+
+    def find_and_update() -> None:
+        for _ in range(updates // 10):
+            region_update(q, space.region(middle, delta), estimates, rates, 0.0)
+
+    def plain() -> None:
+        for _ in range(updates // 10):
+            _plain_update(q, region, estimates, rates)
+
+    few = max(updates // 10, 1)
+    rival = 1e6 * seconds_of(plain, repeats) / few
+    size = f"{region.size} configurations"
+    at_hand = 1e6 * seconds_of(update, repeats) / updates
+    found = 1e6 * seconds_of(find_and_update, repeats) / few
+    note = f"{size}; baseline: plain Python"
+    yield compared(f"region update, delta {delta:g}", at_hand, rival, "us", less=True, note=note)
+    yield compared(f"region update, delta {delta:g}, region found first", found, None, "us", note=size)
+
+
+def _plain_update(q: np.ndarray, region: np.ndarray, estimates: np.ndarray, rates: np.ndarray) -> None:
+    """The update as one would write it without a compiler."""
+    for i, c in enumerate(region):
+        q[c] = (1.0 - rates[i]) * q[c] + rates[i] * estimates[i]
+
+
+def _decisions(space: KnobSpace, decisions: int) -> Iterator[BenchRow]:
+    """Measure updates and choices while the estimator trains, while it rests, and with training inside."""
+    busy = _decision_times(RRL(space, seed=1), decisions)
+    rest = _decision_times(RRL(space, seed=1), decisions // 4, rest=True)
+    inside = _decision_times(RRL(space, seed=1, synchronous=True), decisions // 4)
+    size = f"{space.size} configurations"
+    for kind in busy:
+        for share, word in ((0.5, "median"), (0.95, "p95"), (0.99, "p99")):
+            value, rival = (1e6 * float(np.quantile(times[kind], share)) for times in (busy, rest))
+            name, note = (
+                f"{kind} while the estimator trains, {word}",
+                f"{size}; baseline: the estimator rests",
+            )
+            yield compared(name, value, rival, "us", less=True, note=note)
+    value = 1e6 * float(np.median(inside["RRL.update"]))
+    yield compared("RRL.update with training inside, median", value, None, "us", note=size)
+
+
+def _decision_times(agent: RRL, decisions: int, *, rest: bool = False) -> dict[str, np.ndarray]:
+    """Return how long every update and every choice took, s.
+
+    Args:
+        agent: It is closed in the end.
+        decisions: How many are timed.
+        rest: Whether the estimator may finish its training before each.
+    """
+    generator = np.random.default_rng(2)
+    times: dict[str, list[float]] = {"RRL.update": [], "RRL.select": []}
+    state = State(level=LEVEL, configuration=0)
+    for number in range(decisions + BEFORE):
+        choice = agent.select(state)
+        if rest:
+            agent.perception.estimator.wait(60.0)
+        begin = time.perf_counter()
+        agent.update(state, choice, float(generator.uniform(0.3, 3.0)), state)
+        middle = time.perf_counter()
+        if rest:
+            agent.perception.estimator.wait(60.0)
+        before = time.perf_counter()
+        agent.select(state)
+        end = time.perf_counter()
+        if number >= BEFORE:
+            times["RRL.update"].append(middle - begin)
+            times["RRL.select"].append(end - before)
+    agent.close()
+    return {kind: np.array(values) for kind, values in times.items()}

@@ -1,0 +1,23 @@
+"""The benchmark of learning: what it tells, on very little work."""
+
+from __future__ import annotations
+
+from tuner.experiments.benchmarks import training
+from tuner.experiments.options import Options
+
+
+def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):
+    """Each environment beside itself alone, each region as found and to be found, decisions busy and at rest."""
+    monkeypatch.setattr(
+        training, "ENVIRONMENTS", {"cpu": ("tuner/TFServingCPU-v0", {"window": 1.0, "rate": 20.0})}
+    )
+    monkeypatch.setattr(training, "REGIONS", (1.0,))
+    monkeypatch.setattr(training, "DECISIONS", 96)
+    monkeypatch.setattr(training, "BEFORE", 1)
+
+    rows = {row.id: row for row in training.run(Options(seeds=1, quick=True, folder=tmp_path, report=print))}
+
+    assert rows["windows, cpu, 16 at once"].baseline
+    assert rows["region update, delta 1"].note.startswith("7 configurations")
+    assert "RRL.update with training inside, median" in rows
+    assert all(row.value > 0 for row in rows.values())
