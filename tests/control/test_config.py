@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from tests.builders import SPACE
-from tuner.control.config import DaemonConfig
+from tuner.control.config import DaemonConfig, GuardSection
 from tuner.errors import InvalidInput
 from tuner.yaml_file import load_yaml
 
@@ -171,3 +172,11 @@ def test_two_targets_may_not_share_a_server(load):
     assert len(load(two).targets) == 2
     with pytest.raises(InvalidInput, match="two targets have the url"):
         load(two.replace("sim://mlp", "triton://h:1/m"))
+
+
+def test_every_guard_rail_is_documented():
+    """Each setting stands in the table of docs/daemon.md."""
+    page = (Path(__file__).parents[2] / "docs" / "daemon.md").read_text()
+    table = page[page.index("## What holds it back") : page.index("## Your orders")]
+
+    assert [name for name in GuardSection.model_fields if f"`{name}`" not in table] == []

@@ -19,6 +19,7 @@ from tuner.cli.experiment import app as experiment
 from tuner.cli.goodput import goodput
 from tuner.cli.history import explain, history
 from tuner.cli.observe import observe
+from tuner.cli.orders import pause, pin, resume, rollback, unpin
 from tuner.cli.plan import app as plan
 from tuner.cli.recommend import recommend
 from tuner.cli.report import report
@@ -59,6 +60,11 @@ for function in (
     daemon,
     history,
     explain,
+    pause,
+    resume,
+    pin,
+    unpin,
+    rollback,
 ):
     app.command(epilog=function.__globals__["EXAMPLES"])(function)
 app.add_typer(experiment, name="experiment")

@@ -155,6 +155,11 @@ class GuardSection(Section):
     patience: int = Field(default=GuardLimits().patience, ge=0)
     review: int = Field(default=GuardLimits().review, ge=1)
     retry_after: int = Field(default=GuardLimits().retry_after, ge=0)
+    in_place_per_hour: int = Field(default=240, ge=0)
+    reloads_per_hour: int = Field(default=60, ge=0)
+    restarts_per_hour: int = Field(default=4, ge=0)
+    breaker: int = Field(default=GuardLimits().breaker, ge=1)
+    blind: int = Field(default=GuardLimits().blind, ge=1)
 
     def limits(self, window: float) -> GuardLimits:
         """Return the guard's limits; a measurement older than three windows is not acted on."""

@@ -18,10 +18,19 @@ from tuner.errors import StorageError
 
 __all__ = ["Database"]
 
-APPLICATION, VERSION = 0x5E12E7, 1
+APPLICATION, VERSION = 0x5E12E7, 2
 """What the file says it is."""
 
-SCHEMA = """
+ORDERS = """
+CREATE TABLE orders (             -- what operators want, by the name of a target
+    name TEXT PRIMARY KEY,
+    paused TEXT,                  -- who wants that nothing is changed, and why
+    pinned TEXT,                  -- what is to be run until this is taken back
+    rollback TEXT                 -- what to go back to, once
+);
+"""
+SCHEMA = (
+    """
 CREATE TABLE target (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -82,6 +91,8 @@ CREATE TABLE policy_file (
     content BLOB NOT NULL
 );
 """
+    + ORDERS
+)
 
 
 class Database:
@@ -90,18 +101,20 @@ class Database:
     Args:
         path: Created with mode 0600 if it is not there.
         reading: Only read; the file must be there.
+        existing: The file must be there.
 
     Raises:
         StorageError: It cannot be opened, is damaged, or was written by another version.
     """
 
-    def __init__(self, path: Path, *, reading: bool = False) -> None:
+    def __init__(self, path: Path, *, reading: bool = False, existing: bool = False) -> None:
         self.path = path
         self._lock = threading.RLock()
-        if reading and not path.is_file():
+        existing = existing or reading
+        if existing and not path.is_file():
             raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
         try:
-            os.close(os.open(path, os.O_RDWR | (0 if reading else os.O_CREAT), 0o600))
+            os.close(os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT), 0o600))
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._problem(error) from error
@@ -173,6 +186,8 @@ class Database:
             self._db.execute("PRAGMA journal_mode = WAL")
             pragmas = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
             self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {pragmas} COMMIT;")
+        if (self._pragma("application_id"), self._pragma("user_version")) == (APPLICATION, 1) and not reading:
+            self._db.executescript(f"BEGIN IMMEDIATE; {ORDERS} PRAGMA user_version = {VERSION}; COMMIT;")
         if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
             raise StorageError(f"state {self.path}: is not a state of this version; give another file")
         if reading:

@@ -13,9 +13,10 @@ from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_ty
 from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.loop import ControlLoop
+from tuner.control.orders import NoOrders, OrderBook
 from tuner.control.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
-from tuner.knobs import Configuration
+from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profiler.source import Clock
 
@@ -83,6 +84,7 @@ class Driver:
         window: Length of a window, s.
         apply: False only recommends.
         permit: Whether a decision may be carried out now.
+        orders: What an operator wants.
         state_file: Where the last good configuration is kept, if anywhere.
         journal: Told about everything, before and after.
         resume: Where an earlier life ended, if there was one.
@@ -100,6 +102,7 @@ class Driver:
         window: float,
         apply: bool = True,
         permit: Callable[[Apply | Rollback], bool] = lambda _: True,
+        orders: OrderBook | None = None,
         state_file: Path | None = None,
         journal: Journal | None = None,
         resume: RunState | None = None,
@@ -113,6 +116,7 @@ class Driver:
         self._clock = clock
         self._apply = apply
         self._permit = permit
+        self._orders = orders or NoOrders()
         self._state_file = state_file
         self._journal = journal
         self._patience = patience
@@ -157,8 +161,10 @@ class Driver:
         if self._change_before is not None:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
-        decision = self._put_back(measurement) or decide(measurement)
-        return self._carry_out(
+        self.loop.orders = self._orders.read()
+        restore = self._put_back(measurement)
+        decision = restore or decide(measurement)
+        record = self._carry_out(
             WindowRecord(
                 number=self._number,
                 measurement=measurement,
@@ -167,12 +173,15 @@ class Driver:
                 level=self.loop.level,
             )
         )
+        if self.loop.orders.rollback is not None and restore is None:
+            self._orders.done()
+        return record
 
     def _put_back(self, measurement: Measurement) -> Apply | None:
         """Notice that the server no longer runs what was applied, and say what to restore.
 
         What it ran before we came means that it was restarted: the last good configuration is put back.
-        Anything else was set by somebody, and is respected.
+        Anything else was set by somebody, and is respected; a pin moves there.
         """
         nearest, found = self.loop.space.nearest, measurement.configuration
         doubt, self._doubt = self._doubt, None
@@ -184,9 +193,19 @@ class Driver:
             self.loop.applied(doubt[0])
             return None
         if nearest(found) != nearest(self.original):
-            self._notify(f"somebody else set {self.loop.space.format(found)}; going on from there")
+            self._respect(found)
             return None
         return self.loop.returned(found)
+
+    def _respect(self, found: Configuration) -> None:
+        """Somebody else changed the configuration."""
+        text = self.loop.space.format(found)
+        if self.loop.orders.pinned is None:
+            self._notify(f"somebody else set {text}; going on from there")
+            return
+        self._notify(f"somebody else set {text}; it is pinned to that now")
+        self._orders.moved(found)
+        self.loop.orders = replace(self.loop.orders, pinned=found)
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.
@@ -248,12 +267,14 @@ class Driver:
         except (AdapterError, StorageError) as error:
             self._notify(f"applying failed: {error}")
             if isinstance(error, AdapterError):
+                self.loop.failed(decision, refused=False)
                 self.doubt(previous, decision.configuration)
             return None, str(error)
         self.running = report.configuration
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
+        self.loop.changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE)
         if isinstance(decision, Apply):
             self.loop.applied(previous)  # a rollback goes to what was good: it needs no probation
         return report, ""
@@ -263,6 +284,7 @@ class Driver:
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._save()
         current = self._wait_for_server()
+        self.loop.orders = self._orders.read()
         restore = self.loop.returned(current)
         self.running = current
         decision: Decision = restore or Hold(reason="the server was away and is back as it was")

@@ -12,14 +12,19 @@ COOLDOWN                  hold, for a number of windows after a change or a roll
 The SLO error budget is a share of the last windows. A window that breaks the SLO is charged to it if a
 configuration was known to keep the SLO under that load: there was something to lose. While the budget
 is spent nothing is explored; only configurations known to be better may be applied.
+
+Beside the states stand the brakes (:mod:`tuner.control.brakes`): so many changes an hour, a circuit
+breaker for changes that fail, and a freeze while the metrics are of no use.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from tuner.control.brakes import Breaker, ChangeCount, Freeze
 from tuner.errors import InvalidInput
 
 __all__ = ["ErrorBudget", "Guard", "GuardLimits", "GuardState", "Search"]
@@ -57,6 +62,22 @@ class GuardLimits:
     """Windows for which a configuration that was rolled back is not tried again under that load."""
     stale_after: float = 30.0
     """Age at which a measurement is no longer acted on, s."""
+    in_place_per_hour: float = math.inf
+    """Changes within an hour that the model keeps serving through; what repairs is never kept back."""
+    reloads_per_hour: float = math.inf
+    """Changes within an hour for which the model is loaded again."""
+    restarts_per_hour: float = math.inf
+    """Changes within an hour for which the server is started again."""
+    breaker: int = 3
+    """Changes in a row that fail before no more are tried for a while."""
+    breaker_pause: int = 5
+    """Windows without a try then; twice as many after each further failure."""
+    breaker_longest: int = 320
+    """Most windows without a try."""
+    blind: int = 3
+    """Windows in a row with stale, missing or implausible metrics that freeze everything."""
+    thaw: int = 2
+    """Good windows after that before anything is changed."""
 
     def __post_init__(self) -> None:
         if not self.step >= 1:
@@ -68,7 +89,9 @@ class GuardLimits:
                 "guard budget", f"{self.budget} of {self.horizon} windows", "use a share in (0, 1]"
             )
         counts = (self.cooldown, self.rollback_cooldown, self.retry_after, self.patience, self.review - 1)
-        if min(counts) < 0 or not 0 <= self.gain < 1:
+        hourly = (self.in_place_per_hour, self.reloads_per_hour, self.restarts_per_hour)
+        brakes = (self.breaker, self.breaker_pause, self.breaker_longest, self.blind)
+        if min(*counts, *hourly, self.thaw) < 0 or min(brakes) < 1 or not 0 <= self.gain < 1:
             raise InvalidInput("guard", f"negative or too large limit in {self}")
 
 
@@ -120,6 +143,9 @@ class Guard:
         self.limits = limits
         self.budget = ErrorBudget(limits)
         self.search = Search(limits)
+        self.changes = ChangeCount(limits)
+        self.breaker = Breaker(limits)
+        self.freeze = Freeze(limits)
         self.state = GuardState.STEADY
         self._holds = 0
         self._window = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.control.brakes import HOUR
 from tuner.control.loop import ControlLoop
 from tuner.control.state import RunState
 from tuner.control.store import Store, configuration_of
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.control.driver import Driver, WindowRecord
 
-__all__ = ["StoreJournal", "replay", "resolve", "save_policy"]
+__all__ = ["StoreJournal", "recount", "replay", "resolve", "save_policy"]
 
 REMEMBERED = 2000
 """Windows of an earlier life that the loop is told of."""
@@ -123,6 +125,27 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         learn = row["number"] > learned
         loop.remember(level, configuration, row["cost"], bool(row["kept"]), learn=learn)
     return seen
+
+
+def recount(store: Store, target: int, loop: ControlLoop, now: float, today: float) -> None:
+    """Tell a loop of the changes that earlier lives made within the last hour.
+
+    Args:
+        store: Where they are.
+        target: Whose.
+        loop: It has changed nothing yet.
+        now: The time on the loop's clock, s.
+        today: The same moment, s since 1970.
+    """
+    for row in store.rows(
+        "SELECT time, configuration, previous FROM decision WHERE target = ? AND outcome = 'applied' "
+        "AND time > ? AND time <= ? ORDER BY time",
+        target,
+        today - HOUR,
+        today,
+    ):
+        cost = loop.space.apply_cost(json.loads(row["previous"]), json.loads(row["configuration"]))
+        loop.guard.changes.record(now - (today - row["time"]), cost)
 
 
 def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:

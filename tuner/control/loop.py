@@ -8,6 +8,7 @@ the same decisions.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.guard import Guard, GuardLimits, GuardState
 from tuner.control.ledger import Ledger
+from tuner.control.orders import Orders
+from tuner.control.plausible import implausible
 from tuner.duration import format_duration
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 
@@ -28,7 +31,8 @@ class ControlLoop:
     """Decides after every window.
 
     Life: `decide` is called once per window. When it returns Apply or Rollback the driver applies it
-    and calls `applied` or `failed`. When the server was away, `returned` says what to restore.
+    and calls `changed` and `applied`, or `failed`. When the server was away, `returned` says what to
+    restore. What an operator wants stands in ``orders`` and comes before everything else.
 
     Args:
         space: The knobs.
@@ -59,6 +63,7 @@ class ControlLoop:
         self.ledger = Ledger()
         self.level: int | None = None
         self.last_good: Configuration | None = None
+        self.orders = Orders()
         self.levels = levels or LoadLevels()
         self._learn = learn
         self._explore = explore
@@ -72,50 +77,85 @@ class ControlLoop:
             now: The time of the decision on the measurement's clock, s.
             measurement: The window that has just ended.
         """
-        if reason := self._unusable(now, measurement):
-            return Hold(reason=reason)
+        decision = self._decide(now, measurement)
+        if not self.guard.breaker.window() or isinstance(decision, Hold) or self.orders.rollback is not None:
+            return decision
+        return Hold(reason=str(self.guard.breaker))
+
+    def _decide(self, now: float, measurement: Measurement) -> Decision:
+        """Take in one window and say what to do if changes come about."""
+        ordered = self._ordered(measurement)
+        if reason := self._unusable(measurement):
+            return ordered or Hold(reason=f"window not used: {reason}")
+        if reason := self._incredible(now, measurement):
+            return ordered or self._blind(measurement, reason)
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
-            return self._judge_by_the_mean(measurement)
+            return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
         index = self._index(measurement.configuration)
         state = State(level=level, configuration=index)
-        cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
-        something_to_lose = self.ledger.achievable(level)
-        self.guard.window(charged=something_to_lose and not kept)
-        self.ledger.record(level, index, cost, kept)
-        self.guard.search.record(level, self.ledger.least(level))
-        if self._learn:
-            self.agent.update(state, index, cost, state)
-        if kept:
-            self.last_good = self.incumbent()
-        if self.guard.state is GuardState.PROBATION:
-            rollback = self._judge(measurement, state, kept)
-            if rollback is not None:
-                return rollback
+        kept = self._learn_from(measurement, state)
+        frozen = self.guard.freeze.usable()
+        if ordered is not None:
+            return ordered
+        return self._judge(measurement, state, kept) or self._go_on(
+            now, measurement, state, kept, frozen=frozen
+        )
+
+    def _go_on(
+        self, now: float, measurement: Measurement, state: State, kept: bool, *, frozen: bool
+    ) -> Decision:
+        """Say what to do when there is nothing to take back."""
         self._failure_share = _failure_share(measurement)
+        if frozen:
+            return Hold(reason=f"{self.guard.freeze}; {self._standing(measurement)}")
         if self.guard.must_hold():
             return Hold(reason=f"cooling down after a change; {self._standing(measurement)}")
-        return self._choose(measurement, state, kept)
+        return self._choose(now, measurement, state, kept)
+
+    def _learn_from(self, measurement: Measurement, state: State) -> bool:
+        """Tell everybody what a window cost; return whether it kept the SLO."""
+        cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
+        something_to_lose = self.ledger.achievable(state.level)
+        self.guard.window(charged=something_to_lose and not kept)
+        self.ledger.record(state.level, state.configuration, cost, kept)
+        self.guard.search.record(state.level, self.ledger.least(state.level))
+        if self._learn:
+            self.agent.update(state, state.configuration, cost, state)
+        if kept:
+            self.last_good = self.incumbent()
+        return kept
+
+    def changed(self, now: float, cost: ApplyCost) -> None:
+        """The server runs what was decided; getting there cost it so much."""
+        self.guard.changes.record(now, cost)
+        self.guard.breaker.succeeded()
 
     def applied(self, previous: Configuration) -> None:
         """The driver applied what was decided; ``previous`` is what the server ran before."""
         self._before_change = (previous, self._failure_share)
         self.guard.changed()
 
-    def failed(self, decision: Apply | Rollback) -> None:
-        """The server refused; it still runs what it ran."""
-        if self.level is not None and decision.configuration in self.space:
+    def failed(self, decision: Apply | Rollback, *, refused: bool = True) -> None:
+        """A change did not come about.
+
+        Args:
+            decision: That asked for it.
+            refused: Whether the server refused and still runs what it ran; else nothing is certain.
+        """
+        self.guard.breaker.failed()
+        if refused and self.level is not None and decision.configuration in self.space:
             self.guard.rolled_back(self.level, self.space.encode(decision.configuration))
 
     def returned(self, current: Configuration) -> Apply | None:
         """The server was away and is back: say what to restore, if anything."""
-        if self.last_good is None or self.space.nearest(current) == self.last_good:
+        wanted, word = self.last_good, "last good"
+        if self.orders.pinned is not None:
+            wanted, word = self.orders.pinned, "pinned"
+        if wanted is None or self.orders.paused or self.space.nearest(current) == self.space.nearest(wanted):
             return None
-        return Apply(
-            configuration=self.last_good,
-            reason="the server came back with another configuration; restoring the last good one",
-            restores=True,
-        )
+        reason = f"the server came back with another configuration; restoring the {word} one"
+        return Apply(configuration=wanted, reason=reason, restores=True)
 
     def remember(
         self, level: int, configuration: Configuration, cost: float, kept: bool, *, learn: bool = True
@@ -148,17 +188,53 @@ class ControlLoop:
         state = State(level=self.level, configuration=tried[0])
         return self.space.decode(self.agent.best(state, np.array(tried, dtype=np.int64)))
 
-    def _unusable(self, now: float, measurement: Measurement) -> str | None:
-        """Why a measurement must not be acted on."""
+    def _ordered(self, measurement: Measurement) -> Decision | None:
+        """What the operator wants, if anything."""
+        nearest, orders = self.space.nearest, self.orders
+        running = nearest(measurement.configuration)
+        if orders.rollback is not None and nearest(orders.rollback) != running:
+            if self.level is not None:  # what the operator takes back is not tried again at once
+                self.guard.rolled_back(self.level, self._index(running))
+            return Rollback(configuration=orders.rollback, reason="the operator rolled back")
+        if orders.paused:
+            return Hold(reason=f"paused: {orders.paused}")
+        if orders.pinned is None:
+            return None
+        if nearest(orders.pinned) == running:
+            return Hold(reason="pinned by the operator")
+        return Apply(configuration=orders.pinned, reason="pinned by the operator", restores=True)
+
+    @staticmethod
+    def _unusable(measurement: Measurement) -> str | None:
+        """Why a measurement must not be acted on that is no fault of the metrics."""
         if measurement.disturbed:
-            return f"window not used: {'; '.join(measurement.disturbed)}"
-        if now - measurement.end > self.limits.stale_after:
-            return f"window not used: it is {format_duration(now - measurement.end)} old"
-        if not math.isfinite(self.objective.cost(measurement)):
-            return (
-                f"window not used: {self.objective.slo.statistic} or {self.objective.goal} was not measured"
-            )
+            return "; ".join(measurement.disturbed)
+        if measurement.requests == measurement.failures == measurement.arrival_rate == 0:
+            return "no request came"
         return None
+
+    def _incredible(self, now: float, measurement: Measurement) -> str | None:
+        """Why the metrics are stale, missing or implausible."""
+        if now - measurement.end > self.limits.stale_after:
+            return f"it is {format_duration(now - measurement.end)} old"
+        if problem := implausible(measurement):
+            return problem
+        if not math.isfinite(self.objective.cost(measurement)):
+            return f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
+        return None
+
+    def _blind(self, measurement: Measurement, reason: str) -> Decision:
+        """Hold; a change on probation that nothing can be seen of any longer is undone."""
+        begins = self.guard.freeze.unusable()
+        unjudged = self.guard.state is GuardState.PROBATION and self.level is not None
+        if begins and unjudged and self._before_change is not None:
+            assert self.level is not None
+            self.guard.rolled_back(self.level, self._index(measurement.configuration))
+            previous = self._before_change[0]
+            why = f"{self.guard.freeze.blind} windows without usable metrics ({reason})"
+            text = self.space.format(previous)
+            return Rollback(configuration=previous, reason=f"{why}: the change is undone, back to {text}")
+        return Hold(reason=f"window not used: {reason}")
 
     def _judge_by_the_mean(self, measurement: Measurement) -> Decision:
         """Decide while the server's quantiles still look back to another configuration.
@@ -184,7 +260,9 @@ class ControlLoop:
         return int(self.space.canonical[self.space.encode(self.space.nearest(configuration))])
 
     def _judge(self, measurement: Measurement, state: State, kept: bool) -> Rollback | None:
-        """End the probation of the configuration in force."""
+        """End the probation of the configuration in force, if it is on probation."""
+        if self.guard.state is not GuardState.PROBATION:
+            return None
         previous, failure_share = self._before_change or (None, 0.0)
         failing = _failure_share(measurement) > failure_share
         good = [c for c in self.ledger.good(state.level) if c != state.configuration]
@@ -200,19 +278,24 @@ class ControlLoop:
         self.guard.rolled_back(state.level, state.configuration)
         return Rollback(configuration=target, reason=f"{why}; back to {self.space.format(target)}")
 
-    def _allowed(self, state: State, *, explore: bool) -> np.ndarray:
+    def _allowed(self, state: State, *, explore: bool, spent: Collection[ApplyCost]) -> np.ndarray:
         """What the agent may choose from, the configuration in force always among it.
 
         Configurations known to keep the SLO under this load may be reached at once; untried ones only in
-        bounded steps, and only when exploring or when no good one is known.
+        bounded steps, and only when exploring or when no good one is known. What costs more changes of a
+        kind than an hour has is left out.
         """
         allowed = np.array(self.ledger.good(state.level), dtype=np.int64)
         if explore or not allowed.size:
             allowed = np.union1d(allowed, self.space.region(state.configuration, self.limits.step))
         allowed = np.setdiff1d(self.space.canonical[allowed], self.guard.banned(state.level))
+        if spent:
+            here = self.space.decode(state.configuration)
+            costs = [self.space.apply_cost(here, self.space.decode(int(c))) for c in allowed]
+            allowed = allowed[[cost not in spent for cost in costs]]
         return np.union1d(allowed, [state.configuration]).astype(np.int64)
 
-    def _choose(self, measurement: Measurement, state: State, kept: bool) -> Decision:
+    def _choose(self, now: float, measurement: Measurement, state: State, kept: bool) -> Decision:
         """Ask the agent, within what is allowed."""
         standing = self._standing(measurement)
         spent = self.guard.budget.spent
@@ -220,13 +303,15 @@ class ControlLoop:
         repair = not kept and bool(self.ledger.good(state.level))
         over = kept and self.guard.search.over(state.level)
         explore = not (spent or repair or over)
-        allowed = self._allowed(state, explore=explore)
+        used_up = self.guard.changes.spent(now)
+        allowed = self._allowed(state, explore=explore, spent=used_up)
         best = self.agent.best(state, allowed)
         choice = self.agent.select(state, allowed) if explore and self._explore else best
         exploring = choice != best
         if choice == state.configuration:
             why = "the search is over, this is the best known" if over else "nothing better is expected"
-            return Hold(reason=f"{standing}; {f'{self.guard.budget}, not exploring' if spent else why}")
+            why = f"{self.guard.budget}, not exploring" if spent else why
+            return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
         tried = self.ledger.trial(state.level, choice)
         if kept and tried is not None and not self._worth(state, expected):

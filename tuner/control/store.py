@@ -61,10 +61,18 @@ class Store(Database):
         path: Created with mode 0600 if it is not there.
         now: Seconds since 1970.
         reading: Only read; the file must be there.
+        existing: The file must be there.
     """
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = time.time, reading: bool = False) -> None:
-        super().__init__(path, reading=reading)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now: Callable[[], float] = time.time,
+        reading: bool = False,
+        existing: bool = False,
+    ) -> None:
+        super().__init__(path, reading=reading, existing=existing)
         self._now = now
 
     def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:

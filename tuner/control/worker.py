@@ -20,8 +20,9 @@ from tuner.control.config import Bounds, TargetConfig
 from tuner.control.decision import Apply, Hold, Rollback
 from tuner.control.driver import Driver, WindowRecord
 from tuner.control.guard import GuardState
-from tuner.control.journal import StoreJournal, replay, resolve, save_policy
+from tuner.control.journal import StoreJournal, recount, replay, resolve, save_policy
 from tuner.control.loop import ControlLoop
+from tuner.control.order_book import StoredOrders
 from tuner.control.requirement import check_target
 from tuner.control.store import Standing, Store
 from tuner.errors import InvalidInput, StorageError, TunerError
@@ -162,6 +163,8 @@ class Worker:
             with closing(agent):
                 driver = self._driver(attachment, agent, standing)
                 self._take_up(driver, standing.id, learned)
+                if not isinstance(attachment.clock, Simulated):  # whose hours are no hours
+                    recount(self._store, standing.id, driver.loop, attachment.clock.now(), self._now())
                 self._keep(driver, attachment, standing.id)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
@@ -187,6 +190,7 @@ class Worker:
             window=c.window,
             apply=c.mode == "apply",
             permit=self._permit,
+            orders=StoredOrders(self._store, c.name),
             journal=StoreJournal(self._store, standing.id, objective),
             resume=standing.state,
             notify=self._say,
@@ -247,7 +251,8 @@ class Worker:
     def _leave(self, driver: Driver, target: int) -> None:
         """A change on probation is not left to itself; everything else stays as it is."""
         try:
-            if self.config.mode == "apply" and driver.loop.guard.state is GuardState.PROBATION:
+            unjudged = driver.loop.guard.state is GuardState.PROBATION
+            if self.config.mode == "apply" and unjudged and not driver.loop.orders.standing:
                 self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
             if self.record is not None:
                 self._save(driver, target, self.record.number)

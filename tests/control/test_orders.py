@@ -1,0 +1,262 @@
+"""What an operator wants of a target: pause, pin, roll back; given from anywhere, and kept."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tests.control.file_server import FileServer
+from tests.control.test_daemon import Running, bed, eventually  # noqa: F401  # bed is a fixture
+from tuner.cli.app import app
+from tuner.control import Apply, ControlLoop, Hold, Rollback
+from tuner.control.journal import recount
+from tuner.control.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
+from tuner.control.orders import Orders
+from tuner.control.store import Store
+from tuner.errors import InvalidInput, StorageError
+from tuner.knobs import ApplyCost
+
+GOOD, BETTER = configuration(2), configuration(4)
+
+
+def loop_with(*proposals, **orders):
+    loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(*proposals))
+    loop.orders = Orders(**orders)
+    return loop
+
+
+def test_paused_means_that_nothing_is_changed():
+    """Not even a change on probation that breaks the SLO; what is seen is learned all the same."""
+    loop = loop_with(GOOD)
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+    loop.orders = Orders(paused="by Ada")
+
+    held = loop.decide(20.0, measurement(0.050, running=GOOD, end=20.0))
+    loop.orders = Orders()
+    resumed = loop.decide(30.0, measurement(0.050, running=GOOD, end=30.0))
+
+    assert isinstance(held, Hold)
+    assert held.reason == "paused: by Ada"
+    assert loop.ledger.tried(loop.level) == [SPACE.encode(c) for c in (configuration(), GOOD)]
+    assert isinstance(resumed, Rollback)
+
+
+def test_what_is_pinned_is_applied_and_kept():
+    """Whatever the agent would like, and after a restart of the server."""
+    loop = loop_with(BETTER, BETTER, pinned=GOOD)
+
+    first = loop.decide(10.0, measurement(0.020))
+    second = loop.decide(20.0, measurement(0.090, running=GOOD, end=20.0))
+    restored = loop.returned(configuration())
+
+    assert isinstance(first, Apply)
+    assert (first.configuration, first.restores) == (GOOD, True)
+    assert second == Hold(reason="pinned by the operator")
+    assert restored is not None
+    assert restored.configuration == GOOD
+
+
+def test_a_paused_server_that_was_restarted_is_left_alone():
+    """The operator may be working on it."""
+    loop = loop_with()
+    loop.decide(10.0, measurement(0.015, running=GOOD))
+    loop.orders = Orders(paused="by Ada", pinned=GOOD)
+
+    assert loop.returned(configuration()) is None
+
+
+def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
+    """The operator's last word counts; the agent does not go there again for a while."""
+    loop = loop_with(BETTER, BETTER, BETTER)
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+    loop.orders = Orders(paused="by Ada", rollback=configuration())
+
+    decision = loop.decide(20.0, measurement(0.010, running=BETTER, end=20.0))
+    loop.orders = Orders()
+    after = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0)]
+
+    assert decision == Rollback(configuration=configuration(), reason="the operator rolled back")
+    assert all(isinstance(d, Hold) for d in after)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.target("a", "sim://mlp", SPACE, GOOD)
+    yield store
+    store.close()
+
+
+def test_orders_are_kept_until_they_are_taken_back(tmp_path, store):
+    """Another process reads them; they outlive the daemon."""
+    pause(store, "a", "  release \n of Friday ")
+    assert pin(store, "a", {"max_batch_size": 8.0}) == configuration(8)
+    with_another = Store(tmp_path / "s.db", reading=True)
+
+    assert orders_of(with_another, "a") == Orders(paused="release of Friday", pinned=configuration(8))
+    with_another.close()
+    resume(store, "a")
+    unpin(store, "a")
+    assert orders_of(store, "a") == Orders()
+    sentences = [row["sentence"] for row in store.rows("SELECT sentence FROM event ORDER BY id")]
+    assert sentences[0] == "paused: release of Friday"
+    assert len(sentences) == 4
+
+
+@pytest.mark.parametrize("order", [lambda s, n: pause(s, n, ""), resume, pin, unpin, roll_back])
+def test_orders_for_nobody_are_refused(store, order):
+    """With the names that there are."""
+    with pytest.raises(InvalidInput, match="there is no target 'b'; there are a"):
+        order(store, "b")
+
+
+@pytest.mark.parametrize("changes", [{"max_batch_size": 3.0}, {"speed": 1.0}])
+def test_a_pin_must_be_possible(store, changes):
+    """A value of the knob's grid."""
+    with pytest.raises(InvalidInput, match=next(iter(changes))):
+        pin(store, "a", changes)
+
+
+def test_there_must_be_something_to_roll_back(store):
+    """A server that nothing was changed on stays as it is."""
+    with pytest.raises(InvalidInput, match="nothing to roll back"):
+        roll_back(store, "a")
+
+
+def test_orders_stand_while_the_store_cannot_be_read(store, monkeypatch):
+    """A full or broken disk does not end a pause."""
+    pause(store, "a", "by Ada")
+    book = StoredOrders(store, "a")
+    assert book.read().paused
+
+    def fail(*_):
+        raise StorageError("state s.db: disk I/O error")
+
+    monkeypatch.setattr(store, "rows", fail)
+    assert book.read().paused == "by Ada"
+
+
+def test_a_store_of_the_version_before_is_taken_over(tmp_path, store):
+    """It has no orders yet."""
+    path = tmp_path / "s.db"
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE orders; PRAGMA user_version = 1;")
+    db.close()
+
+    again = Store(path)
+    assert orders_of(again, "a") == Orders()
+    pause(again, "a", "")
+    assert orders_of(again, "a").paused == "by the operator"
+    again.close()
+
+
+def command(bed, *arguments):  # noqa: F811
+    result = CliRunner().invoke(app, [*arguments, "--state", str(bed.folder / "s.db")])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_paused_target_stays_as_it_is(bed):  # noqa: F811
+    """Also over a new life of the daemon; it is tuned again when resumed."""
+    bed.write(("a", "observe", ""))
+    bed.run(windows=1)
+    assert command(bed, "pause", "a", "--why", "a test") == "a is paused\n"
+    bed.write(("a", "apply", ""))
+
+    bed.run(windows=6)
+    assert bed.running() == configuration()
+    reasons = {row["reason"] for row in bed.rows("SELECT reason FROM decision")}
+    assert reasons == {"only observing", "paused: a test"}
+
+    command(bed, "resume", "a")
+    bed.run(windows=6)
+    assert bed.running() != configuration()
+
+
+def test_a_pinned_target_runs_what_it_is_pinned_to(bed):  # noqa: F811
+    """It is applied outside the maintenance windows, too: a person has asked for it."""
+    bed.write(("a", "observe", ""))
+    bed.run(windows=1)
+    printed = command(bed, "pin", "a", "--set", "max_batch_size=16", "--set", "max_queue_delay=10ms")
+    assert printed == "a is pinned to instances=1 max_batch_size=16 max_queue_delay=0.01\n"
+    bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
+    bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
+
+    bed.run(windows=4)
+
+    assert bed.running() == configuration(16, 0.01)
+    outcomes = [row["outcome"] for row in bed.rows("SELECT outcome FROM decision ORDER BY id")]
+    assert outcomes == ["held", "applied", "held", "held", "held"]
+
+
+def test_a_pin_moves_to_what_somebody_else_sets(bed):  # noqa: F811
+    """Two operators: the tuner does not take sides, and says so."""
+    bed.write(("a", "apply", ""))
+    bed.run(windows=1)
+    FileServer(bed.folder / "a").set(configuration(4))
+    bed.run(windows=1)
+    command(bed, "pin", "a")
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns > 2)
+        bed.servers["a"].set(configuration(16, 0.01, 2))
+        eventually(lambda: any("it is pinned to that now" in sentence for sentence in bed.said))
+        turns = keeper.workers["a"].turns
+        eventually(lambda: keeper.workers["a"].turns > turns + 3)
+
+    assert bed.running() == configuration(16, 0.01, 2)
+
+
+def test_an_operator_rolls_back(bed):  # noqa: F811
+    """Once: the server goes back to what ran before, and the order is done."""
+    bed.write(("a", "apply", ""))
+    bed.run(windows=12)
+    command(bed, "pause", "a")
+    printed = command(bed, "rollback", "a")
+    last = bed.rows(
+        "SELECT * FROM decision WHERE outcome = 'applied' AND action = 'apply' AND previous != configuration "
+        "AND configuration = (SELECT running FROM target) ORDER BY id DESC"
+    )[0]
+
+    bed.run(windows=2)
+
+    assert printed.startswith("a goes back to ")
+    rolled, held = bed.rows("SELECT * FROM decision ORDER BY id DESC LIMIT 2")[::-1]
+    assert (rolled["action"], rolled["outcome"]) == ("roll back", "applied")
+    assert rolled["configuration"] == last["previous"]
+    assert held["reason"] == "paused: by the operator"
+    assert bed.rows("SELECT rollback FROM orders")[0]["rollback"] is None
+
+
+def test_changes_of_an_earlier_life_count(bed):  # noqa: F811
+    """A daemon that is started again and again makes no more reloads an hour for that."""
+    bed.now = lambda: 1_700_000_000.0
+    bed.write(("a", "apply", ""))
+    bed.run(windows=12)
+    made = len(bed.rows("SELECT * FROM decision WHERE outcome = 'applied'"))
+    loop = loop_with()
+    counted = []
+    loop.guard.changes.record = lambda now, cost: counted.append((now, cost))
+
+    store = bed.store()
+    recount(store, 1, loop, 500.0, bed.now() + 60.0)
+    recount(store, 1, loop, 500.0, bed.now() + 3601.0)
+    store.close()
+
+    assert made > 0
+    assert len(counted) == made
+    assert {now for now, _ in counted} == {440.0}
+    assert {cost for _, cost in counted} <= {ApplyCost.RELOAD, ApplyCost.IN_PLACE}
+
+
+def test_orders_need_a_store(tmp_path):
+    """None is made by mistake."""
+    result = CliRunner().invoke(app, ["pause", "a", "--state", str(tmp_path / "none.db")])
+
+    assert isinstance(result.exception, StorageError)
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,96 @@
+"""``tuner pause``, ``resume``, ``pin``, ``unpin`` and ``rollback``: what an operator wants of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.control.store import Store
+
+__all__ = ["EXAMPLES", "pause", "pin", "resume", "rollback", "unpin"]
+
+EXAMPLES = """Examples: [bold]tuner pause resnet50 --why "release of Friday"[/bold] · \
+[bold]tuner pin resnet50 --set max_batch_size=8[/bold] · [bold]tuner rollback resnet50[/bold].
+The daemon follows after the window that it is measuring; docs/daemon.md tells what each means."""
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="Its name in the daemon's file.")]
+State = Annotated[Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file.")]
+
+
+def pause(
+    target: Target,
+    state: State = Path("servetune.db"),
+    why: Annotated[str, typer.Option("--why", help="Kept with the order.")] = "",
+) -> None:
+    """Change nothing on a target, whatever happens, until `tuner resume`. Windows are still measured."""
+    from tuner.control import order_book
+
+    with _store(state) as store:
+        order_book.pause(store, target, why)
+    print(f"{target} is paused")
+
+
+def resume(target: Target, state: State = Path("servetune.db")) -> None:
+    """Take a pause back."""
+    from tuner.control import order_book
+
+    with _store(state) as store:
+        order_book.resume(store, target)
+    print(f"{target} is no longer paused")
+
+
+def pin(
+    target: Target,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Other than what it runs now. Repeat."),
+    ] = None,
+    state: State = Path("servetune.db"),
+) -> None:
+    """Keep a target at what it runs now, or at other values, until `tuner unpin`."""
+    from tuner.control import order_book
+    from tuner.errors import InvalidInput
+    from tuner.knobs import parse_grid
+
+    values = {}
+    for text in changes or []:
+        name, grid = parse_grid(text, "--set")
+        if len(grid) != 1:
+            raise InvalidInput("--set", f"'{text}' has more than one value", "write NAME=VALUE")
+        values[name] = grid[0]
+    with _store(state) as store:
+        pinned = order_book.pin(store, target, values)
+    print(f"{target} is pinned to {' '.join(f'{name}={value:g}' for name, value in pinned.items())}")
+
+
+def unpin(target: Target, state: State = Path("servetune.db")) -> None:
+    """Let a pinned target be tuned again."""
+    from tuner.control import order_book
+
+    with _store(state) as store:
+        order_book.unpin(store, target)
+    print(f"{target} is no longer pinned")
+
+
+def rollback(target: Target, state: State = Path("servetune.db")) -> None:
+    """Take the change back that led to what a target runs now, once."""
+    from tuner.control import order_book
+
+    with _store(state) as store:
+        previous = order_book.roll_back(store, target)
+    print(f"{target} goes back to {' '.join(f'{name}={value:g}' for name, value in previous.items())}")
+
+
+@contextmanager
+def _store(path: Path) -> Iterator[Store]:
+    from contextlib import closing
+
+    from tuner.control.store import Store
+
+    with closing(Store(path, existing=True)) as store:
+        yield store

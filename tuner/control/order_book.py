@@ -1,0 +1,189 @@
+"""Where operators' orders stand: in the store; they outlive the daemon, and any process may give them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from tuner.control.orders import Orders
+from tuner.control.store import Store, configuration_of
+from tuner.errors import InvalidInput, StorageError
+from tuner.knobs import Configuration
+
+__all__ = ["StoredOrders", "orders_of", "pause", "pin", "resume", "roll_back", "unpin"]
+
+log = logging.getLogger(__name__)
+
+LONGEST_WORD = 200
+"""Characters of who ordered something and why."""
+
+
+class StoredOrders:
+    """The order book of one target of a daemon.
+
+    Args:
+        store: Where the orders are.
+        name: The target's.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._last = Orders()
+
+    def read(self) -> Orders:
+        """Return the orders in force; while the store cannot be read, what they were."""
+        try:
+            self._last = orders_of(self._store, self._name)
+        except StorageError as error:
+            log.warning("%s: %s", self._name, error)
+        return self._last
+
+    def moved(self, configuration: Configuration) -> None:
+        """Somebody else changed a server that is pinned: it stays pinned to what was found."""
+        _set(self._store, self._name, "pinned", json.dumps(dict(configuration)))
+
+    def done(self) -> None:
+        """What was to be rolled back was, or could not be."""
+        _set(self._store, self._name, "rollback", None)
+
+
+def orders_of(store: Store, name: str) -> Orders:
+    """Return the orders in force for a target; none if it is not known.
+
+    Raises:
+        StorageError: The store cannot be read.
+    """
+    row = store.row("SELECT * FROM orders WHERE name = ?", name)
+    if row is None:
+        return Orders()
+    return Orders(
+        paused=row["paused"] or "",
+        pinned=configuration_of(row["pinned"]) if row["pinned"] else None,
+        rollback=configuration_of(row["rollback"]) if row["rollback"] else None,
+    )
+
+
+def pause(store: Store, name: str, why: str) -> None:
+    """Leave a server as it is from the next decision on, whatever happens.
+
+    Args:
+        store: Of the daemon.
+        name: The target's.
+        why: And who wants it.
+
+    Raises:
+        InvalidInput: There is no such target.
+        StorageError: The order cannot be written down.
+    """
+    target = _target(store, name)
+    word = " ".join(why.split())[:LONGEST_WORD] or "by the operator"
+    _set(store, name, "paused", word)
+    store.note(f"paused: {word}", target)
+
+
+def resume(store: Store, name: str) -> None:
+    """Take a pause back; see :func:`pause` for the errors."""
+    target = _target(store, name)
+    _set(store, name, "paused", None)
+    store.note("resumed", target)
+
+
+def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> Configuration:
+    """Keep a server at one configuration.
+
+    Args:
+        store: Of the daemon.
+        name: The target's.
+        changes: Values that differ from what it runs now.
+
+    Returns:
+        What it is pinned to.
+
+    Raises:
+        InvalidInput: There is no such target, knob or value.
+        StorageError: The order cannot be written down.
+    """
+    target = _target(store, name)
+    row = store.row("SELECT knobs, running FROM target WHERE id = ?", target)
+    assert row is not None
+    wanted = configuration_of(row["running"]).replace(**_checked(row["knobs"], changes or {}))
+    _set(store, name, "pinned", json.dumps(dict(wanted)))
+    store.note(f"pinned to {_text(wanted)}", target)
+    return wanted
+
+
+def unpin(store: Store, name: str) -> None:
+    """Let the server be tuned again; see :func:`pause` for the errors."""
+    target = _target(store, name)
+    _set(store, name, "pinned", None)
+    store.note("no longer pinned", target)
+
+
+def roll_back(store: Store, name: str) -> Configuration:
+    """Take back the change that brought about what a server runs now, once; a pin is taken back, too.
+
+    Args:
+        store: Of the daemon.
+        name: The target's.
+
+    Returns:
+        What it goes back to.
+
+    Raises:
+        InvalidInput: There is no such target, or it runs what it was found with.
+        StorageError: The order cannot be written down.
+    """
+    target = _target(store, name)
+    row = store.row(
+        "SELECT previous FROM decision WHERE target = ? AND outcome = 'applied' AND action = 'apply' "
+        "AND previous != configuration AND (configuration = (SELECT running FROM target WHERE id = ?) "
+        "OR id = (SELECT max(id) FROM decision WHERE target = ? AND outcome = 'applied')) ORDER BY id DESC",
+        target,
+        target,
+        target,
+    )
+    if row is None:
+        raise InvalidInput(name, "nothing to roll back: what it runs is not a change of ours")
+    _set(store, name, "rollback", row["previous"])
+    _set(store, name, "pinned", None)
+    previous = configuration_of(row["previous"])
+    store.note(f"to be rolled back to {_text(previous)}", target)
+    return previous
+
+
+def _target(store: Store, name: str) -> int:
+    """The number of the newest target of a name."""
+    row = store.row("SELECT id FROM target WHERE name = ? ORDER BY id DESC", name)
+    if row is None:
+        known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
+        raise InvalidInput(
+            "TARGET", f"there is no target '{name}'", f"there are {', '.join(known) or 'none'}"
+        )
+    return int(row["id"])
+
+
+def _checked(knobs: str, changes: Mapping[str, float]) -> Mapping[str, float]:
+    grids = {knob["name"]: knob["grid"] for knob in json.loads(knobs)}
+    for name, value in changes.items():
+        if name not in grids:
+            raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(grids)}")
+        if value not in grids[name]:
+            values = ", ".join(f"{one:g}" for one in grids[name])
+            raise InvalidInput(f"knob {name}", f"{value:g} is not one of its values", f"it has {values}")
+    return changes
+
+
+def _text(configuration: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in configuration.items())
+
+
+def _set(store: Store, name: str, column: str, value: str | None) -> None:
+    """Write one order down; ``column`` is one of our own names."""
+    with store.writing() as db:
+        db.execute(
+            f"INSERT INTO orders (name, {column}) VALUES (?, ?) "
+            f"ON CONFLICT (name) DO UPDATE SET {column} = excluded.{column}",
+            (name, value),
+        )
