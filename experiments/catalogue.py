@@ -190,6 +190,13 @@ EXPERIMENTS = {
             paper=SYMPHONY,
         ),
         Experiment(
+            name="rrl-fig6",
+            title="Latency against parallelism; alike configurations perform alike (and Figs. 3, 4, 5)",
+            module="tuner.experiments.rrl.fig6",
+            minutes=3,
+            paper=RRL,
+        ),
+        Experiment(
             name="rrl-rivals",
             title="Windows until near the oracle for good: RRL and all that it is compared with",
             module="tuner.experiments.rrl.rivals",

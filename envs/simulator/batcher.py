@@ -216,9 +216,10 @@ def slowdown(busy: int, machine: Machine) -> float:
     make others wait that they work together with.
     """
     demand = busy * machine.threads + machine.background
-    others = max(0.0, min(demand, machine.cores) - machine.threads)
-    waiting = max(0.0, demand / machine.cores - 1.0)
-    return 1.0 + machine.contention * others + machine.switching * waiting
+    if demand <= machine.cores:
+        return 1.0 + machine.contention * max(0.0, demand - machine.threads)
+    disturbed = 1.0 + machine.contention * max(0.0, machine.cores - machine.threads)
+    return disturbed + machine.switching * (demand / machine.cores - 1.0)
 
 
 @njit_flat

@@ -7,7 +7,7 @@ from tuner.experiments.options import Options
 
 
 def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):
-    """Each environment beside itself alone, each region as found and to be found, decisions busy and at rest."""
+    """Environments beside themselves alone, regions found and to be found, decisions busy and at rest."""
     monkeypatch.setattr(
         training, "ENVIRONMENTS", {"cpu": ("tuner/TFServingCPU-v0", {"window": 1.0, "rate": 20.0})}
     )

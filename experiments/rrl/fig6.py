@@ -1,0 +1,249 @@
+"""RRL, Figures 3 to 6: what parallelism does to latency, and that alike configurations perform alike.
+
+The authors' latency surface is not public; this is that of our server models
+(:mod:`tuner.envs.simulator.tfserving_cpu` and ``tfserving_gpu``), whose constants were chosen so that it has
+the shape that the paper's figures show.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner.envs.rack_server import RackModel
+from tuner.envs.simulator.rack import Rack
+from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
+from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
+from tuner.experiments import style
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, Series, curve, row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot", "run"]
+
+NAME = "rrl-fig6"
+REQUESTS, QUICK_REQUESTS = 3000.0, 200.0
+"""Of a window, at the load of the figure."""
+LIGHT = 2.6
+"""Requests/s that one thread for everything just carries: the load of Fig. 3."""
+SLO = {"cpu": 0.55, "gpu": 0.52}
+BATCH_50 = 10
+"""Grid step of batches of 50."""
+SHOWN = (1.0, 2.0, 3.0, 5.0, 10.0)
+"""Distances that have rows."""
+
+
+class Task(NamedTuple):
+    """Every configuration of a model, under one load, in one window."""
+
+    kind: str
+    model: str
+    rate: float
+    requests: float
+    seed: int
+
+
+CASES = {
+    "Inception, homogeneous sizes": ("cpu", "inception", 14.0),
+    "Deep Speech, heterogeneous sizes": ("cpu", "deepspeech", 14.0),
+    "Inception on a GPU": ("gpu", "inception", 61.0),
+}
+LIGHT_CASE = ("cpu", "inception", LIGHT)
+
+
+def run(options: Options) -> Result:
+    """Measure every configuration of three servers, and of one under a light load."""
+    requests = QUICK_REQUESTS if options.quick else REQUESTS
+    cases = [LIGHT_CASE, *CASES.values()]
+    tasks = [Task(*case, requests, seed) for case in cases for seed in range(options.seeds)]
+    found = dict(zip(tasks, run_all(measure, tasks, options, "servers and seeds"), strict=True))
+
+    def surfaces(case: tuple[str, str, float]) -> list[np.ndarray]:
+        return [found[Task(*case, requests, seed)] for seed in range(options.seeds)]
+
+    light, cpu, gpu = (surfaces(case) for case in (LIGHT_CASE, *list(CASES.values())[::2]))
+    rows, series = _figure_3(light)
+    rows += _maps("Fig. 4", [each[:, :, 10] for each in cpu], SLO["cpu"])
+    rows += _maps("Fig. 5", [each[BATCH_50] for each in gpu], SLO["gpu"])
+    for name, case in CASES.items():
+        new_rows, new_series = _figure_6(name, surfaces(case))
+        rows, series = rows + new_rows, [*series, *new_series]
+    return Result(
+        experiment=NAME,
+        seeds=options.seeds,
+        configuration={
+            "requests": requests,
+            "rates": {"Fig. 3": LIGHT, **{name: case[2] for name, case in CASES.items()}},
+        },
+        rows=rows,
+        series=series,
+        details={
+            "mean_s": {
+                "Fig. 4, request (rows) and inter-op parallelism": _median(each[:, :, 10] for each in cpu),
+                "Fig. 5, batch timeout (rows) and threads": _median(each[BATCH_50] for each in gpu),
+            }
+        },
+    )
+
+
+def measure(task: Task) -> np.ndarray:
+    """Return the mean latency of every configuration, the same arrivals for all.   # (11, 11, 11) s."""
+    model: RackModel = (CPU_MODELS if task.kind == "cpu" else GPU_MODELS)[task.model]
+    space = model.space()
+    rack = Rack(model.plans(space), model.traffic(), workers=1)
+    arrays = rack.step(
+        np.arange(space.size),
+        np.full(space.size, task.rate),
+        np.full(space.size, task.seed, np.uint64),
+        task.requests / task.rate,
+    )
+    return np.asarray(arrays.mean.reshape(space.shape))
+
+
+def _figure_3(surfaces: list[np.ndarray]) -> tuple[list[Row], list[Series]]:
+    """How many times faster than sequential execution more of each kind of parallelism is."""
+    steps = np.arange(1, 11)
+    one = np.ones_like(steps)
+    lines = {
+        "request": (steps, one, one),
+        "inter-op": (one, steps, one),
+        "intra-op": (one, one, steps),
+        "all three": (steps, steps, steps),
+    }
+    gains = [each[1, 1, 1] / each for each in surfaces]
+    series = [
+        curve(name, steps.tolist(), np.array([gain[where] for gain in gains]).T.tolist(), panel="Fig. 3")
+        for name, where in lines.items()
+    ]
+    best = [float(gain.max()) for gain in gains]
+    most = [float(gain[10, 10, 10]) for gain in gains]
+    place = np.unravel_index(int(np.median(surfaces, axis=0).argmin()), surfaces[0].shape)
+    note = f"at {tuple(int(step) for step in place)}, of 1,331; load {LIGHT} requests/s"
+    rows = [
+        row("Fig. 3: best over (1, 1, 1)", best, unit="times faster", published=10.0, note=note),
+        row("Fig. 3: (10, 10, 10) over (1, 1, 1)", most, unit="times faster"),
+    ]
+    return rows, series
+
+
+def _maps(figure: str, maps: list[np.ndarray], slo: float) -> list[Row]:
+    """What a heat map shows in numbers."""
+    least = [float(each.min()) for each in maps]
+    return [
+        row(f"{figure}: least mean latency", least, unit="s"),
+        row(f"{figure}: greatest over least", [float(each.max() / each.min()) for each in maps]),
+        row(
+            f"{figure}: configurations with a mean latency below {1000 * slo:g} ms",
+            [100.0 * float((each < slo).mean()) for each in maps],
+            unit="%",
+        ),
+    ]
+
+
+def _figure_6(name: str, surfaces: list[np.ndarray]) -> tuple[list[Row], list[Series]]:
+    """By which factor latencies differ, against the distance of the configurations: median and quartiles."""
+    distances = _distances(surfaces[0].shape)
+    bins = np.unique(np.round(distances[distances > 0]))
+    pairs = [np.round(distances) == distance for distance in bins]
+    factors = []
+    for surface in surfaces:
+        logarithm = np.log(surface.ravel())
+        differences = np.abs(logarithm[:, None] - logarithm[None, :])
+        factors.append([np.exp(np.quantile(differences[pair], (0.25, 0.5, 0.75))) for pair in pairs])
+    values = np.array(factors)  # (seeds, bins, 3)
+    series = [
+        curve(label, bins.tolist(), values[:, :, place].T.tolist(), panel=name)
+        for place, label in enumerate(("lower quartile", "median", "upper quartile"))
+    ]
+    rows = [
+        row(
+            f"Fig. 6, {name}: factor at distance {distance:g}",
+            values[:, bins.tolist().index(distance), 1].tolist(),
+            note="median over the pairs of configurations that far apart",
+        )
+        for distance in SHOWN
+    ]
+    return rows, series
+
+
+def _distances(shape: tuple[int, ...]) -> np.ndarray:
+    """Euclidean distance in grid steps between all configurations.   # (size, size)."""
+    steps = np.indices(shape).reshape(len(shape), -1).T
+    squares = (steps**2).sum(axis=1)
+    return np.asarray(np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * steps @ steps.T, 0)))
+
+
+def _median(maps: Any) -> list[list[float]]:
+    return [[float(f"{value:.4g}") for value in line] for line in np.median(list(maps), axis=0)]
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw Fig. 6, and Figs. 3, 4 and 5 beside it."""
+    figure, axes = style.figure("Difference in latency against distance of configurations", columns=3)
+    for axis, name in zip(axes[0], CASES, strict=True):
+        style.curves(axis, result.panel(name))
+        axis.set(title=name, xlabel="distance, grid steps", yscale="log")
+    axes[0, 0].set_ylabel("factor between two mean latencies")
+    style.legend(axes[0, 0])
+    files = [style.save(figure, folder, NAME), _plot_figure_3(result, folder)]
+    maps = [np.array(values) for values in result.details["mean_s"].values()]
+    threads = [f"{step}" for step in range(11)]
+    files.append(
+        _plot_map(
+            folder, "fig4", maps[0], ("inter-op parallelism", "request parallelism"), (threads, threads)
+        )
+    )
+    timeouts = [f"{1000 * value:g}" for value in KNOBS[1].grid]
+    files.append(
+        _plot_map(folder, "fig5", maps[1], ("batch threads", "batch timeout, ms"), (threads, timeouts))
+    )
+    return files
+
+
+def _plot_figure_3(result: Result, folder: Path) -> Path:
+    figure, axes = style.figure(
+        f"Fig. 3: faster than sequential execution, {LIGHT} requests/s", size=(6, 3.8)
+    )
+    style.curves(axes[0, 0], result.panel("Fig. 3"))
+    axes[0, 0].set(xlabel="parallelism (the others stay at 1)", ylabel="times faster than (1, 1, 1)")
+    axes[0, 0].set_ylim(bottom=0)
+    style.legend(axes[0, 0])
+    return style.save(figure, folder, f"{NAME}-fig3")
+
+
+TITLES = {
+    "fig4": "Fig. 4: mean latency on a CPU, 14 requests/s, intra-op parallelism 10",
+    "fig5": "Fig. 5: mean latency on a GPU, 61 requests/s, batches of up to 50",
+}
+
+
+def _plot_map(
+    folder: Path, name: str, values: np.ndarray, labels: tuple[str, str], ticks: tuple[list[str], list[str]]
+) -> Path:
+    """Draw a heat map, whole and near its best; lighter is less, as in the paper."""
+    figure, axes = style.figure(TITLES[name], columns=2, size=(10, 4.2))
+    down, across = (int(place) for place in np.unravel_index(values.argmin(), values.shape))
+    # Step 0 stands for another number of threads: it is no neighbour of step 1, and not in the close view.
+    top, left = (min(max(place - 2, 1), 6) for place in (down, across))
+    views = ((slice(0, 11), slice(0, 11)), (slice(top, top + 5), slice(left, left + 5)))
+    for axis, (r, c) in zip(axes[0], views, strict=True):
+        _heat(axis, values[r, c], ticks[1][r], ticks[0][c])
+        axis.set(xlabel=labels[0], ylabel=labels[1])
+    axes[0, 0].set_title("all")
+    axes[0, 1].set_title("near the best")
+    return style.save(figure, folder, f"{NAME}-{name}")
+
+
+def _heat(axis: Axes, values: np.ndarray, down: list[str], across: list[str]) -> None:
+    scale = "log" if values.max() > 10 * values.min() else "linear"
+    image = axis.imshow(values, cmap="Blues", norm=scale, origin="lower", aspect="auto")
+    axis.set_xticks(range(len(across)), across)
+    axis.set_yticks(range(len(down)), down)
+    axis.grid(visible=False)
+    figure = axis.figure
+    figure.colorbar(image, ax=axis, label="mean latency, s")
