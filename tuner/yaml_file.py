@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["load_yaml"]
+__all__ = ["load_yaml", "read_yaml"]
 
 LARGEST = 10_000_000
 """Bytes."""
@@ -46,6 +46,16 @@ class _Refused(Exception):
         self.mistake = _Mistake(line, text)
 
 
+def read_yaml(path: Path) -> Any:
+    """Return the plain values of a file, unchecked; for choosing the model that it is to be checked against.
+
+    Raises:
+        StorageError: The file cannot be read.
+        InvalidInput: It is not YAML.
+    """
+    return _values(path)[0]
+
+
 def load_yaml(path: Path, model: type[Model]) -> Model:
     """Read a file and check it.
 
@@ -58,10 +68,7 @@ def load_yaml(path: Path, model: type[Model]) -> Model:
         InvalidInput: It is not YAML, or not what the model asks for; names file, line and field of up to 5
             mistakes, such as ``cluster.yaml line 4: sessions[0].slo_ms: must be greater than 0, but got -5``.
     """
-    try:
-        value, lines = _parse(_read(path))
-    except _Refused as refused:
-        raise _invalid(path, [refused.mistake]) from None
+    value, lines = _values(path)
     try:
         return model.model_validate(value, context={"folder": path.parent})
     except ValidationError as error:
@@ -69,6 +76,13 @@ def load_yaml(path: Path, model: type[Model]) -> Model:
         mistakes = [_mistake(model, value, lines, detail) for detail in details]
         first = {mistake.text.partition(": ")[0]: mistake for mistake in reversed(mistakes)}  # one per place
         raise _invalid(path, sorted(first.values(), key=lambda m: m.line)) from None
+
+
+def _values(path: Path) -> tuple[Any, dict[Place, int]]:
+    try:
+        return _parse(_read(path))
+    except _Refused as refused:
+        raise _invalid(path, [refused.mistake]) from None
 
 
 def _read(path: Path) -> str:

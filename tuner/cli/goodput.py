@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.mixed import goodput_mixed, is_mixed
 from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
 
 if TYPE_CHECKING:
     from tuner.envs.simulator.cluster.goodput import Trial
 
 __all__ = ["EXAMPLES", "goodput"]
+
+LIMIT = "1%"
 
 EXAMPLES = """Example: [bold]tuner goodput cluster.yaml --json goodput.json[/bold];
 docs/examples/cluster.yaml is a file to begin with."""
@@ -27,7 +30,7 @@ def goodput(
     ] = False,
     limit: Annotated[
         str, typer.Option("--limit", metavar="SHARE", help="Requests that may be late or dropped.")
-    ] = "1%",
+    ] = LIMIT,
     seed: Seed = None,
     seconds: Seconds = None,
 ) -> None:
@@ -37,7 +40,18 @@ def goodput(
     """
     from tuner.cli.console import make_console, make_progress
     from tuner.envs.simulator.cluster.goodput import goodput as search
+    from tuner.errors import InvalidInput
 
+    if is_mixed(file):
+        if seconds is not None:
+            raise InvalidInput("--seconds", "a mixed cluster is measured over its queries", "write `queries`")
+        if overall or limit != LIMIT:
+            problem = (
+                "the sessions of a mixed cluster each have a `quantile`, which says how many may be late"
+            )
+            raise InvalidInput("--overall" if overall else "--limit", problem, "write it there")
+        goodput_mixed(file, out, seed)
+        return
     share = _share(limit)
     scenario = load_scenario(file, seed, seconds, out)
     console = make_console()

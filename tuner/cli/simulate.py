@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.mixed import is_mixed, simulate_mixed_file
 from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
 
 if TYPE_CHECKING:
     from tuner.envs.simulator.cluster.log import EventLog
-    from tuner.envs.simulator.cluster.scenario import Scenario
 
 __all__ = ["EXAMPLES", "simulate"]
 
@@ -39,7 +39,13 @@ def simulate(
     from tuner.cli.console import make_console, make_progress
     from tuner.envs.simulator.cluster import EventLog
     from tuner.envs.simulator.cluster import simulate as run
+    from tuner.errors import InvalidInput
 
+    if is_mixed(file):
+        if seconds is not None:
+            raise InvalidInput("--seconds", "a mixed cluster is measured over its queries", "write `queries`")
+        _simulate_mixed(file, out, trace, seed)
+        return
     scenario = load_scenario(file, seed, seconds, out, trace)
     console = make_console()
     log = EventLog(TRACED) if trace is not None else None
@@ -52,14 +58,25 @@ def simulate(
         )
     console.print(outcome_table(scenario, outcome))
     if trace is not None and log is not None:
-        _save_trace(trace, scenario, log)
+        _save_trace(trace, [session.name for session in scenario.each_session], log)
     save(out, scenario, outcome.seconds, outcome.to_json())
 
 
-def _save_trace(path: Path, scenario: Scenario, log: EventLog) -> None:
+def _simulate_mixed(file: Path, out: Path | None, trace: Path | None, seed: int | None) -> None:
+    from tuner.envs.simulator.cluster import EventLog
+
+    log = EventLog(TRACED) if trace is not None else None
+
+    def save_trace(names: list[str]) -> None:
+        if trace is not None and log is not None:
+            _save_trace(trace, names, log)
+
+    simulate_mixed_file(file, out, seed, log, save_trace)
+
+
+def _save_trace(path: Path, names: list[str], log: EventLog) -> None:
     from tuner.envs.simulator.cluster import chrome_trace
     from tuner.storage import write_atomically
 
-    names = [session.name for session in scenario.each_session]
     write_atomically(path, json.dumps(chrome_trace(log, names)))
     print(path if log.complete else f"{path} (the first {TRACED:,} events)")
