@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.envs.simulator.mixed.builders import mixed
@@ -9,6 +11,7 @@ from tuner.envs.simulator.mixed import DrivenCluster, MixedCluster
 from tuner.errors import InvalidInput
 from tuner.yaml_file import load_yaml
 
+ROOT = Path(__file__).parents[4]
 FILE = """policy: kairos
 instances: [{type: g4dn.xlarge, count: 2}, {type: r5n.large, count: 9}]
 catalogue: paper
@@ -83,6 +86,11 @@ def test_mistakes_are_told_with_line_and_field(tmp_path, old, new, said):
         load(tmp_path, FILE.replace(old, new))
 
     assert said in str(error.value)
+
+
+def test_the_example_can_be_loaded():
+    """The file that ships with the documentation is complete."""
+    assert load_yaml(ROOT / "docs" / "examples" / "mixed.yaml", DrivenCluster).cost == pytest.approx(2.393)
 
 
 def test_a_throughput_needs_no_rate(tmp_path):
