@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tuner.adapters.histogram import Histogram
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
@@ -35,7 +36,8 @@ class Description:
     quantiles: bool
     """Whether the server exports latency quantiles; how to turn them on is in ``notes``."""
     quantile_memory: float = 0.0
-    """How far back the server's quantiles look, s; after a change they are mixed for so long."""
+    """How far back the server's quantiles look, s; after a change they are mixed for so long. 0 if they are
+    told for exactly one window, as from a histogram."""
     processes: tuple[int, ...] = ()
     """Process ids of the server if it runs on this machine, else empty."""
     notes: tuple[str, ...] = ()
@@ -98,6 +100,8 @@ class Counters:
     """Requests waiting now, where the server tells."""
     quantiles: Mapping[float, float] = field(default_factory=dict)
     """The server's own latency quantiles, s, over its ``quantile_memory``; empty if not exported."""
+    latencies: Histogram | None = None
+    """Answered requests by latency, where the server counts them so; totals like the others."""
     restarts: int = 0
     """How often totals had to be carried over because the server began at 0 again."""
 

@@ -27,6 +27,7 @@ OTHERS = 1.2
 FEWEST_BINS = 8
 """Sub-intervals below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
 MOST_BINS = 100
+QUANTILES = (0.50, 0.95, 0.99)
 PER_BIN = 10
 """Requests per sub-interval, at least."""
 
@@ -79,7 +80,7 @@ def assemble(
         clients = None
     requests = new.requests - old.requests
     counts, seconds = batch_difference(old, new)
-    quantiles, source = _quantiles(clients, new, (sampled_at or new.time) - old.time)
+    quantiles, source = _quantiles(clients, old, new, (sampled_at or new.time) - old.time)
     cpu, foreign = _cpu(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
     reasons = [*_disturbances(before, after, limits, foreign=foreign, lateness=lateness)]
@@ -131,12 +132,17 @@ def dispersion(counts: np.ndarray, seconds: np.ndarray) -> float:
     return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
 
 
-def _quantiles(clients: ClientSample | None, new: Counters, longest: float) -> tuple[list[float], str]:
+def _quantiles(
+    clients: ClientSample | None, old: Counters, new: Counters, longest: float
+) -> tuple[list[float], str]:
     """Return mean, p50, p95 and p99 and who measured them."""
     if clients is not None:
         latency = np.where(np.isnan(clients.latency), longest, clients.latency)
-        return [float(latency.mean()), *np.quantile(latency, [0.50, 0.95, 0.99]).tolist()], "client"
-    known = [float(new.quantiles.get(quantile, NOT_KNOWN)) for quantile in (0.50, 0.95, 0.99)]
+        return [float(latency.mean()), *np.quantile(latency, QUANTILES).tolist()], "client"
+    if old.latencies is not None and new.latencies is not None:
+        counted = new.latencies.since(old.latencies)
+        return [NOT_KNOWN, *[counted.quantile(share) for share in QUANTILES]], "server"
+    known = [float(new.quantiles.get(share, NOT_KNOWN)) for share in QUANTILES]
     return [NOT_KNOWN, *known], "server" if new.quantiles else "none"
 
 

@@ -57,10 +57,10 @@ class InvalidInput(TunerError, ValueError):
 class UnknownModel(InvalidInput):
     """The server answers but does not serve a model of that name."""
 
-    def __init__(self, model: str, available: Sequence[str]) -> None:
-        loaded = ", ".join(available) if available else "none"
-        super().__init__("model", f"the server does not serve '{model}'", f"models loaded: {loaded}")
-        self.available = tuple(available)
+    def __init__(self, model: str, available: Sequence[str] | None) -> None:
+        loaded = "" if available is None else f"models loaded: {', '.join(available) or 'none'}"
+        super().__init__("model", f"the server does not serve '{model}'", loaded)
+        self.available = tuple(available or ())
 
 
 class UnsupportedPlatform(TunerError):

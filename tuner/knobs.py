@@ -201,20 +201,27 @@ class KnobSpace:
         """The configuration in which every knob has its default."""
         return Configuration({knob.name: knob.default for knob in self.knobs})
 
+    def check_complete(self, configuration: Mapping[str, float]) -> None:
+        """Check that a configuration gives every knob a value, and nothing else one.
+
+        Raises:
+            InvalidInput: It does not; the knob is named.
+        """
+        if unknown := set(configuration) - set(self.names):
+            raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(self.names)}")
+        for name in self.names:
+            if name not in configuration:
+                raise InvalidInput(f"knob {name}", "has no value", "a configuration gives every knob one")
+
     def encode(self, configuration: Mapping[str, float]) -> int:
         """Return the number of a configuration.
 
         Raises:
             InvalidInput: A knob is missing, unknown or has a value outside its grid.
         """
-        if unknown := set(configuration) - set(self.names):
-            raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(self.names)}")
+        self.check_complete(configuration)
         steps = []
         for knob in self.knobs:
-            if knob.name not in configuration:
-                raise InvalidInput(
-                    f"knob {knob.name}", "has no value", "a configuration gives every knob one"
-                )
             value = configuration[knob.name]
             if value not in knob.grid:
                 raise InvalidInput(f"knob {knob.name}", f"{value} is not in the grid {knob.grid}")

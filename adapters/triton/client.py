@@ -11,6 +11,7 @@ import tritonclient.grpc as tritongrpc
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
+from tuner.adapters.channel import channel_options, tidy
 from tuner.adapters.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics
@@ -23,16 +24,6 @@ READ_ONLY = "the server takes no changes; start Triton with --model-control-mode
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
 PROBE = "servetune-no-such-model"
-LARGEST_MESSAGE = 64 * 1024 * 1024
-# After a restart of the server the channel must find it again within seconds, not gRPC's two minutes.
-CHANNEL = (
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class TritonClient:
@@ -47,8 +38,9 @@ class TritonClient:
         self._target = target
         self._timeout = timeout
         self._known = False  # whether the model was there once
-        proxy = [("grpc.enable_http_proxy", 0)] if target.host in LOOPBACK else []
-        self._grpc = tritongrpc.InferenceServerClient(target.address, channel_args=[*CHANNEL, *proxy])
+        self._grpc = tritongrpc.InferenceServerClient(
+            target.address, channel_args=channel_options(target.host)
+        )
 
     def identity(self) -> tuple[str, str]:
         """Return the server's name and version.
@@ -117,7 +109,7 @@ class TritonClient:
             text = str(error.message())
             if _status(error) in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}:
                 raise self._translation(error) from error
-            raise Refused(f"Triton refused the configuration: {_tidy(text)}") from error
+            raise Refused(f"Triton refused the configuration: {tidy(text)}") from error
 
     def writable(self) -> bool:
         """Whether the server takes changes.
@@ -148,7 +140,7 @@ class TritonClient:
             raise Unreachable(f"{self._target.address}: the connection was closed") from error
 
     def _translation(self, error: InferenceServerException) -> Exception:
-        status, text, address = _status(error), _tidy(str(error.message())), self._target.address
+        status, text, address = _status(error), tidy(str(error.message())), self._target.address
         if NO_CONTROL in text or RESTRICTED in text:
             return ReadOnly(READ_ONLY)
         if status == "UNAVAILABLE":
@@ -167,7 +159,3 @@ _HINT = "is Triton running, and is this its gRPC port?"
 
 def _status(error: InferenceServerException) -> str:
     return str(error.status()).removeprefix("StatusCode.")
-
-
-def _tidy(text: str) -> str:
-    return " ".join(text.split())[:500].rstrip(" ;.")

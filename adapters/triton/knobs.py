@@ -90,11 +90,8 @@ def check(space: KnobSpace, configuration: Configuration, limit: int) -> None:
     Raises:
         InvalidInput: A knob is unknown, missing or has an unusable value.
     """
-    if unknown := set(configuration) - set(space.names):
-        raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(space.names)}")
+    space.check_complete(configuration)
     for name in space.names:
-        if name not in configuration:
-            raise InvalidInput(f"knob {name}", "has no value", "a configuration gives every knob one")
         _check_value(name, configuration[name], limit)
 
 

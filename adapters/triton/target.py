@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
-from tuner.adapters.registry import parameters
+from tuner.adapters.address import checked_port, grpc_address, parse_address
 from tuner.errors import InvalidInput
 
 __all__ = ["Target", "parse_target"]
@@ -32,8 +31,7 @@ class Target:
     @property
     def address(self) -> str:
         """``host:port`` of the gRPC service, as gRPC wants it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return grpc_address(self.host, self.port)
 
 
 def parse_target(text: str) -> Target:
@@ -46,28 +44,21 @@ def parse_target(text: str) -> Target:
     Raises:
         InvalidInput: It does not have that form.
     """
-    try:
-        url = urlsplit(text)
-        host, port = url.hostname, url.port
-    except ValueError as error:
-        raise InvalidInput("TARGET", f"'{text}': {error}", FORM) from None
-    model = unquote(url.path.strip("/"))
-    if url.scheme != "triton" or not host or not model or "/" in model or url.fragment:
-        raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", FORM)
-    if url.username is not None or url.password is not None:
-        raise InvalidInput("TARGET", "user names and passwords are not supported", FORM)
-    options = parameters(url, {"metrics": METRICS_PORT, "version": ""})
-    if options["version"] and not (options["version"].isascii() and options["version"].isdigit()):
+    address = parse_address(
+        text, scheme="triton", port=GRPC_PORT, options={"metrics": METRICS_PORT, "version": ""}, form=FORM
+    )
+    version = address.options["version"]
+    if version and not (version.isascii() and version.isdigit()):
         raise InvalidInput(
-            "TARGET", f"version '{options['version']}' is not a number", "write version=1 or leave it out"
+            "TARGET", f"version '{version}' is not a number", "write version=1 or leave it out"
         )
     return Target(
         url=text,
-        host=host,
-        port=GRPC_PORT if port is None else _checked_port(port, "the port"),
-        model=model,
-        version=options["version"],
-        metrics_port=_metrics_port(options["metrics"]),
+        host=address.host,
+        port=address.port,
+        model=address.model,
+        version=version,
+        metrics_port=_metrics_port(address.options["metrics"]),
     )
 
 
@@ -76,10 +67,4 @@ def _metrics_port(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit()):
         raise InvalidInput("TARGET", f"metrics='{text}' is not a port", "write metrics=8002 or metrics=off")
-    return _checked_port(int(text), "metrics=")
-
-
-def _checked_port(port: int, what: str) -> int:
-    if not 1 <= port <= 65535:
-        raise InvalidInput("TARGET", f"{what} {port} is not between 1 and 65535", FORM)
-    return port
+    return checked_port(int(text), "metrics=", FORM)

@@ -216,11 +216,7 @@ class SimulatedTriton:
         return self._world.read()
 
     def _check(self, configuration: Mapping[str, float]) -> None:
-        for name in (*configuration, *self._space.names):
-            if name not in self._space.names:
-                raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(self._space.names)}")
-            if name not in configuration:
-                raise InvalidInput(f"knob {name}", "has no value", "a configuration gives every knob one")
+        self._space.check_complete(configuration)
         for name, largest in zip((MAX_BATCH, INSTANCES), self._largest, strict=True):
             _check_count(name, configuration[name], largest)
         delay = configuration[DELAY]

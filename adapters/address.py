@@ -1,0 +1,66 @@
+"""Reads targets like ``scheme://host:port/model?option=value``, which all live adapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from tuner.adapters.registry import parameters
+from tuner.errors import InvalidInput
+
+__all__ = ["Address", "checked_port", "grpc_address", "parse_address"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """A target in its parts."""
+
+    host: str
+    port: int
+    model: str
+    options: Mapping[str, str]
+    """Every known option, with its default where it was not given."""
+
+
+def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, str], form: str) -> Address:
+    """Read a target.
+
+    Args:
+        text: As the user wrote it.
+        scheme: What it must begin with.
+        port: The port if none is given.
+        options: Known options and their defaults.
+        form: What to tell the user to write instead.
+
+    Raises:
+        InvalidInput: It does not have the form, or an option is unknown.
+    """
+    try:
+        url = urlsplit(text)
+        host, given = url.hostname, url.port
+    except ValueError as error:
+        raise InvalidInput("TARGET", f"'{text}': {error}", form) from None
+    model = unquote(url.path.strip("/"))
+    if url.scheme != scheme or not host or not model or "/" in model or url.fragment:
+        raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)
+    if url.username is not None or url.password is not None:
+        raise InvalidInput("TARGET", "user names and passwords are not supported", form)
+    number = port if given is None else checked_port(given, "the port", form)
+    return Address(host=host, port=number, model=model, options=parameters(url, options))
+
+
+def checked_port(port: int, what: str, form: str) -> int:
+    """Return a port that can be one.
+
+    Raises:
+        InvalidInput: It cannot.
+    """
+    if not 1 <= port <= 65535:
+        raise InvalidInput("TARGET", f"{what} {port} is not between 1 and 65535", form)
+    return port
+
+
+def grpc_address(host: str, port: int) -> str:
+    """Return ``host:port`` as gRPC wants it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,157 @@
+"""Speaks TensorFlow Serving's control protocol: every call with a timeout, every failure translated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import grpc
+
+from tuner.adapters.channel import channel_options, tidy
+from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.target import Target
+from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
+
+__all__ = ["State", "TFServingClient", "VersionStatus", "serving_version"]
+
+MODEL = "/tensorflow.serving.ModelService/"
+PREDICTION = "/tensorflow.serving.PredictionService/"
+HINT = "is TensorFlow Serving running, and is this its gRPC port?"
+
+
+class State(IntEnum):
+    """What a version is doing."""
+
+    UNKNOWN = 0
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
+
+
+class VersionStatus(NamedTuple):
+    """What the server says of one version."""
+
+    state: State
+    error: str
+    """Why it could not be loaded; empty if it could."""
+
+
+class TFServingClient:
+    """The control side of one model on one server.
+
+    Args:
+        target: Which.
+        timeout: Longest wait for an answer, s.
+    """
+
+    def __init__(self, target: Target, *, timeout: float = 5.0) -> None:
+        self._target = target
+        self._timeout = timeout
+        self._known = False  # whether the model was there once
+        self._channel = grpc.insecure_channel(target.address, options=channel_options(target.host))
+        self._status = self._method(f"{MODEL}GetModelStatus", "GetModelStatus")
+        self._metadata = self._method(f"{PREDICTION}GetModelMetadata", "GetModelMetadata")
+        self._reload = self._method(f"{MODEL}HandleReloadConfigRequest", "ReloadConfig")
+
+    def _method(self, path: str, messages: str) -> Any:
+        return self._channel.unary_unary(
+            path,
+            request_serializer=message(f"{messages}Request").SerializeToString,
+            response_deserializer=message(f"{messages}Response").FromString,
+        )
+
+    def versions(self) -> dict[int, VersionStatus]:
+        """Return what the server says of each version of the model.
+
+        Raises:
+            UnknownModel: The server does not serve it (once it did: Unreachable).
+            AdapterError: The server cannot be asked.
+        """
+        request = message("GetModelStatusRequest")()
+        request.model_spec.name = self._target.model
+        answer = self._ask(self._status, request)
+        self._known = True
+        return {
+            int(entry.version): VersionStatus(_state(entry.state), _words(entry.status))
+            for entry in answer.model_version_status
+        }
+
+    def labelled(self, label: str) -> int:
+        """Return the version that a label stands for (GetModelStatus does not look at labels).
+
+        Raises:
+            UnknownModel: There is no such model or label (once there was: Unreachable).
+            AdapterError: The server cannot be asked.
+        """
+        request = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
+        request.model_spec.name = self._target.model
+        request.model_spec.version_label = label
+        return int(self._ask(self._metadata, request).model_spec.version.value)
+
+    def reload(self, config: Any, timeout: float) -> None:
+        """Have the server take a whole model configuration: models that are not in it are unloaded.
+
+        Raises:
+            Refused: It refused; its own words are in the message.
+            TimedOut: It did not finish; it may do so later.
+        """
+        request = message("ReloadConfigRequest")()
+        request.config.CopyFrom(config)
+        try:
+            answer = self._ask(self._reload, request, timeout)
+        except (UnknownModel, TimedOut, Unreachable):
+            raise
+        except AdapterError as error:
+            raise Refused(f"TensorFlow Serving refused the model configuration: {error}") from error
+        if answer.status.error_code:
+            words = tidy(answer.status.error_message)
+            raise Refused(f"TensorFlow Serving refused the model configuration: {words}")
+
+    def close(self) -> None:
+        """Close the connection. May be called twice."""
+        self._channel.close()
+
+    def _ask(self, method: Any, request: Any, timeout: float | None = None) -> Any:
+        with self._translated():
+            return method(request, timeout=self._timeout if timeout is None else timeout)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise self._translation(error.code(), tidy(error.details() or "")) from error
+        except ValueError as error:  # gRPC's word for a closed channel
+            raise Unreachable(f"{self._target.address}: the connection was closed") from error
+
+    def _translation(self, status: grpc.StatusCode, text: str) -> Exception:
+        address, model = self._target.address, self._target.model
+        if status is grpc.StatusCode.UNAVAILABLE:
+            return Unreachable(f"{address}: {text}; {HINT}")
+        if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+            late = f"{address}: no answer within {self._timeout:g} s"
+            return TimedOut(late) if self._known else Unreachable(f"{late}; {HINT}")
+        if status is grpc.StatusCode.UNIMPLEMENTED:
+            return Unreachable(f"{address} is no TensorFlow Serving: {text}; {HINT}")
+        if status is grpc.StatusCode.NOT_FOUND:
+            if self._known:
+                return Unreachable(f"{address} no longer serves '{model}': {text}")
+            return UnknownModel(model, None)  # it tells nobody what it serves
+        return AdapterError(f"{address}: {text} ({status.name})")
+
+
+def _state(number: int) -> State:
+    return State(number) if number in State._value2member_map_ else State.UNKNOWN
+
+
+def _words(status: Any) -> str:
+    return tidy(status.error_message) or f"error {status.error_code}" if status.error_code else ""
+
+
+def serving_version(statuses: Mapping[int, VersionStatus]) -> int | None:
+    """Return the version that requests without a version go to, None if none is available."""
+    return max((n for n, status in statuses.items() if status.state is State.AVAILABLE), default=None)

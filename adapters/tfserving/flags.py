@@ -1,0 +1,67 @@
+"""Reads the flags that a server on this machine was started with, from its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+from tuner.adapters.tfserving.batching import parse_batching
+from tuner.errors import AdapterError
+
+__all__ = ["notes_on_flags", "read_flags", "threads"]
+
+ON = ("true", "1", "t", "yes", "y", "")
+PER_MODEL = "enable_per_model_batching_parameters"
+BATCHING = "enable_batching"
+
+
+def read_flags(processes: Iterable[int]) -> dict[str, str] | None:
+    """Return the flags of the server's process, None if it cannot be seen.
+
+    Args:
+        processes: Ids of the processes that listen on its port.
+    """
+    for pid in processes:
+        try:
+            words = psutil.Process(pid).cmdline()
+        except psutil.Error:
+            continue
+        pairs = [word.lstrip("-").partition("=") for word in words[1:] if word.startswith("-")]
+        flags = {name: value for name, _, value in pairs}
+        if "port" in flags or "model_base_path" in flags or "model_config_file" in flags:
+            return flags
+    return None
+
+
+def is_on(flags: Mapping[str, str], name: str) -> bool:
+    """Whether a flag is set to true."""
+    return name in flags and flags[name].lower() in ON
+
+
+def notes_on_flags(flags: Mapping[str, str] | None) -> list[str]:
+    """Return what must be changed for versions to have batching parameters of their own; empty if nothing."""
+    if flags is None or (is_on(flags, BATCHING) and is_on(flags, PER_MODEL)):
+        return []
+    missing = " ".join(f"--{name}" for name in (BATCHING, PER_MODEL) if not is_on(flags, name))
+    return [f"the server ignores a version's own batching parameters; start it with {missing}"]
+
+
+def threads(flags: Mapping[str, str]) -> dict[str, float]:
+    """Return the values of the knobs that only a restart changes; 0 stands for the server's own choice.
+
+    Raises:
+        AdapterError: A flag is no number, or its batching parameters cannot be read.
+    """
+    file = flags.get("batching_parameters_file", "")
+    try:
+        text = Path(file).read_text(encoding="utf-8") if file else None
+        batching = parse_batching(text, file)
+        return {
+            "batch_threads": float(batching.num_batch_threads.value) if batching is not None else 0.0,
+            "inter_op": float(flags.get("tensorflow_inter_op_parallelism", "0")),
+            "intra_op": float(flags.get("tensorflow_intra_op_parallelism", "0")),
+        }
+    except (OSError, ValueError) as error:
+        raise AdapterError(f"the server's flags cannot be understood: {error}") from error

@@ -1,0 +1,151 @@
+"""Reads TensorFlow Serving's metrics page: requests, latencies, queueing and batches.
+
+What a reader must know of it:
+
+* names begin with a colon; what the server calls ``/tensorflow/serving/x`` is ``:tensorflow:serving:x``;
+* durations are in microseconds; requests and latencies carry the model's name, the batches' numbers do
+  not: they are those of all models of the server together;
+* a bucket ``le="8"`` holds what is *below* 8, not what is at most 8: a batch of 8 rows is in ``le="16"``;
+* sums are printed with six digits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.adapters.metrics_page import MetricsPage, Sample, is_sane, read_samples
+from tuner.adapters.tfserving.target import Target
+
+__all__ = ["Buckets", "MetricsReading", "metrics_page", "parse_metrics"]
+
+PREFIX = ":tensorflow:serving:"
+REQUESTS = f"{PREFIX}request_count"
+LATENCY = f"{PREFIX}request_latency"
+RUNTIME = f"{PREFIX}runtime_latency"
+QUEUE = f"{PREFIX}batching_session:queuing_latency"
+BATCH = f"{PREFIX}batching_session:processed_batch_size"
+ROWS = f"{PREFIX}batching_session:input_batch_size"
+LARGEST_COUNT = 2**62
+FIX = (
+    "start TensorFlow Serving with --rest_api_port=8501 --monitoring_config_file=FILE, FILE having "
+    'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest= in the target'
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buckets:
+    """One histogram as it is on the page, of all label sets together."""
+
+    bounds: np.ndarray
+    """Upper bounds, increasing, the last infinite; in the page's unit.   # (n,)"""
+    counts: np.ndarray
+    """Entries of each bucket, not cumulated.   # (n,) int64"""
+    sum: float
+    """In the page's unit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsReading:
+    """What the page says; None for a histogram without entries yet."""
+
+    requests: int
+    """Requests to the model that were answered."""
+    failures: int
+    """Requests to it that were refused or failed."""
+    others: int
+    """Requests to other models."""
+    latency: Buckets | None
+    """From receipt to answer, us."""
+    runtime: Buckets | None
+    """In TensorFlow, the wait for a batch included, us."""
+    queue: Buckets | None
+    """The wait for a batch, us; of all models."""
+    batch: Buckets | None
+    """Rows of executed batches, with padding; of all models."""
+    rows: Buckets | None
+    """Rows of batched requests; of all models."""
+
+
+def metrics_page(target: Target) -> MetricsPage:
+    """Return where the metrics of a server are."""
+    return MetricsPage(
+        server="TensorFlow Serving",
+        host=target.host,
+        port=target.rest_port,
+        path=target.metrics_path,
+        fix=FIX,
+    )
+
+
+def parse_metrics(text: str, model: str) -> MetricsReading:
+    """Read the page in Prometheus' text format.
+
+    Args:
+        text: The page.
+        model: The model to look for.
+
+    Raises:
+        AdapterError: The page is malformed.
+    """
+    found = _by_metric(read_samples(text, _NAMES, server="TensorFlow Serving"))
+    counted = {True: 0, False: 0}
+    others = 0
+    for _, labels, value in found[REQUESTS]:
+        if not is_sane(value):
+            continue
+        if labels.get("model_name") == model:
+            counted[labels.get("status") == "OK"] += min(int(value), LARGEST_COUNT)
+        else:
+            others += min(int(value), LARGEST_COUNT)
+    return MetricsReading(
+        requests=counted[True],
+        failures=counted[False],
+        others=others,
+        latency=_buckets(found[LATENCY], model),
+        runtime=_buckets(found[RUNTIME], model),
+        queue=_buckets(found[QUEUE]),
+        batch=_buckets(found[BATCH]),
+        rows=_buckets(found[ROWS]),
+    )
+
+
+_HISTOGRAMS = (LATENCY, RUNTIME, QUEUE, BATCH, ROWS)
+_NAMES = (REQUESTS, *[f"{name}{part}" for name in _HISTOGRAMS for part in ("_bucket", "_sum")])
+
+
+def _by_metric(samples: Iterable[Sample]) -> Mapping[str, list[Sample]]:
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for name, labels, value in samples:
+        metric = name.removesuffix("_total").removesuffix("_bucket").removesuffix("_sum")
+        found[metric].append((name, labels, value))
+    return found
+
+
+def _buckets(samples: Iterable[Sample], model: str | None = None) -> Buckets | None:
+    """Add the histograms of all label sets up, those of failed requests left out."""
+    cumulated: dict[float, int] = defaultdict(int)
+    total = 0.0
+    for name, labels, value in samples:
+        ours = model is None or labels.get("model_name") == model
+        if not ours or labels.get("status", "OK") != "OK" or not is_sane(value):
+            continue
+        if name.endswith("_sum"):
+            total += value
+        else:
+            cumulated[_bound(labels.get("le", ""))] += min(int(value), LARGEST_COUNT)
+    bounds = sorted(bound for bound in cumulated if bound > 0)
+    if not bounds:
+        return None
+    counts = np.diff([0, *[cumulated[bound] for bound in bounds]])
+    return Buckets(np.array(bounds), np.maximum(counts, 0), total)
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

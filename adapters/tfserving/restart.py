@@ -1,0 +1,180 @@
+"""Knobs that only a restart of the server changes, by a command that the operator declares.
+
+Without a declared command these knobs do not exist. With one, it is run as::
+
+    COMMAND batch_threads=4 inter_op=0 intra_op=2
+
+(0: the server's own choice) and shall restart the server so, returning 0 when that is under way. What
+runs is read from the server's command line if its process is on this machine; else the command, run
+without arguments, shall print the same three words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import tenacity
+
+from tuner.adapters.tfserving.flags import threads
+from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
+
+__all__ = ["RESTART_KNOBS", "RestartCommand", "ThreadKnobs"]
+
+RESTART_KNOBS = ("batch_threads", "inter_op", "intra_op")
+"""``num_batch_threads``, ``tensorflow_inter_op_parallelism``, ``tensorflow_intra_op_parallelism``."""
+LONGEST_ANSWER = 10.0
+POLL = 0.1
+"""How often the server is asked whether it is back, s."""
+_WORD = re.compile(rf"({'|'.join(RESTART_KNOBS)})=(\d+)")
+
+
+class RestartCommand:
+    """The operator's command.
+
+    Args:
+        path: An executable file, run without a shell.
+
+    Raises:
+        InvalidInput: It cannot be executed, or anybody could have written it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not os.access(path, os.X_OK):
+            raise InvalidInput("TARGET restart", f"{path} is not executable", f"chmod +x {path}")
+        if path.stat().st_mode & 0o002:
+            raise InvalidInput("TARGET restart", f"{path} can be written by anybody", f"chmod o-w {path}")
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def ask(self) -> dict[str, float]:
+        """Return what the command says that the server runs.
+
+        Raises:
+            AdapterError: It fails, or does not say.
+        """
+        said = {name: float(value) for name, value in _WORD.findall(self._run([], LONGEST_ANSWER))}
+        if missing := set(RESTART_KNOBS) - set(said):
+            words = " ".join(f"{name}=N" for name in RESTART_KNOBS)
+            problem = f"{self._path} without arguments does not print {min(missing)}=N"
+            raise AdapterError(f"{problem}; the server's process cannot be seen, so it shall print {words}")
+        return said
+
+    def restart(self, values: Mapping[str, float], timeout: float) -> None:
+        """Restart the server with these values.
+
+        Raises:
+            Refused: The command failed.
+            TimedOut: It did not end in time.
+        """
+        self._run(_words(values).split(), timeout)
+
+    def _run(self, arguments: list[str], timeout: float) -> str:
+        try:
+            done = subprocess.run(
+                [str(self._path), *arguments],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimedOut(f"{self._path} did not end within {timeout:g} s") from error
+        except OSError as error:
+            raise Refused(f"{self._path} cannot be run: {error.strerror or error}") from error
+        if done.returncode:
+            words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+            raise Refused(f"{self._path} failed with exit code {done.returncode}: {words}")
+        return done.stdout
+
+
+class ThreadKnobs:
+    """The knobs of the server's threads, behind the operator's command.
+
+    Args:
+        command: Restarts the server.
+        flags: Returns what the server was started with, None if its process cannot be seen.
+        serving: Raises as long as the server does not answer.
+        timeout: Longest wait for a restart, s.
+    """
+
+    def __init__(
+        self,
+        command: RestartCommand,
+        flags: Callable[[], Mapping[str, str] | None],
+        serving: Callable[[], object],
+        timeout: float,
+    ) -> None:
+        self._command = command
+        self._flags = flags
+        self._serving = serving
+        self._timeout = timeout
+        self._found = self.read()
+
+    def read(self) -> dict[str, float]:
+        """Return the values of all three.
+
+        Raises:
+            AdapterError: They cannot be found out.
+        """
+        flags = self._flags()
+        return threads(flags) if flags is not None else self._command.ask()
+
+    def write(self, wanted: Mapping[str, float]) -> None:
+        """Restart the server with these values, if they differ, and wait until it serves with them.
+
+        Raises:
+            Refused: The command failed, or the server runs with others; it was restarted with the old ones.
+            TimedOut: The server did not come back.
+            AdapterError: It cannot be asked.
+        """
+        before = self.read()
+        values = {**before, **{name: wanted[name] for name in RESTART_KNOBS if name in wanted}}
+        if values == before:
+            return
+        try:
+            self._restart(values)
+        except AdapterError as error:
+            self._restart(before)
+            raise Refused(f"{error}; the server was restarted as it was") from error
+
+    def restore(self) -> bool:
+        """Restart the server as it was found, if it runs otherwise; return whether it did.
+
+        Raises:
+            AdapterError: As `write`.
+        """
+        changed = self.read() != self._found
+        self.write(self._found)
+        return changed
+
+    def _restart(self, values: Mapping[str, float]) -> None:
+        self._command.restart(values, self._timeout)
+        patiently = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(self._timeout),
+            wait=tenacity.wait_fixed(POLL),
+            retry=tenacity.retry_if_exception_type(AdapterError),
+        )
+        try:
+            patiently(self._verify, values)
+        except tenacity.RetryError as error:
+            why = error.last_attempt.exception()
+            raise TimedOut(f"{self._command} did not bring the server back: {why}") from why
+
+    def _verify(self, values: Mapping[str, float]) -> None:
+        """Raise unless the server serves with these values."""
+        self._serving()
+        running = self.read()
+        if running != values:
+            raise Refused(f"it runs with {_words(running)} instead of {_words(values)}")
+
+
+def _words(values: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={values[name]:.0f}" for name in RESTART_KNOBS)

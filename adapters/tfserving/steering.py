@@ -1,0 +1,216 @@
+"""How requests come to a new version: the newest serves by itself, else the model configuration says so.
+
+TensorFlow Serving by default serves the newest version to requests that name none. Where the operator's
+``--model_config_file`` names versions, or clients ask for a version label, the file has to say so:
+
+1. *admit*: the new version joins those that are named, beside the old one;
+2. once it is available, *switch*: the label moves to it (a label can only stand for an available version);
+3. *dismiss*: versions of ours that no longer serve are no longer named.
+
+The whole file is sent each time, since models that are missing from it would be unloaded; and it is
+written, so that a server that polls it, or starts again, comes to the same. The operator's own text is
+kept beside it until everything is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from google.protobuf import text_format
+
+from tuner.adapters.tfserving.schema import message
+from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
+from tuner.storage import write_atomically
+
+__all__ = ["ConfigFile", "NewestServes", "Reloader", "Steering"]
+
+KEPT = ".servetune-original"
+LARGEST_FILE = 16_000_000
+
+
+class Reloader(Protocol):
+    """What a configuration is sent through."""
+
+    def reload(self, config: Any, timeout: float) -> None:
+        """Have the server take a whole model configuration."""
+        ...
+
+
+class Steering(Protocol):
+    """Brings requests to a version."""
+
+    @property
+    def label(self) -> str:
+        """The label that clients ask for; empty if they name no version."""
+        ...
+
+    def admit(self, number: int) -> None:
+        """Have the server load a version beside those it serves."""
+        ...
+
+    def switch(self, number: int) -> None:
+        """Bring the requests to a version that is available."""
+        ...
+
+    def dismiss(self, numbers: Iterable[int]) -> None:
+        """Have the server no longer load these versions."""
+        ...
+
+    def revert(self) -> None:
+        """Undo what was done since the last switch."""
+        ...
+
+    def restore(self) -> None:
+        """Put back what was found at opening."""
+        ...
+
+
+class NewestServes:
+    """The server finds a new version by itself and serves the newest."""
+
+    label = ""
+
+    def admit(self, number: int) -> None:
+        """Nothing is to be done."""
+
+    def switch(self, number: int) -> None:
+        """Nothing is to be done."""
+
+    def dismiss(self, numbers: Iterable[int]) -> None:
+        """Nothing is to be done."""
+
+    def revert(self) -> None:
+        """Nothing is to be done."""
+
+    def restore(self) -> None:
+        """Nothing is to be done."""
+
+
+class ConfigFile:
+    """The model configuration file of a server.
+
+    Args:
+        path: The file, as it is seen from here.
+        model: The model to steer; the others stay as they are.
+        label: The label that clients ask for; empty if they name no version.
+        reloader: Sends it to the server.
+        timeout: Longest wait for the server to take it, s.
+
+    Raises:
+        InvalidInput: The file cannot be used for this model.
+    """
+
+    def __init__(self, path: Path, model: str, label: str, reloader: Reloader, timeout: float) -> None:
+        self._path = path
+        self._model = model
+        self.label = label
+        self._reloader = reloader
+        self._timeout = timeout
+        self._before: str | None = None
+        self._check(self._read()[1])
+
+    def admit(self, number: int) -> None:
+        """Name the version, where versions are named."""
+        self._before, config = self._read()
+        entry = self._entry(config)
+        if entry.model_version_policy.HasField("specific"):
+            versions = entry.model_version_policy.specific.versions
+            if number not in versions:
+                versions.append(number)
+                self._put(config)
+
+    def switch(self, number: int) -> None:
+        """Move the label."""
+        if not self.label:
+            return
+        _, config = self._read()
+        self._entry(config).version_labels[self.label] = number
+        self._put(config)
+
+    def dismiss(self, numbers: Iterable[int]) -> None:
+        """No longer name the versions."""
+        _, config = self._read()
+        entry = self._entry(config)
+        named = entry.model_version_policy.specific.versions
+        kept = [version for version in named if version not in set(numbers)]
+        if entry.model_version_policy.HasField("specific") and kept != list(named):
+            del named[:]
+            named.extend(kept)
+            self._put(config)
+        self._before = None
+
+    def revert(self) -> None:
+        """Write and send what the file said before."""
+        if self._before is not None:
+            text, self._before = self._before, None
+            self._put_text(text)
+
+    def restore(self) -> None:
+        """Write and send the operator's own text, if we changed it."""
+        kept = self._kept()
+        if kept.exists():
+            self._put_text(kept.read_text(encoding="utf-8"))
+            kept.unlink()
+
+    def _kept(self) -> Path:
+        return self._path.with_name(f"{self._path.name}{KEPT}")
+
+    def _read(self) -> tuple[str, Any]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+            return text, text_format.Parse(text, message("ModelServerConfig")())
+        except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
+            raise AdapterError(f"model configuration {self._path} cannot be read: {error}") from error
+
+    def _entry(self, config: Any) -> Any:
+        entries = [entry for entry in config.model_config_list.config if entry.name == self._model]
+        if len(entries) != 1:
+            problem = f"{self._path} has {len(entries)} entries for the model '{self._model}'"
+            raise InvalidInput("TARGET config", problem, "name the server's --model_config_file")
+        return entries[0]
+
+    def _check(self, config: Any) -> None:
+        entry = self._entry(config)
+        policy = entry.model_version_policy
+        keeps = policy.HasField("specific") or policy.HasField("all") or policy.latest.num_versions > 1
+        if self.label and not keeps:
+            problem = (
+                f"{self._path} keeps only the newest version, so that a label has nothing to move between"
+            )
+            fix = "set model_version_policy to specific, all, or latest with num_versions 2"
+            raise InvalidInput("TARGET config", problem, fix)
+        if self.label and self.label not in entry.version_labels:
+            known = ", ".join(sorted(entry.version_labels)) or "none"
+            raise InvalidInput(
+                "TARGET label", f"{self._path} has no label '{self.label}'", f"it has: {known}"
+            )
+
+    def _put(self, config: Any) -> None:
+        self._put_text(text_format.MessageToString(config), config)
+
+    def _put_text(self, text: str, config: Any = None) -> None:
+        """Write the file, then send it: a server that polls must never read what we have just replaced."""
+        before, _ = self._read()
+        kept = self._kept()
+        try:
+            if not kept.exists():
+                write_atomically(kept, before)
+            self._write(text)
+        except StorageError as error:
+            raise Refused(f"{error}; the old configuration still serves") from error
+        try:
+            self._reloader.reload(
+                config or text_format.Parse(text, message("ModelServerConfig")()), self._timeout
+            )
+        except AdapterError:
+            with suppress(StorageError):
+                self._write(before)
+            raise
+
+    def _write(self, text: str) -> None:
+        mode = self._path.stat().st_mode & 0o777
+        write_atomically(self._path, text)
+        self._path.chmod(mode)

@@ -1,0 +1,135 @@
+"""Reads and changes the knobs that live in a version folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tuner.adapters.tfserving.batching import (
+    VERSION_KNOBS,
+    Batching,
+    batch_limit,
+    parse_batching,
+    read_batching,
+    rewrite,
+    splits,
+    write_batching,
+)
+from tuner.adapters.tfserving.change import Control, prune, publish, withdraw
+from tuner.adapters.tfserving.flags import notes_on_flags
+from tuner.adapters.tfserving.steering import Steering
+from tuner.adapters.tfserving.versions import Marker, Versions
+
+__all__ = ["VersionKnobs"]
+
+
+class VersionKnobs:
+    """The knobs of the version that serves.
+
+    Args:
+        control: The server.
+        versions: The model's folder.
+        steering: Brings requests to a version; None if that cannot be done.
+        timeout: Longest wait for a version to be loaded, s.
+
+    Raises:
+        AdapterError: The server cannot be asked, or the folder not be read.
+    """
+
+    def __init__(
+        self, control: Control, versions: Versions, steering: Steering | None, timeout: float
+    ) -> None:
+        self._control = control
+        self._versions = versions
+        self._steering = steering
+        self._timeout = timeout
+        self._found = self._serving()
+        self._found_text = versions.batching(self._found.number)
+        operators = self._operators(self._found)
+        self.limit = batch_limit(operators)
+        """The largest value of ``max_batch_size``."""
+        self.splits = splits(operators)
+        """Whether requests of more rows than a batch holds are split instead of refused."""
+
+    def why_read_only(self, flags: Mapping[str, str] | None) -> list[str]:
+        """Return why the knobs cannot be turned; empty if they can.
+
+        Args:
+            flags: What the server was started with, if that can be seen.
+        """
+        if not self._versions.writable():
+            return [f"{self._versions.base} cannot be written: new versions cannot be made"]
+        if self._steering is None:
+            return ["a label moves by the server's --model_config_file: name it with config= in the target"]
+        return notes_on_flags(flags)
+
+    def read(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the values of those of the named knobs that live here."""
+        number = self._control.serving()
+        return dict(read_batching(self._parse(number), [name for name in names if name in VERSION_KNOBS]))
+
+    def write(self, wanted: Mapping[str, float]) -> None:
+        """Have a version with these values serve.
+
+        Raises:
+            Refused: The server did not load it; the old one serves.
+            TimedOut: It did not load it in time; the old one serves.
+            AdapterError: It cannot be asked.
+        """
+        assert self._steering is not None
+        present = self._serving()
+        configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
+        text = write_batching(rewrite(self._operators(present), configuration))
+        with self._versions.locked():
+            taken = [*self._versions.numbers(), *self._control.versions()]
+            marker = Marker(
+                number=max(taken) + 1,
+                origin=present.origin,
+                batching=present.batching,
+                configuration=configuration,
+            )
+            publish(
+                self._control,
+                self._versions,
+                self._steering,
+                source=present.number,
+                marker=marker,
+                batching=text,
+                timeout=self._timeout,
+            )
+            prune(self._control, self._versions, self._steering)
+
+    def restore(self) -> bool:
+        """Have the version that was found at opening serve again, and remove ours; return whether any did.
+
+        If that version was one of ours, left by an earlier run, one with its parameters is made.
+
+        Raises:
+            AdapterError: As `write`.
+        """
+        assert self._steering is not None
+        present = self._serving()
+        if present.number == self._found.number:
+            return False
+        if self._found.number == self._found.origin and self._found.origin == present.origin:
+            with self._versions.locked():
+                withdraw(self._control, self._versions, self._steering, present.origin, self._timeout)
+            return True
+        if self._versions.batching(present.number) == self._found_text:
+            return False
+        self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
+        return True
+
+    def _serving(self) -> Marker:
+        """Return the version that serves: which it is, whose files it has, the operator's own parameters."""
+        number = self._control.serving()
+        marker = self._versions.marker(number)
+        if marker is not None:
+            return marker
+        text = self._versions.batching(number)
+        return Marker(number=number, origin=number, batching=text, configuration={})
+
+    def _operators(self, marker: Marker) -> Batching:
+        return parse_batching(marker.batching, f"parameters of version {marker.origin}")
+
+    def _parse(self, number: int) -> Batching:
+        return parse_batching(self._versions.batching(number), f"parameters of version {number}")

@@ -1,0 +1,236 @@
+"""The version folders of a model: ours are made whole, marked, and never mistaken for the operator's.
+
+TensorFlow Serving looks every second for folders with numeric names, and takes what it finds for
+complete. So a version is put together under another name and renamed. Files are hard links to those of
+the version it comes from: they cost no space, and nothing is copied. Each folder of ours holds a marker
+that says which version of the operator's it came from, and only folders with a marker are ever removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ValidationError
+
+from tuner.adapters.tfserving.batching import FILE
+from tuner.errors import AdapterError, Refused, StorageError
+from tuner.stored import Stored
+
+__all__ = ["MARKER", "Marker", "Versions"]
+
+MARKER = ".servetune.json"
+PARTIAL = ".servetune-partial-"
+REMOVED = ".servetune-removed-"
+LARGEST_VERSION = 2**63 - 1
+LARGEST_FILE = 1_000_000
+"""A parameter file or marker of more bytes is not read."""
+NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EACCES, errno.ENOSYS}
+"""What file systems say that make no hard links; some do not even between two folders."""
+
+
+class Marker(Stored):
+    """What a folder of ours says about itself."""
+
+    what: ClassVar[str] = "marker"
+
+    version: int = 1
+    made_by: str = "servetune"
+    number: int
+    """The version that this folder is."""
+    origin: int
+    """The operator's version that it holds the files of."""
+    batching: str | None
+    """The operator's own parameters, should that version be gone; None if it was unbatched."""
+    configuration: dict[str, float]
+
+
+class Versions:
+    """The folder of one model.
+
+    Args:
+        base: The folder, as it is seen from here.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+
+    def numbers(self) -> list[int]:
+        """Return the versions that are there, in order.
+
+        Raises:
+            AdapterError: The folder cannot be read.
+        """
+        return sorted(self._folders())
+
+    def batching(self, number: int) -> str | None:
+        """Return the text of a version's parameter file, None if it has none.
+
+        Raises:
+            AdapterError: The version is gone, or the file cannot be read.
+        """
+        folder = self._folder(number)
+        try:
+            return _read(folder / FILE)
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise AdapterError(f"{folder / FILE} cannot be read: {error}") from error
+
+    def marker(self, number: int) -> Marker | None:
+        """Return the marker of a version if we made it, else None."""
+        try:
+            marker = Marker.model_validate_json(_read(self._folder(number) / MARKER))
+        except (OSError, UnicodeDecodeError, ValidationError, AdapterError):
+            return None
+        return marker if marker.made_by == "servetune" and marker.number == number else None
+
+    def writable(self) -> bool:
+        """Whether versions can be made here."""
+        return os.access(self.base, os.W_OK | os.X_OK)
+
+    def publish(self, source: int, marker: Marker, batching: str | None) -> None:
+        """Make a version: all of it appears at once, or nothing.
+
+        Args:
+            source: The version whose files it has.
+            marker: Its number, and where it comes from.
+            batching: The text of its parameter file; None for no file.
+
+        Raises:
+            Refused: It cannot be written; nothing is left of it.
+        """
+        if not 0 < marker.number <= LARGEST_VERSION:
+            raise Refused(f"version {marker.number} is no possible number")
+        partial = self.base / f"{PARTIAL}{os.getpid()}-{marker.number}"
+        try:
+            _link_tree(self._folder(source), partial)
+            for name in (FILE, MARKER):
+                (partial / name).unlink(missing_ok=True)  # the source's own: never written through
+            _write(partial / MARKER, marker.model_dump_json())
+            if batching is not None:
+                _write(partial / FILE, batching)
+            # rename() replaces an empty folder of the same name, so look first: somebody may have come before
+            if (self.base / str(marker.number)).exists():
+                raise FileExistsError(errno.EEXIST, "somebody else has made it")
+            partial.rename(self.base / str(marker.number))
+        except OSError as error:
+            problem = f"version {marker.number} cannot be made in {self.base}: {error.strerror or error}"
+            raise Refused(f"{problem}; the old configuration still serves") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def hide(self, number: int) -> Path:
+        """Take a version of ours out of the server's sight; `show` brings it back, `discard` ends it.
+
+        Raises:
+            AdapterError: It is not ours, or cannot be renamed.
+        """
+        if self.marker(number) is None:
+            raise AdapterError(f"version {number} was not made by servetune and is not removed")
+        for attempt in itertools.count():
+            hidden = self.base / f"{REMOVED}{os.getpid()}-{attempt}-{number}"
+            if not hidden.exists():
+                break
+        try:
+            self._folder(number).rename(hidden)
+        except OSError as error:
+            raise AdapterError(f"version {number} cannot be removed: {error.strerror or error}") from error
+        return hidden
+
+    def show(self, hidden: Path) -> None:
+        """Bring back what was hidden."""
+        with contextlib.suppress(OSError):
+            hidden.rename(self.base / hidden.name.rpartition("-")[2])
+
+    def discard(self, hidden: Path) -> None:
+        """Delete what was hidden."""
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def remove(self, number: int) -> None:
+        """Remove a version of ours.
+
+        Raises:
+            AdapterError: It is not ours, or cannot be removed.
+        """
+        self.discard(self.hide(number))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other tuners away, and sweep up what a killed one left.
+
+        Raises:
+            Refused: Another one is at work here.
+            StorageError: The folder cannot be written.
+        """
+        try:
+            folder = os.open(
+                self.base, os.O_RDONLY | os.O_DIRECTORY
+            )  # a folder can be locked, too: no file is left
+        except OSError as error:
+            raise StorageError(f"{self.base}: {error.strerror or error}") from error
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise Refused(f"another tuner is changing {self.base}; let it finish") from error
+            for remains in [*self.base.glob(f"{PARTIAL}*"), *self.base.glob(f"{REMOVED}*")]:
+                shutil.rmtree(remains, ignore_errors=True)
+            yield
+        finally:
+            os.close(folder)
+
+    def _folders(self) -> dict[int, Path]:
+        """Return version -> folder; the server takes names like 007, too."""
+        try:
+            children = list(self.base.iterdir())
+        except OSError as error:
+            raise AdapterError(f"{self.base}: {error.strerror or error}") from error
+        named = {
+            int(child.name): child for child in children if child.name.isascii() and child.name.isdigit()
+        }
+        return {number: child for number, child in named.items() if child.is_dir()}
+
+    def _folder(self, number: int) -> Path:
+        folder = self._folders().get(number)
+        if folder is None:
+            raise AdapterError(f"{self.base} has no version {number}; is it the model's base_path?")
+        return folder
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """Make a copy of a folder whose files are the same files; links inside stay links."""
+    shutil.copytree(source.resolve(), target, symlinks=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file, for good before it is seen."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(0o644)  # the server may be another user
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        body = file.read(LARGEST_FILE + 1)
+    if len(body) > LARGEST_FILE:
+        raise AdapterError(f"{path} has more than {LARGEST_FILE} bytes")
+    return body.decode("utf-8")
