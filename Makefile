@@ -18,7 +18,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest
-	$(BIN)/pytest -m 'triton or slow'
+	$(BIN)/pytest -m 'triton or tfserving or slow'
 
 test-fast: $(STAMP)
 	$(BIN)/pytest

@@ -61,7 +61,7 @@ class Histogram:
 
 def _edges(bounds: np.ndarray) -> np.ndarray:
     """Return all edges: the first bucket begins, and an infinite one ends, as far off as the next."""
-    finite = bounds[np.isfinite(bounds)]
+    finite = bounds[np.isfinite(bounds)] if np.isfinite(bounds).any() else np.ones(1)
     growth = finite[-1] / finite[-2] if finite.size > 1 else 2.0
     first = finite[0] / (finite[1] / finite[0] if finite.size > 1 else 2.0)
     last = [finite[-1] * growth] * int(bounds.size - finite.size)

@@ -12,7 +12,7 @@ from tuner.adapters.host import listening_processes, local_cores
 from tuner.adapters.registry import Grids
 from tuner.adapters.tfserving.batching import MAX_BATCH_SIZE
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
-from tuner.adapters.tfserving.flags import read_flags
+from tuner.adapters.tfserving.flags import read_flags, started
 from tuner.adapters.tfserving.knobs import check, knob_space
 from tuner.adapters.tfserving.metrics import MetricsReading, metrics_page, parse_metrics
 from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
@@ -85,7 +85,13 @@ class TFServingBackend:
         self._thread_knobs: ThreadKnobs | None = None
         if target.restart is not None:
             command = RestartCommand(target.restart)
-            self._thread_knobs = ThreadKnobs(command, self._flags, self.serving, self._load_timeout)
+            self._thread_knobs = ThreadKnobs(
+                command,
+                flags=self._flags,
+                started=lambda: started(self._processes()),
+                serving=self.serving,
+                timeout=self._load_timeout,
+            )
         self._limit = self._version_knobs.limit if self._version_knobs is not None else 1
         self._space = knob_space(
             grids,
@@ -119,7 +125,7 @@ class TFServingBackend:
     def describe(self) -> Description:
         """Return who this is and what it can do."""
         serving = self.serving()
-        processes = listening_processes(self._target.host, self._target.port)
+        processes = self._processes()
         reasons = self._why_read_only(read_flags(processes))
         return Description(
             target=self._target.url,
@@ -220,7 +226,8 @@ class TFServingBackend:
         for knobs in (self._version_knobs, self._thread_knobs):
             changed = (knobs is not None and knobs.restore()) or changed
         after = self.current()
-        return self._report(after, self._space.apply_cost(before, after), begun, changed=changed)
+        cost = max(self._space.apply_cost(before, after), ApplyCost.RELOAD if changed else ApplyCost.FREE)
+        return self._report(after, cost, begun, changed=changed)
 
     def _report(
         self, configuration: Configuration, cost: ApplyCost, begun: float, *, changed: bool = False
@@ -253,7 +260,10 @@ class TFServingBackend:
         return parse_metrics(metrics_page(self._target).fetch(self._timeout), self._target.model)
 
     def _flags(self) -> dict[str, str] | None:
-        return read_flags(listening_processes(self._target.host, self._target.port))
+        return read_flags(self._processes())
+
+    def _processes(self) -> tuple[int, ...]:
+        return listening_processes(self._target.host, self._target.port)
 
     def profile(self) -> BatchingProfile | None:
         """Return l(b) over everything seen since opening, or None before the first execution."""

@@ -30,6 +30,7 @@ from tuner.knobs import Configuration
 
 __all__ = [
     "ALLOWED",
+    "DEFAULT_ENQUEUED",
     "ENQUEUED",
     "FILE",
     "MAX_BATCH_SIZE",

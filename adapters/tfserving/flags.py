@@ -10,7 +10,7 @@ import psutil
 from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
 
-__all__ = ["notes_on_flags", "read_flags", "threads"]
+__all__ = ["notes_on_flags", "read_flags", "started", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
@@ -32,6 +32,16 @@ def read_flags(processes: Iterable[int]) -> dict[str, str] | None:
         flags = {name: value for name, _, value in pairs}
         if "port" in flags or "model_base_path" in flags or "model_config_file" in flags:
             return flags
+    return None
+
+
+def started(processes: Iterable[int]) -> float | None:
+    """Return when the first of these processes was started, None if none can be seen."""
+    for pid in processes:
+        try:
+            return float(psutil.Process(pid).create_time())
+        except psutil.Error:
+            continue
     return None
 
 

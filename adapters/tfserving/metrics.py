@@ -32,7 +32,7 @@ ROWS = f"{PREFIX}batching_session:input_batch_size"
 LARGEST_COUNT = 2**62
 FIX = (
     "start TensorFlow Serving with --rest_api_port=8501 --monitoring_config_file=FILE, FILE having "
-    'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest= in the target'
+    'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest='
 )
 
 

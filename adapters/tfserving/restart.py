@@ -4,7 +4,7 @@ Without a declared command these knobs do not exist. With one, it is run as::
 
     COMMAND batch_threads=4 inter_op=0 intra_op=2
 
-(0: the server's own choice) and shall restart the server so, returning 0 when that is under way. What
+(0: the server's own choice) and shall restart the server so, returning 0 when the old one is gone. What
 runs is read from the server's command line if its process is on this machine; else the command, run
 without arguments, shall print the same three words.
 """
@@ -101,6 +101,7 @@ class ThreadKnobs:
     Args:
         command: Restarts the server.
         flags: Returns what the server was started with, None if its process cannot be seen.
+        started: Returns when its process was started, None if it cannot be seen.
         serving: Raises as long as the server does not answer.
         timeout: Longest wait for a restart, s.
     """
@@ -109,11 +110,13 @@ class ThreadKnobs:
         self,
         command: RestartCommand,
         flags: Callable[[], Mapping[str, str] | None],
+        started: Callable[[], float | None],
         serving: Callable[[], object],
         timeout: float,
     ) -> None:
         self._command = command
         self._flags = flags
+        self._started = started
         self._serving = serving
         self._timeout = timeout
         self._found = self.read()
@@ -142,8 +145,9 @@ class ThreadKnobs:
         try:
             self._restart(values)
         except AdapterError as error:
-            self._restart(before)
-            raise Refused(f"{error}; the server was restarted as it was") from error
+            if not self._runs(before):
+                self._restart(before)
+            raise Refused(f"{error}; the server runs as it did") from error
 
     def restore(self) -> bool:
         """Restart the server as it was found, if it runs otherwise; return whether it did.
@@ -155,7 +159,15 @@ class ThreadKnobs:
         self.write(self._found)
         return changed
 
+    def _runs(self, values: Mapping[str, float]) -> bool:
+        try:
+            self._verify(values, None)
+        except AdapterError:
+            return False
+        return True
+
     def _restart(self, values: Mapping[str, float]) -> None:
+        old = self._started()
         self._command.restart(values, self._timeout)
         patiently = tenacity.Retrying(
             stop=tenacity.stop_after_delay(self._timeout),
@@ -163,13 +175,18 @@ class ThreadKnobs:
             retry=tenacity.retry_if_exception_type(AdapterError),
         )
         try:
-            patiently(self._verify, values)
+            patiently(self._verify, values, old)
         except tenacity.RetryError as error:
             why = error.last_attempt.exception()
             raise TimedOut(f"{self._command} did not bring the server back: {why}") from why
 
-    def _verify(self, values: Mapping[str, float]) -> None:
-        """Raise unless the server serves with these values."""
+    def _verify(self, values: Mapping[str, float], old: float | None) -> None:
+        """Raise unless a server started after the old one serves with these values.
+
+        That its parameter file says so is not enough: the old one has read that file long ago.
+        """
+        if old is not None and self._started() == old:
+            raise TimedOut("the old process still runs")
         self._serving()
         running = self.read()
         if running != values:

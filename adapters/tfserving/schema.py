@@ -97,7 +97,8 @@ message TensorProto {
   bytes tensor_content = 4;
   repeated bytes string_val = 8;
 }
-message PredictRequest { ModelSpec model_spec = 1; map<string, TensorProto> inputs = 2; }
+message PredictResponse { map<string, TensorProto> outputs = 1; ModelSpec model_spec = 2; }
+    message PredictRequest { ModelSpec model_spec = 1; map<string, TensorProto> inputs = 2; }
 """
 """In the language of ``.proto`` files. Enumerations that we only read are declared as ``int32``, which is the
 same on the wire; messages that the servers nest stand beside each other, as only text and wire matter."""

@@ -18,6 +18,7 @@ from tuner.adapters.tfserving.change import Control, prune, publish, withdraw
 from tuner.adapters.tfserving.flags import notes_on_flags
 from tuner.adapters.tfserving.steering import Steering
 from tuner.adapters.tfserving.versions import Marker, Versions
+from tuner.errors import AdapterError
 
 __all__ = ["VersionKnobs"]
 
@@ -99,25 +100,35 @@ class VersionKnobs:
             prune(self._control, self._versions, self._steering)
 
     def restore(self) -> bool:
-        """Have the version that was found at opening serve again, and remove ours; return whether any did.
+        """Have the operator's own version serve again and remove ours; return whether any was serving.
 
-        If that version was one of ours, left by an earlier run, one with its parameters is made.
+        If the version that was found at opening was one of ours, left by an earlier run, one with its
+        parameters is made. A version that the operator has put there since stays.
 
         Raises:
             AdapterError: As `write`.
         """
         assert self._steering is not None
         present = self._serving()
-        if present.number == self._found.number:
+        if present.number == present.origin:
             return False
-        if self._found.number == self._found.origin and self._found.origin == present.origin:
-            with self._versions.locked():
-                withdraw(self._control, self._versions, self._steering, present.origin, self._timeout)
+        if self._found.number != self._found.origin:
+            if self._versions.batching(present.number) == self._found_text:
+                return False
+            self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True
-        if self._versions.batching(present.number) == self._found_text:
-            return False
-        self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
+        with self._versions.locked():
+            origin = self._operators_version(present)
+            withdraw(self._control, self._versions, self._steering, origin, self._timeout)
         return True
+
+    def _operators_version(self, present: Marker) -> int:
+        """Return the version to go back to: the newest that is not ours, or what the label stood for."""
+        assert self._steering is not None
+        theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
+        if not theirs:
+            raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
+        return present.origin if self._steering.label and present.origin in theirs else max(theirs)
 
     def _serving(self) -> Marker:
         """Return the version that serves: which it is, whose files it has, the operator's own parameters."""

@@ -1,0 +1,396 @@
+"""The adapter against a running server: the real one where its binary is on the PATH, else the stand-in."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+import tenacity
+
+from tests.adapters.tfserving.conftest import counted, sender, served_by
+from tuner.adapters.tfserving import version_knobs
+from tuner.adapters.tfserving.backend import TFServingBackend
+from tuner.adapters.tfserving.batching import FILE
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
+from tuner.adapters.tfserving.versions import MARKER
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
+from tuner.knobs import ApplyCost, Configuration
+from tuner.testing.backend import BackendContract
+
+pytestmark = pytest.mark.tfserving
+
+
+class TestContract(BackendContract):
+    """The server is held to all of it."""
+
+    @pytest.fixture
+    def backend(self, backend):
+        return backend
+
+    @pytest.fixture
+    def traffic(self, traffic):
+        return traffic
+
+    @pytest.fixture
+    def refused(self, backend, monkeypatch):
+        """Parameters that only the server finds to be senseless."""
+        write = version_knobs.write_batching
+        monkeypatch.setattr(version_knobs, "write_batching", lambda b: write(b) + "no_such_field: 1\n")
+        return backend.current().replace(max_batch_size=8)
+
+
+def files(embedded):
+    """Everything below the model's folder."""
+    return sorted(str(path.relative_to(embedded.base_path)) for path in embedded.base_path.rglob("*"))
+
+
+def test_description(backend, embedded):
+    """The model, its version and the server's process; quantiles come from its histogram."""
+    description = backend.describe()
+
+    assert (description.server, description.model) == ("tfserving", "mlp")
+    assert description.writable
+    assert description.quantiles
+    assert description.processes == (embedded.pid,)
+    assert description.notes == ()
+
+
+def test_a_change_is_a_version_folder(backend, embedded, send):
+    """It appears beside the operator's, marked; requests go to it; restoring removes it."""
+    before = files(embedded)
+
+    backend.apply(Configuration(max_batch_size=8, batch_timeout=0.002))
+
+    number = backend.serving()
+    folder = embedded.base_path / str(number)
+    assert "max_batch_size {\n  value: 8\n}" in (folder / FILE).read_text()
+    assert "batch_timeout_micros {\n  value: 2000\n}" in (folder / FILE).read_text()
+    assert (folder / MARKER).exists()
+    assert (folder / "saved_model.pb").samefile(embedded.base_path / "1" / "saved_model.pb")
+    assert served_by(send(1)[0]) == number
+    backend.restore()
+    assert files(embedded) == before
+    assert served_by(send(1)[0]) == 1
+    assert not backend.restore().changed
+
+
+def test_old_versions_of_ours_go(backend, embedded):
+    """After a few changes there are the operator's version and the serving one."""
+    for size in (2, 4, 8):
+        backend.apply(Configuration(max_batch_size=size, batch_timeout=0.001))
+
+    assert backend._version_knobs._versions.numbers() == [1, backend.serving()]
+
+
+def test_the_operators_versions_are_never_touched(backend, embedded, send):
+    """A newer version that somebody else puts there serves, is built upon, and stays."""
+    backend.apply(Configuration(max_batch_size=2, batch_timeout=0.0))
+    number = backend.serving() + 1
+    foreign = embedded.base_path / str(number)
+    (embedded.base_path / "1").rename(foreign)  # its files, under another number
+    try:
+        deadline = time.monotonic() + 10
+        while backend.serving() != number and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+        assert backend.current()["max_batch_size"] == 1
+        backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
+
+        assert backend._version_knobs._versions.numbers() == [number, number + 1]
+        assert served_by(send(1)[0]) == number + 1
+    finally:
+        foreign.rename(embedded.base_path / "1")
+
+
+def test_batches_form(backend):
+    """Under parallel load a larger limit gives larger batches, and the counts add up."""
+    backend.apply(Configuration(max_batch_size=16, batch_timeout=0.02))
+    threads = [threading.Thread(target=sender(backend), args=(10,)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counted(backend, 160)
+
+    counters = backend.counters()
+
+    sizes = counters.batch_counts.nonzero()[0]
+    assert sizes.max() >= 8
+    assert counters.requests == counters.inferences == 160
+    assert 0 < counters.queue < counters.latency
+    assert counters.latencies.counts.sum() == 160
+
+
+def test_large_requests_set_a_lower_limit(backend, send):
+    """No batch limit below the rows that clients may send in one request; no batching is still possible."""
+    backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
+    send(2, rows=6)
+    counted(backend, 2)
+
+    with pytest.raises(InvalidInput, match="below 7, the rows that requests of clients may have"):
+        backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
+
+    backend.apply(Configuration(max_batch_size=16, batch_timeout=0.0))
+    send(1, rows=6)
+
+
+def test_refusal_carries_the_servers_words(backend, embedded, send, monkeypatch):
+    """The operator reads why; the old version serves and nothing is left of the new one."""
+    before = files(embedded)
+    monkeypatch.setattr(version_knobs, "write_batching", lambda _: "max_batch_size: nonsense")
+
+    with pytest.raises(Refused, match=r"(?s)did not load the version.*still serves"):
+        backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
+
+    assert served_by(send(1)[0]) == 1
+    assert files(embedded) == before
+
+
+def test_a_version_that_is_not_loaded_in_time(embedded, send):
+    """It is taken away again, and the old one serves."""
+    before = files(embedded)
+    backend = TFServingBackend(embedded.target, load_timeout=0.0)
+
+    with pytest.raises(TimedOut, match="was removed, the old one still serves"):
+        backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
+
+    assert files(embedded) == before
+    backend.close()
+
+
+def test_two_tuners(backend, embedded):
+    """While one changes the model, another is refused."""
+    with (
+        backend._version_knobs._versions.locked(),
+        pytest.raises(Refused, match="another tuner"),
+    ):
+        backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
+
+
+def test_without_a_folder(embedded):
+    """It can be watched; the note says what would make it tunable."""
+    target = embedded.target.partition("&base_path")[0]
+    backend = TFServingBackend(target)
+    sender(backend)(3)
+    counted(backend, 3)
+
+    description = backend.describe()
+
+    assert backend.space.size == 1
+    assert not description.writable
+    assert "base_path=" in description.notes[0]
+    with pytest.raises(InvalidInput, match="base_path="):
+        TFServingBackend(target, {"max_batch_size": (1.0, 2.0)})
+    backend.close()
+
+
+def test_unknown_model(embedded):
+    """The server does not say which models it has, so the message has none."""
+    with pytest.raises(UnknownModel, match="does not serve 'bert'"):
+        TFServingBackend(embedded.target.replace("/mlp?", "/bert?"))
+
+
+def test_rest_port_in_the_place_of_grpc(embedded):
+    """The usual mix-up of 8500 and 8501."""
+    target = f"tfserving://127.0.0.1:{embedded.ports.rest}/mlp?rest={embedded.ports.rest}"
+
+    with pytest.raises(Unreachable, match="gRPC port"):
+        TFServingBackend(target)
+
+
+def test_closed_rest_port(embedded):
+    """Port, flag and option are named."""
+    target = f"tfserving://127.0.0.1:{embedded.ports.grpc}/mlp?rest=1"
+
+    with pytest.raises(Unreachable, match=r"metrics port 1.*--rest_api_port.*rest="):
+        TFServingBackend(target)
+
+
+def test_server_without_parameters_per_version():
+    """Its flags are read from its process: it can be watched, and the missing flag is named."""
+    with EmbeddedTFServing(options=ServerOptions(per_model=False)) as server:
+        backend = TFServingBackend(server.target)
+
+        with pytest.raises(ReadOnly, match="--enable_per_model_batching_parameters"):
+            backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
+        backend.close()
+
+
+def test_server_dies_and_returns():
+    """While it is away every call says so; when it is back, totals go on and changes work."""
+    with EmbeddedTFServing() as server:
+        backend = TFServingBackend(server.target, settle=0.0, timeout=2.0)
+        send = sender(backend)
+        send(5)
+        counted(backend, 5)
+        server.kill()
+
+        with pytest.raises((Unreachable, TimedOut)):
+            backend.counters()
+        with pytest.raises((Unreachable, TimedOut)):
+            backend.apply(Configuration(max_batch_size=2, batch_timeout=0.0))
+
+        server.restart()
+        reconnect = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(10),
+            wait=tenacity.wait_fixed(0.05),
+            retry=tenacity.retry_if_exception_type(Unreachable),
+        )
+        reconnect(backend.current)
+        send(4)
+        counted(backend, 9)
+        assert backend.counters().restarts == 1
+        assert backend.apply(Configuration(max_batch_size=2, batch_timeout=0.0)).changed
+        backend.close()
+
+
+def label_target(server, label):
+    return f"{server.target}&label={label}"
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """A server that names its versions and gives them labels."""
+    with EmbeddedTFServing(options=ServerOptions(labels={"stable": 1, "canary": 2})) as server:
+        yield server
+
+
+def test_a_label_moves_and_comes_back(labelled):
+    """Requests by the label go to the new version, those by another label stay; restoring leaves no trace."""
+    before, config = files(labelled), labelled.base_path.parents[1] / "models.pbtxt"
+    written = config.read_text()
+    stable = TFServingBackend(label_target(labelled, "stable"), settle=0.0)
+    canary = TFServingBackend(label_target(labelled, "canary"), settle=0.0)
+
+    for size in (4, 8):
+        stable.apply(Configuration(max_batch_size=size, batch_timeout=0.001))
+
+    number = stable.serving()
+    assert number > 2
+    assert served_by(sender(stable)(1)[0]) == number
+    assert served_by(sender(canary)(1)[0]) == canary.serving() == 2
+    assert stable.current() == Configuration(max_batch_size=8, batch_timeout=0.001)
+    assert [n for n in stable._version_knobs._versions.numbers() if n > 2][-1] == number
+    stable.restore()
+    assert stable.serving() == 1
+    assert config.read_text() == written
+    assert files(labelled) == before
+    for backend in (stable, canary):
+        backend.close()
+
+
+def test_a_refused_version_leaves_the_label(labelled, monkeypatch):
+    """The configuration file is as it was, and so is what the label stands for."""
+    config = labelled.base_path.parents[1] / "models.pbtxt"
+    written = config.read_text()
+    backend = TFServingBackend(label_target(labelled, "canary"), settle=0.0)
+    monkeypatch.setattr(version_knobs, "write_batching", lambda _: "max_batch_size: nonsense")
+
+    with pytest.raises(Refused):
+        backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
+
+    assert backend.serving() == 2
+    assert config.read_text() == written
+    backend.close()
+
+
+def test_unknown_label(labelled):
+    """The labels that there are stand in the message."""
+    with pytest.raises((InvalidInput, AdapterError), match="label"):
+        TFServingBackend(label_target(labelled, "best"))
+
+
+def test_a_label_without_the_configuration_file(labelled):
+    """It can be watched; the note names the option."""
+    target = label_target(labelled, "stable").replace("&config=", "&rest_of=")
+    backend = TFServingBackend(target.partition("&rest_of")[0] + "&label=stable")
+
+    description = backend.describe()
+
+    assert not description.writable
+    assert "config=" in description.notes[0]
+    backend.close()
+
+
+SCRIPT = """#!{python}
+import os, pathlib, signal, sys
+folder = pathlib.Path({folder!r})
+values = dict(word.split("=") for word in sys.argv[1:])
+if values.get("intra_op") == "7":
+    sys.exit("seven threads are unlucky")
+(folder / "batching.pbtxt").write_text(f"num_batch_threads {{{{ value: {{values['batch_threads']}} }}}}")
+(folder / "wanted").write_text(" ".join(sys.argv[1:]))
+"""
+
+
+def test_threads_by_a_declared_restart(tmp_path):
+    """The operator's command restarts the server; what runs is read from the server's own command line."""
+    with EmbeddedTFServing(options=ServerOptions(batch_threads=2)) as server:
+        command = tmp_path / "restart"
+        folder = str(server.base_path.parents[1])
+        command.write_text(SCRIPT.format(python=sys.executable, folder=folder))
+        command.chmod(0o755)
+        backend = TFServingBackend(f"{server.target}&restart={command}", {"max_batch_size": (1.0, 4.0)})
+        wanted = backend.current().replace(max_batch_size=4, batch_threads=1)
+        watcher = threading.Thread(target=restart_when_wanted, args=(server, tmp_path))
+        watcher.start()
+
+        assert set(backend.space.names) == {
+            "max_batch_size",
+            "batch_timeout",
+            "batch_threads",
+            "inter_op",
+            "intra_op",
+        }
+        report = backend.apply(wanted)
+
+        assert report.cost is ApplyCost.RESTART
+        assert backend.current() == wanted
+        assert sender(backend)(1)
+        with pytest.raises(Refused, match="seven threads are unlucky"):
+            backend.apply(wanted.replace(max_batch_size=1, intra_op=7))
+        assert backend.current() == wanted
+        (tmp_path / "end").touch()
+        watcher.join()
+        backend.close()
+
+
+def restart_when_wanted(server, folder):
+    """What a service manager does: the embedded server is restarted when the command has left its wishes."""
+    wanted = server.base_path.parents[1] / "wanted"
+    while not (folder / "end").exists():
+        if wanted.exists():
+            wanted.unlink()
+            server.restart()
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_twenty_changes_under_load(backend):
+    """Not one request fails while the configuration changes twenty times."""
+    stop, failures, sent = threading.Event(), [], []
+
+    def keep_sending():
+        send = sender(backend)
+        while not stop.wait(0.03):
+            try:
+                sent.extend(send(1))
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=keep_sending) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for step in range(20):
+            backend.apply(Configuration(max_batch_size=(2, 4, 8, 1)[step % 4], batch_timeout=0.001))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert failures == []
+    assert len(sent) > 100
+    assert backend.counters().failures == 0

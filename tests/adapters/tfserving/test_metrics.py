@@ -1,0 +1,87 @@
+"""Reading TensorFlow Serving's metrics page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.adapters.tfserving.metrics import parse_metrics
+from tuner.errors import AdapterError
+
+PAGE = """\
+# TYPE :tensorflow:serving:request_count counter
+:tensorflow:serving:request_count{model_name="mlp",status="OK"} 12
+:tensorflow:serving:request_count{model_name="mlp",status="INVALID_ARGUMENT"} 2
+:tensorflow:serving:request_count{model_name="mlp",status="UNAVAILABLE"} 1
+:tensorflow:serving:request_count{model_name="cnn",status="OK"} 40
+# TYPE :tensorflow:serving:request_latency histogram
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="GRPC",le="10"} 0
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="GRPC",le="18"} 4
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="GRPC",le="+Inf"} 9
+:tensorflow:serving:request_latency_sum{model_name="mlp",API="Predict",entrypoint="GRPC"} 300
+:tensorflow:serving:request_latency_count{model_name="mlp",API="Predict",entrypoint="GRPC"} 9
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="REST",le="10"} 0
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="REST",le="18"} 1
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="Predict",entrypoint="REST",le="+Inf"} 3
+:tensorflow:serving:request_latency_sum{model_name="mlp",API="Predict",entrypoint="REST"} 1.5e+06
+:tensorflow:serving:request_latency_count{model_name="mlp",API="Predict",entrypoint="REST"} 3
+# TYPE :tensorflow:serving:batching_session:wrapped_run_count counter
+:tensorflow:serving:batching_session:wrapped_run_count{} 7
+# TYPE :tensorflow:serving:batching_session:processed_batch_size histogram
+:tensorflow:serving:batching_session:processed_batch_size_bucket{le="1"} 0
+:tensorflow:serving:batching_session:processed_batch_size_bucket{le="2"} 5
+:tensorflow:serving:batching_session:processed_batch_size_bucket{le="+Inf"} 7
+:tensorflow:serving:batching_session:processed_batch_size_sum{} 11
+:tensorflow:serving:batching_session:processed_batch_size_count{} 7
+"""
+
+
+def test_one_model_of_several():
+    """Entry points are added, failures are those of all kinds, and batches are everybody's."""
+    reading = parse_metrics(PAGE, "mlp")
+
+    assert (reading.requests, reading.failures, reading.others) == (12, 3, 40)
+    np.testing.assert_array_equal(reading.latency.bounds, [10, 18, np.inf])
+    np.testing.assert_array_equal(reading.latency.counts, [0, 5, 7])
+    assert reading.latency.sum == 1_500_300
+    np.testing.assert_array_equal(reading.batch.counts, [0, 5, 2])
+    assert reading.batch.sum == 11
+    assert reading.queue is None
+
+
+def test_names_with_total():
+    """Counters renamed to ``_total`` on the way are accepted."""
+    page = PAGE.replace("request_count{", "request_count_total{")
+
+    assert parse_metrics(page, "mlp").requests == 12
+
+
+def test_latencies_of_failed_requests_are_left_out():
+    """Newer servers time them, too, with their status."""
+    page = PAGE.replace('entrypoint="REST"', 'entrypoint="GRPC",status="INTERNAL"')
+
+    assert parse_metrics(page, "mlp").latency.counts.sum() == 9
+
+
+def test_a_server_without_traffic():
+    """Nothing is counted yet."""
+    reading = parse_metrics("# TYPE :tensorflow:serving:request_count counter\n", "mlp")
+
+    assert (reading.requests, reading.failures, reading.latency) == (0, 0, None)
+
+
+@pytest.mark.parametrize("value", ["-5", "NaN", "+Inf"])
+def test_senseless_numbers_are_left_out(value):
+    """What cannot be a count is not taken for one."""
+    page = PAGE.replace('"OK"} 12', f'"OK"}} {value}').replace('le="18"} 4', f'le="18"}} {value}')
+
+    reading = parse_metrics(page, "mlp")
+
+    assert reading.requests == 0
+    assert (reading.latency.counts >= 0).all()
+
+
+def test_malformed_page():
+    """A broken line of ours is an error of the server."""
+    with pytest.raises(AdapterError, match="TensorFlow Serving's metrics cannot be read"):
+        parse_metrics(PAGE.replace('"OK"} 12', '"OK"} many'), "mlp")

@@ -1,0 +1,151 @@
+"""The operator's restart command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
+from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
+
+NOW = {"batch_threads": 2.0, "inter_op": 0.0, "intra_op": 1.0}
+
+
+@pytest.fixture
+def command(tmp_path):
+    def write(script):
+        path = tmp_path / "restart"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return RestartCommand(path)
+
+    return write
+
+
+def test_values_are_words(command, tmp_path):
+    """Whole numbers, without a shell in between."""
+    command(f'echo "$@" > {tmp_path}/said').restart({**NOW, "batch_threads": 4.0}, 5.0)
+
+    assert (tmp_path / "said").read_text() == "batch_threads=4 inter_op=0 intra_op=1\n"
+
+
+def test_failure_has_its_last_words(command):
+    """And its exit code."""
+    with pytest.raises(Refused, match="exit code 3: no such unit"):
+        command("echo no such unit >&2; exit 3").restart(NOW, 5.0)
+
+
+def test_a_command_that_hangs(command):
+    """It is ended."""
+    with pytest.raises(TimedOut, match=r"within 0\.2 s"):
+        command("exec sleep 30").restart(NOW, 0.2)
+
+
+def test_asking(command):
+    """Without arguments it says what runs, with whatever else it says."""
+    assert command("echo running: batch_threads=2 inter_op=0 intra_op=1").ask() == NOW
+    with pytest.raises(AdapterError, match="does not print inter_op=N"):
+        command("echo batch_threads=2").ask()
+
+
+def test_commands_that_may_not_be_run(tmp_path):
+    """Not executable, or anybody could have written it."""
+    path = tmp_path / "restart"
+    path.write_text("#!/bin/sh\n")
+    with pytest.raises(InvalidInput, match="not executable"):
+        RestartCommand(path)
+
+    path.chmod(0o777)
+    with pytest.raises(InvalidInput, match="written by anybody"):
+        RestartCommand(path)
+
+
+class Server:
+    """A server whose process can be seen."""
+
+    def __init__(self, *, obeys=True):
+        self.values, self.born, self.obeys = dict(NOW), 1.0, obeys
+        self.restarts = []
+
+    def restart(self, values, timeout):
+        self.restarts.append(dict(values))
+        if values["intra_op"] == 7:
+            raise Refused("unlucky")
+        if self.obeys:
+            self.values, self.born = dict(values), self.born + 1
+
+    def flags(self):
+        return {
+            "tensorflow_inter_op_parallelism": f"{self.values['inter_op']:.0f}",
+            "tensorflow_intra_op_parallelism": f"{self.values['intra_op']:.0f}",
+        }
+
+    def knobs(self):
+        return ThreadKnobs(self, self.flags, lambda: self.born, lambda: None, 0.3)
+
+
+NO_THREADS = {"batch_threads": 0.0}
+
+
+def test_a_restart_is_verified():
+    """The new process has the flags that were wanted."""
+    server = Server()
+
+    server.knobs().write({"inter_op": 3.0})
+
+    assert server.restarts == [{**NOW, **NO_THREADS, "inter_op": 3.0}]
+
+
+def test_nothing_to_change():
+    """No restart for values that run already."""
+    server = Server()
+
+    server.knobs().write({"inter_op": 0.0})
+
+    assert server.restarts == []
+
+
+def test_the_old_process_is_no_answer():
+    """If it still runs when the time is over, the server is restarted as it was."""
+    server = Server(obeys=False)
+
+    with pytest.raises(Refused, match=r"old process still runs.*runs as it did"):
+        server.knobs().write({"inter_op": 3.0})
+
+
+def test_a_command_that_fails_changes_nothing():
+    """The server serves as before, so it is not restarted."""
+    server = Server()
+
+    with pytest.raises(Refused, match="unlucky"):
+        server.knobs().write({"intra_op": 7.0})
+
+    assert len(server.restarts) == 1
+
+
+def test_a_server_that_does_not_come_back():
+    """The reason is passed on, and it is started again as it was."""
+    server, away = Server(), []
+
+    def serving():
+        if server.values["inter_op"] == 3.0:
+            away.append(1)
+            raise Unreachable("nobody there")
+
+    knobs = ThreadKnobs(server, server.flags, lambda: server.born, serving, 0.3)
+
+    with pytest.raises(Refused, match="nobody there"):
+        knobs.write({"inter_op": 3.0})
+
+    assert away
+    assert server.values["inter_op"] == 0.0
+
+
+def test_restoring():
+    """To what was found."""
+    server = Server()
+    knobs = server.knobs()
+    knobs.write({"inter_op": 3.0})
+
+    assert knobs.restore()
+    assert not knobs.restore()
+    assert server.values["inter_op"] == 0.0

@@ -1,0 +1,138 @@
+"""The model configuration file, against a server that takes or refuses what is sent."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf import text_format
+
+from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.steering import ConfigFile
+from tuner.errors import AdapterError, InvalidInput, Refused
+
+TEXT = """# the operator's own words
+model_config_list {
+  config { name: "other" base_path: "/other" }
+  config {
+    name: "mlp" base_path: "/mlp" model_platform: "tensorflow"
+    model_version_policy { specific { versions: 1 versions: 2 } }
+    version_labels { key: "stable" value: 1 }
+    version_labels { key: "canary" value: 2 }
+  }
+}
+"""
+
+
+class Server:
+    """Remembers what it was sent, and refuses on request."""
+
+    def __init__(self):
+        self.sent = []
+        self.refuse = False
+
+    def reload(self, config, timeout):
+        if self.refuse:
+            raise Refused("no")
+        self.sent.append(text_format.MessageToString(config))
+
+    def entry(self):
+        config = text_format.Parse(self.sent[-1], message("ModelServerConfig")())
+        return config.model_config_list.config[1]
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "models.config"
+    file.write_text(TEXT)
+    file.chmod(0o640)
+    return file
+
+
+@pytest.fixture
+def steering(path, server):
+    return ConfigFile(path, "mlp", "stable", server, 1.0)
+
+
+def test_a_label_goes_to_a_new_version(steering, server, path):
+    """Named first, then labelled; then ours that no longer serve are not named any more."""
+    steering.admit(3)
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2, 3]
+    assert server.entry().version_labels["stable"] == 1
+
+    steering.switch(3)
+    assert server.entry().version_labels["stable"] == 3
+    assert server.entry().version_labels["canary"] == 2
+
+    steering.dismiss([3])
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+    assert "other" in server.sent[-1]
+    assert server.sent[-1] == path.read_text()
+
+
+def test_restoring_brings_the_operators_words_back(steering, server, path):
+    """Comments and all, with the same rights; and nothing is left beside it."""
+    steering.admit(3)
+    steering.switch(3)
+
+    steering.restore()
+
+    assert path.read_text() == TEXT
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [file.name for file in path.parent.iterdir()] == ["models.config"]
+    assert server.entry().version_labels["stable"] == 1
+
+
+def test_what_is_refused_is_not_left_in_the_file(steering, server, path):
+    """A server that polls the file must not find there what it has refused."""
+    server.refuse = True
+
+    with pytest.raises(Refused):
+        steering.admit(3)
+
+    assert path.read_text() == TEXT
+
+
+def test_revert(steering, server, path):
+    """What was done for a version that then failed is undone."""
+    steering.admit(3)
+
+    steering.revert()
+
+    assert path.read_text() == TEXT
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def test_a_model_without_labels(path, server):
+    """Its versions are named all the same."""
+    steering = ConfigFile(path, "mlp", "", server, 1.0)
+
+    steering.admit(3)
+    steering.switch(3)
+
+    assert len(server.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "words"),
+    [
+        ("bert", "", "0 entries for the model 'bert'"),
+        ("mlp", "best", "no label 'best'; it has: canary, stable"),
+        ("other", "stable", "keeps only the newest version"),
+    ],
+)
+def test_files_that_do_not_fit(path, server, model, label, words):
+    """The file, and what is missing in it."""
+    with pytest.raises(InvalidInput, match=words):
+        ConfigFile(path, model, label, server, 1.0)
+
+
+def test_unknown_fields_are_not_lost(path, server):
+    """A file of a newer server is not touched rather than cut down to what we know."""
+    path.write_text(TEXT.replace('model_platform: "tensorflow"', "brand_new: 1"))
+
+    with pytest.raises(AdapterError, match="brand_new"):
+        ConfigFile(path, "mlp", "", server, 1.0)

@@ -1,0 +1,167 @@
+"""Version folders: made whole, marked, confined."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from tuner.adapters.tfserving import versions as module
+from tuner.adapters.tfserving.batching import FILE
+from tuner.adapters.tfserving.versions import MARKER, Marker, Versions
+from tuner.errors import AdapterError, Refused
+
+
+@pytest.fixture
+def base(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "3" / "variables").mkdir(parents=True)
+    (folder / "3" / "saved_model.pb").write_text("graph")
+    (folder / "3" / "variables" / "data").write_text("weights")
+    (folder / "3" / FILE).write_text("max_batch_size { value: 4 }")
+    (folder / "notes").mkdir()
+    return folder
+
+
+def marker(number=4, origin=3):
+    return Marker(number=number, origin=origin, batching=None, configuration={"max_batch_size": 8.0})
+
+
+def test_a_version_has_the_same_files_and_its_own_parameters(base):
+    """Links, not copies; the source's parameters are not written through."""
+    Versions(base).publish(3, marker(), "max_batch_size { value: 8 }")
+
+    assert (base / "4" / "variables" / "data").samefile(base / "3" / "variables" / "data")
+    assert (base / "4" / FILE).read_text() == "max_batch_size { value: 8 }"
+    assert (base / "3" / FILE).read_text() == "max_batch_size { value: 4 }"
+    assert Versions(base).marker(4) == marker()
+    assert Versions(base).numbers() == [3, 4]
+    assert not list(base.glob(".*"))
+
+
+def test_a_version_without_parameters(base):
+    """The source's are left out."""
+    Versions(base).publish(3, marker(), None)
+
+    assert not (base / "4" / FILE).exists()
+    assert Versions(base).batching(4) is None
+
+
+def test_it_appears_only_when_it_is_whole(base, monkeypatch):
+    """If anything fails on the way, nothing with a number is there, and nothing is left."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write", full)
+
+    with pytest.raises(Refused, match=r"No space left.*old configuration still serves"):
+        Versions(base).publish(3, marker(), "")
+
+    assert sorted(path.name for path in base.iterdir()) == ["3", "notes"]
+
+
+def test_somebody_was_quicker(base):
+    """A version that has come in the meantime is not touched, not even an empty folder."""
+    (base / "4").mkdir()
+
+    with pytest.raises(Refused, match="somebody else"):
+        Versions(base).publish(3, marker(), "")
+
+    assert list((base / "4").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [0, 2**63])
+def test_impossible_numbers(base, number):
+    """Versions are positive numbers of 63 bits."""
+    with pytest.raises(Refused):
+        Versions(base).publish(3, marker(number), "")
+
+
+def test_file_systems_without_links(base, monkeypatch):
+    """Files are copied there."""
+
+    def no_links(*_, **__):
+        raise OSError(errno.ENOTSUP, "no links")
+
+    monkeypatch.setattr(os, "link", no_links)
+
+    Versions(base).publish(3, marker(), None)
+
+    assert (base / "4" / "saved_model.pb").read_text() == "graph"
+
+
+def test_links_inside_stay_links(base, tmp_path):
+    """What the operator linked to is neither read nor copied."""
+    (base / "3" / "assets").symlink_to(tmp_path / "elsewhere")
+
+    Versions(base).publish(3, marker(), None)
+
+    assert (base / "4" / "assets").readlink() == tmp_path / "elsewhere"
+
+
+def test_only_ours_are_removed(base):
+    """A version without a marker stays, whatever is asked; so does one with another's marker."""
+    versions = Versions(base)
+    versions.publish(3, marker(), None)
+    (base / "5").mkdir()
+    (base / "5" / MARKER).write_text((base / "4" / MARKER).read_text())  # copied by somebody: says 4
+
+    versions.remove(4)
+    for number in (3, 5):
+        with pytest.raises(AdapterError, match="not made by servetune"):
+            versions.remove(number)
+
+    assert versions.numbers() == [3, 5]
+
+
+def test_hidden_ones_can_come_back(base):
+    """Out of sight and back."""
+    versions = Versions(base)
+    versions.publish(3, marker(), None)
+
+    hidden = versions.hide(4)
+    assert versions.numbers() == [3]
+    versions.show(hidden)
+
+    assert versions.numbers() == [3, 4]
+
+
+def test_remains_of_a_killed_tuner_are_swept_up(base):
+    """Half a version and one on its way out go with the next change; nothing else does."""
+    for name in (".servetune-partial-7-4", ".servetune-removed-7-0-4", ".cache"):
+        (base / name).mkdir()
+
+    with Versions(base).locked():
+        assert sorted(path.name for path in base.glob(".*")) == [".cache"]
+
+
+def test_a_second_tuner_is_refused(base):
+    """The kernel frees the lock when its holder ends in whatever way."""
+    with Versions(base).locked(), pytest.raises(Refused, match="another tuner"), Versions(base).locked():
+        pass
+    with Versions(base).locked():
+        pass
+
+
+@pytest.mark.parametrize("number", [4, -1])
+def test_a_version_that_is_not_there(base, number):
+    """Names the folder: it may be another model's."""
+    with pytest.raises(AdapterError, match="base_path"):
+        Versions(base).batching(number)
+
+
+def test_names_with_zeros(base):
+    """The server takes 007 for 7, and so do we."""
+    (base / "007").mkdir()
+
+    assert Versions(base).numbers() == [3, 7]
+    assert Versions(base).batching(7) is None
+
+
+def test_senseless_marker(base):
+    """A damaged one marks nothing."""
+    (base / "3" / MARKER).write_text("{")
+
+    assert Versions(base).marker(3) is None
