@@ -186,7 +186,7 @@ def attach(
             opened.callback(load.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
-        yield _live(backend, description, load, host, foreign_limit, clock or WallClock())
+        yield _live(backend, description, load, host, foreign_limit=foreign_limit, clock=clock or WallClock())
 
 
 def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
@@ -224,6 +224,7 @@ def _live(
     description: Description,
     load: LoadGenerator | None,
     host: Host,
+    *,
     foreign_limit: float,
     clock: Clock,
 ) -> Attachment:

@@ -83,7 +83,7 @@ def fit_tfserving(measurements: Sequence[Measurement], base: Model) -> Model:
     start = base.replace(overhead=overhead(shown, base.overhead))
     names = SEARCHED[type(base)]
     misfit = _misfit(start, names, shown)
-    from scipy.optimize import minimize  # type: ignore[import-untyped]
+    from scipy.optimize import minimize
 
     found = minimize(
         misfit,

@@ -385,7 +385,7 @@ def test_twenty_changes_under_load(backend):
         thread.start()
     try:
         for step in range(20):
-            backend.apply(Configuration(max_batch_size=(2, 4, 8, 1)[step % 4], batch_timeout=0.001))
+            backend.apply(Configuration(max_batch_size=(8, 16, 32, 1)[step % 4], batch_timeout=0.001))
     finally:
         stop.set()
         for thread in threads:

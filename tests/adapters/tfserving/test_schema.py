@@ -16,7 +16,7 @@ from tuner.adapters.tfserving.schema import message
 REAL = """
 import json
 from google.protobuf import descriptor_pb2
-from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_management_pb2
 from tensorflow_serving.apis import model_pb2, predict_pb2, status_pb2
