@@ -1,11 +1,12 @@
 # make demo  set up, then tune a real Triton server (6 minutes)
+# make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
 # make test  set up, then run the tests
 # make check format, lint, types, import rules, and the tests without compilation (counts the coverage)
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-fast check format clean
+.PHONY: demo demo-tfserving test test-fast check format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,6 +16,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/tuner demo
+
+demo-tfserving: $(STAMP)
+	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
 	$(BIN)/pytest

@@ -151,7 +151,7 @@ def windows_to_converge(ratios: list[float]) -> float:
 def _trained(attachment: Attachment, seed: int) -> RRL:
     """Measure a server model and learn in simulation, as `tuner calibrate` and `tuner train` do."""
     model, _ = measure_server_model(attachment, 3.0)
-    return train_in_simulation(model, objective(attachment), rates=RATES, grids=attachment.grids, seed=seed)
+    return train_in_simulation(model, objective(attachment), rates=RATES, space=attachment.space, seed=seed)
 
 
 def _tune(

@@ -50,7 +50,7 @@ def _tune(attachment: Attachment, goal: str, seed: int, windows: int) -> str:
     """Tune warm from simulation, and leave the server with the best; return it in words."""
     aim = objective(attachment, slo=SLO, goal=goal)
     model, _ = measure_server_model(attachment, 3.0)
-    agent: RRL = train_in_simulation(model, aim, rates=[RATE], grids=attachment.grids, seed=seed)
+    agent: RRL = train_in_simulation(model, aim, rates=[RATE], space=attachment.space, seed=seed)
     loop = ControlLoop(attachment.space, aim, agent)
     driver = Driver(attachment.backend, attachment.profiler, loop, clock=attachment.clock, window=WINDOW)
     for _ in range(windows):

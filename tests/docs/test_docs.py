@@ -78,6 +78,21 @@ def test_commands_of_the_live_pages_run(tmp_path, embedded, page):
     run_all(ROOT / page, tmp_path, [(LIVE, embedded.target)])
 
 
+@pytest.mark.tfserving
+@pytest.mark.timeout(400)
+def test_commands_of_the_tfserving_page_run(tmp_path):
+    """Every command of docs/tfserving.md but the demo, in order, against a server."""
+    from tuner.adapters.tfserving.embedded import EmbeddedTFServing
+
+    with EmbeddedTFServing() as server:
+        watched = server.target.partition("&")[0]
+        tuned = "tfserving://127.0.0.1:8500/mlp?rest=8501&base_path=/models/mlp"
+        replace = [(tuned, server.target), ("tfserving://127.0.0.1:8500/mlp?rest=8501", watched)]
+        run_all(
+            ROOT / "docs" / "tfserving.md", tmp_path, [*replace, ("demo --server tfserving", "--version")]
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_run(page):

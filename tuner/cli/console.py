@@ -31,7 +31,12 @@ __all__ = [
     "window_text",
 ]
 
-SHORT = {"max_batch_size": "batch", "max_queue_delay": "delay", "instances": "inst"}
+SHORT = {
+    "max_batch_size": "batch",
+    "max_queue_delay": "delay",
+    "batch_timeout": "timeout",
+    "instances": "inst",
+}
 
 
 def make_console() -> Console:

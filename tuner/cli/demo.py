@@ -1,4 +1,4 @@
-"""``tuner demo``: tune a real Triton server from nothing, in a few minutes."""
+"""``tuner demo``: tune a real server from nothing, in a few minutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import ForeignLimit, Goal, Seed, SloText
+from tuner.cli.options import ForeignLimit, Goal, Seed
+from tuner.cli.servers import NAMES, ServerName, start_server
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,13 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES = """Examples: [bold]tuner demo[/bold] · [bold]tuner demo --objective cpu --slo p95=40ms[/bold]
-· [bold]tuner demo --simulated[/bold]"""
+· [bold]tuner demo --server tfserving[/bold] · [bold]tuner demo --simulated[/bold]"""
 
-GRIDS: dict[str, tuple[float, ...]] = {
-    "max_batch_size": (1, 2, 4, 8, 16, 32),
-    "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
-    "instances": (1, 2),
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "triton": {
+        "max_batch_size": (1, 2, 4, 8, 16, 32),
+        "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
+        "instances": (1, 2),
+    },
+    "tfserving": {
+        "max_batch_size": (1, 2, 4, 8, 16, 32),
+        "batch_timeout": (0.0, 0.002, 0.005, 0.01),
+    },
 }
+RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
+"""The two loads, requests/s: one that each server bears as it is, and one that it does not."""
+SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 LONGEST_DRAIN = 30.0
 
 
@@ -39,7 +49,8 @@ LONGEST_DRAIN = 30.0
 class Plan:
     """How long each part of the demo takes, and what counts."""
 
-    rates: tuple[float, float] = (140.0, 350.0)
+    grids: dict[str, tuple[float, ...]]
+    rates: tuple[float, float]
     """The two loads, requests/s."""
     window: float = 4.0
     windows: int = 14
@@ -53,67 +64,72 @@ class Plan:
 
 
 def demo(
-    slo: SloText = "p95=30ms",
+    slo: Annotated[
+        str | None,
+        typer.Option("--slo", metavar="STAT=LATENCY", help="[default: p95=30ms; TensorFlow Serving 60ms]"),
+    ] = None,
     goal: Goal = "latency",
-    rates: Annotated[tuple[float, float], typer.Option("--rates", help="The two loads, requests/s.")] = (
-        140.0,
-        350.0,
-    ),
+    rates: Annotated[
+        tuple[float, float] | None, typer.Option("--rates", help="The two loads, requests/s.")
+    ] = None,
     windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14,
     model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp",
     cold: Annotated[
         bool, typer.Option("--cold", help="Learn from nothing; no training in simulation.")
     ] = False,
+    server: ServerName = "triton",
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="A simulated server instead of Triton.")
+        bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
     foreign_limit: ForeignLimit = 0.25,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/TIME]")] = None,
     seed: Seed = 0,
 ) -> None:
-    """Start Triton, load it, tune it with RRL, change the load half way, and show before and after.
+    """Start a server, load it, tune it with RRL, change the load half way, and show before and after.
 
     Takes about five minutes. The server is started for the demo and stopped at its end.
     """
     from tuner.cli.console import make_console
     from tuner.cli.session import new_run_folder
+    from tuner.errors import InvalidInput
     from tuner.objective import Objective, parse_slo
 
-    slo_value = parse_slo(slo)
+    if server not in NAMES:
+        raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
+    server = "triton" if simulated else server
+    slo_value = parse_slo(slo or SLOS[server])
     Objective(slo=slo_value, goal=goal)
+    rates = rates or RATES[server]
     if not all(0.1 <= rate <= 5000 for rate in rates):
-        from tuner.errors import InvalidInput
-
         raise InvalidInput(
             "--rates", f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000", "write --rates 140 350"
         )
     folder = new_run_folder(out)
     training = 0 if cold else Plan.training
-    plan = Plan(rates=rates, windows=windows, training=training, foreign_limit=foreign_limit)
+    plan = Plan(
+        grids=GRIDS[server], rates=rates, windows=windows, training=training, foreign_limit=foreign_limit
+    )
     console = make_console()
-    with _server(model, simulated, seed, console) as target:
+    with _server("" if simulated else server, model, seed, console) as target:
         _tune(target, plan, slo_value, goal, folder, seed, console)
 
 
 @contextmanager
-def _server(model: str, simulated: bool, seed: int, console: Console) -> Iterator[str]:
-    """Yield the target of a server that lives as long as the block."""
-    if simulated:
+def _server(name: str, model: str, seed: int, console: Console) -> Iterator[str]:
+    """Yield the target of a server that lives as long as the block; without a name it is simulated."""
+    if not name:
         yield f"sim://{model}?seed={seed}"
         return
-    from tuner.adapters.triton.embedded import EmbeddedTriton
     from tuner.errors import UnsupportedPlatform
 
     try:
-        with console.status("starting Triton") as status:
-            server = EmbeddedTriton(model, progress=status.update)
-            server.start()
+        started = start_server(name, model, console)
     except UnsupportedPlatform as error:
         raise UnsupportedPlatform(f"{error}; try `tuner demo --simulated`, which needs no server") from error
     try:
-        yield server.target
+        yield started.target
     finally:
-        server.stop()
+        started.stop()
 
 
 def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int, console: Console) -> None:
@@ -122,7 +138,7 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
     from tuner.profiler.attachment import attach
 
     with attach(
-        target, grids=GRIDS, rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
+        target, grids=plan.grids, rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
     ) as attachment:
         description = attachment.description
         console.print(
@@ -206,7 +222,7 @@ def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int,
             objective,
             rates=plan.rates,
             windows=plan.training,
-            grids=attachment.grids,
+            space=attachment.space,
             seed=seed,
             progress=lambda: progress.advance(task),
         )

@@ -28,7 +28,8 @@ __all__ = [
 Target = Annotated[
     str,
     typer.Argument(
-        metavar="TARGET", help="triton://HOST:GRPC_PORT/MODEL?metrics=METRICS_PORT, or sim://mlp."
+        metavar="TARGET",
+        help="triton://HOST:8001/MODEL?metrics=8002, tfserving://HOST:8500/MODEL?rest=8501, or sim://mlp.",
     ),
 ]
 SloText = Annotated[

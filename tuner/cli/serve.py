@@ -1,4 +1,4 @@
-"""``tuner serve``: start the embedded Triton for trying things out."""
+"""``tuner serve``: start a server for trying things out."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.servers import ServerName, start_server
+
 __all__ = ["EXAMPLES", "serve"]
 
-EXAMPLES = "Example: [bold]tuner serve mlp[/bold], then elsewhere [bold]tuner observe TARGET[/bold]"
+EXAMPLES = """Examples: [bold]tuner serve mlp[/bold], then elsewhere [bold]tuner observe TARGET[/bold]
+· [bold]tuner serve mlp --server tfserving[/bold]"""
 
 
 def serve(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="mlp or cnn.")] = "mlp",
-    quantiles: Annotated[bool, typer.Option(help="Export latency quantiles (summary_latencies).")] = True,
+    server: ServerName = "triton",
+    quantiles: Annotated[bool, typer.Option(help="Triton exports latency quantiles.")] = True,
 ) -> None:
-    """Start the embedded Triton server with one of the demo's models, until Ctrl-C."""
+    """Start a server with one of the demo's models, until Ctrl-C."""
     import time
 
-    from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
     from tuner.cli.console import make_console
 
     console = make_console()
-    with console.status("starting Triton") as status:
-        options = ServerOptions(summaries=quantiles)
-        server = EmbeddedTriton(model, options=options, progress=status.update)
-        server.start()
+    started = start_server(server, model, console, quantiles=quantiles)
     try:
-        console.print(f"Triton serves {model}; Ctrl-C stops it. Attach with:")
-        console.print(f"  tuner observe '{server.target}'")
-        while server.processes():
+        console.print(f"{started.title} serves {model}; Ctrl-C stops it. Attach with:")
+        console.print(f"  tuner observe '{started.target}'")
+        while started.processes():
             time.sleep(0.5)
         console.print("[red]the server has ended[/red]")
     except KeyboardInterrupt:
         console.print("stopping")
     finally:
-        server.stop()
+        started.stop()

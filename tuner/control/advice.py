@@ -17,8 +17,6 @@ from tuner.objective import Objective
 
 __all__ = ["Advice", "AdviceRow", "advise"]
 
-SIMULATED = ("max_batch_size", "max_queue_delay", "instances")
-"""The knobs whose effect the simulator knows; others keep their value."""
 GAIN = 0.05
 """Least relative gain that is worth a change."""
 
@@ -146,19 +144,21 @@ def _from_simulation(
 ) -> Advice:
     from tuner.envs.simulator.oracle import simulate
     from tuner.envs.simulator.server import calibrate
+    from tuner.envs.twin import as_simulated, missing_knob, shown
 
-    missing = [name for name in SIMULATED if name not in space.names]
-    if missing:
+    if (missing := missing_knob(space.names)) is not None:
         raise InvalidInput(
-            "--policy", f"without {missing[0]} among the knobs nothing can be simulated", "give a policy"
+            "--policy", f"without {missing} among the knobs nothing can be simulated", "give a policy"
         )
-    model = calibrate(quiet, cores=cores)
+    seen = [replace(m, configuration=as_simulated(m.configuration, cores)) for m in quiet]
+    model = calibrate(seen, cores=cores)
+    effective = shown(space.names)  # other knobs keep their value
     rows = []
     for index in space.distinct:
         configuration = space.decode(int(index))
-        if any(configuration[k] != now.configuration[k] for k in space.names if k not in SIMULATED):
+        if any(configuration[k] != now.configuration[k] for k in space.names if k not in effective):
             continue
-        m = simulate(model, {k: configuration[k] for k in SIMULATED}, rate)
+        m = simulate(model, as_simulated(configuration, cores), rate)
         rows.append(
             AdviceRow(
                 name="",

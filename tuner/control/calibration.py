@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.sweep import measure_configurations
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 
 if TYPE_CHECKING:
@@ -34,15 +34,23 @@ def measure_server_model(attachment: Attachment, window: float) -> tuple[ServerM
         The model, and the windows it was fitted to.
     """
     from tuner.envs.simulator.server import calibrate as fit
+    from tuner.envs.twin import as_simulated
 
     telling: list[dict[str, float]] = [
         {},
-        {"max_batch_size": 8, "max_queue_delay": 0.0, "instances": 1},
-        {"max_batch_size": 16, "max_queue_delay": 0.02, "instances": 1},
-        {"max_batch_size": 16, "max_queue_delay": 0.005, "instances": 2},
+        {"max_batch_size": 8, "max_queue_delay": 0.0, "batch_timeout": 0.0, "instances": 1},
+        {"max_batch_size": 16, "max_queue_delay": 0.02, "batch_timeout": 0.02, "instances": 1},
+        {"max_batch_size": 16, "max_queue_delay": 0.005, "batch_timeout": 0.005, "instances": 2},
     ]
-    windows = _measure(attachment, telling, window)
-    return fit(windows, cores=attachment.host.cores), windows
+    if "batch_timeout" in attachment.space.names:
+        # TensorFlow Serving runs unbatched requests all at once, which tells nothing about one of them.
+        telling[0] = {"max_batch_size": 2, "batch_timeout": 0.0}
+    cores = attachment.host.cores
+    windows = [
+        replace(m, configuration=as_simulated(m.configuration, cores))
+        for m in _measure(attachment, telling, window)
+    ]
+    return fit(windows, cores=cores), windows
 
 
 def measure_model(attachment: Attachment, window: float) -> tuple[AnyModel, list[Measurement]]:
@@ -126,11 +134,11 @@ def train_in_simulation(
     rates: Sequence[float],
     windows: int = 60,
     window: float = 20.0,
-    grids: Mapping[str, tuple[float, ...]],
+    space: KnobSpace,
     seed: int = 0,
     progress: Callable[[], None] | None = None,
 ) -> RRL:
-    """Train RRL on a simulated server, one load after the other.
+    """Train RRL on a simulated twin of a live server, one load after the other.
 
     Args:
         model: The simulated server.
@@ -138,31 +146,27 @@ def train_in_simulation(
         rates: Loads, requests/s.
         windows: Windows per load.
         window: Length of a window, virtual s. Long ones are cheap here and less noisy than live ones.
-        grids: Grids that replace the defaults, by knob name; give a live server's to carry the policy over.
+        space: The live server's knobs.
         seed: Of arrivals, noise and exploration.
         progress: Called after each window.
     """
-    import gymnasium
-
-    import tuner.envs  # noqa: F401  (registers the environments)
     from tuner.agents.rrl import RRL
     from tuner.agents.training import learn
+    from tuner.envs.twin import twin_env
 
     agent: RRL | None = None
     for number, rate in enumerate(rates):
-        environment = gymnasium.make(
-            "tuner/TritonCPU-v0",
-            server=model,
+        environment = twin_env(
+            model,
+            space,
+            objective,
             rate=rate,
-            slo=f"{objective.slo.statistic}={objective.slo.latency}s",
-            objective=objective.goal,
-            grids=grids,
             window=window,
             episode_windows=windows,
             levels=LoadLevels(),
         )
         if agent is None:
-            agent = RRL(environment.get_wrapper_attr("space"), seed=seed, synchronous=True)
+            agent = RRL(space, seed=seed, synchronous=True)
         learn(environment, agent, windows, seed=seed + number, progress=progress)
         environment.close()
     assert agent is not None, "at least one rate is trained"
