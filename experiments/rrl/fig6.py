@@ -29,7 +29,7 @@ __all__ = ["plot", "run"]
 NAME = "rrl-fig6"
 REQUESTS, QUICK_REQUESTS = 3000.0, 200.0
 """Of a window, at the load of the figure."""
-LIGHT = 2.6
+LIGHT = 2.4
 """Requests/s that one thread for everything just carries: the load of Fig. 3."""
 SLO = {"cpu": 0.55, "gpu": 0.52}
 BATCH_50 = 10
@@ -229,7 +229,7 @@ def _plot_map(
     figure, axes = style.figure(TITLES[name], columns=2, size=(10, 4.2))
     down, across = (int(place) for place in np.unravel_index(values.argmin(), values.shape))
     # Step 0 stands for another number of threads: it is no neighbour of step 1, and not in the close view.
-    top, left = (min(max(place - 2, 1), 6) for place in (down, across))
+    top, left = (min(max(place - 1, 1), 6) for place in (down, across))
     views = ((slice(0, 11), slice(0, 11)), (slice(top, top + 5), slice(left, left + 5)))
     for axis, (r, c) in zip(axes[0], views, strict=True):
         _heat(axis, values[r, c], ticks[1][r], ticks[0][c])

@@ -50,6 +50,22 @@ def test_commands_of_the_training_page_run(tmp_path):
     run_all(ROOT / "docs" / "train.md", tmp_path)
 
 
+def test_code_of_the_environments_page_runs(tmp_path):
+    """The Python blocks of docs/environments.md, one after the other, as a reader would try them."""
+    program = "\n".join(blocks(ROOT / "docs" / "environments.md", "python"))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "request_parallelism" in done.stdout
+
+
 def test_commands_of_the_workloads_page_run(tmp_path):
     """Every command of docs/workloads.md, with short traces in place of the public ones."""
     seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))
