@@ -7,16 +7,16 @@ An entry point names a function ``make(space, *, seed, levels, start, parameters
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from tuner.agents.agent import Agent
+from tuner.agents.constants import changed
 from tuner.agents.load_levels import LoadLevels
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
@@ -31,21 +31,34 @@ GROUP = "tuner.agents"
 
 AGENTS: dict[str, str] = {
     "rrl": "region-based reinforcement learning: one window teaches about a whole region",
+    "rrl_paper": "RRL as the paper writes it",
+    "rrl_code": "RRL as its authors' published code has it",
     "q_learning": "plain Q-learning: a table, a window teaches about one configuration",
+    "capes": "CAPES: deep Q-learning over single steps of single knobs, rewarded for changes of the cost",
+    "capes_level": "CAPES rewarded for a low cost: stronger here than the authors' reward",
+    "deeprm": "DeepRM: a small network learns a policy over such steps by REINFORCE",
     "random": "measures random configurations, then holds the best",
     "hill_climb": "step vectors as in the quick search of Triton's Model Analyzer",
+    "tpe": "tree-structured Parzen estimator (Optuna), then holds the best",
+    "gp": "Bayesian optimisation with a Gaussian process (Optuna), then holds the best",
     "clipper_aimd": "Clipper: raises the batch size until the SLO breaks, then lowers it by 10 %",
     "oracle": "knows what every configuration costs",
 }
 """Name -> what it is, in one line."""
 
 _CLASSES = {
+    "capes": ("capes", "Capes"),
+    "capes_level": ("capes", "CapesLevel"),
+    "deeprm": ("deeprm", "DeepRM"),
     "random": ("random_search", "RandomSearch"),
     "hill_climb": ("hill_climb", "HillClimb"),
+    "tpe": ("tpe", "Tpe"),
+    "gp": ("gp", "Gp"),
     "clipper_aimd": ("clipper_aimd", "ClipperAimd"),
     "oracle": ("oracle", "Oracle"),
 }
 """Name -> module and class of the agents that are bookkeepers."""
+_FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
 
 
 def agent_names() -> list[str]:
@@ -78,11 +91,14 @@ def make_agent(
         InvalidInput: There is no such agent or constant, or a value is unusable.
     """
     wanted = dict(parameters or {})
-    if name in _PRESETS:
-        return _make_rrl(name, space, seed, levels, wanted)
+    if (preset := _rrl_parameters(name)) is not None:
+        from tuner.agents.rrl import RRL
+
+        constants = changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
+        return RRL(space, constants, seed=seed, synchronous=True)
     if name in _CLASSES:
         chosen = _bookkeeper(name)
-        constants = _with(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
+        constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
         if name != "oracle":
             return chosen(space, constants, seed=seed)
         if expected is None:
@@ -121,45 +137,11 @@ def _bookkeeper(name: str) -> type[Bookkeeper[Any]]:
     return cast("type[Bookkeeper[Any]]", getattr(import_module(f"tuner.agents.{module}"), attribute))
 
 
-def _make_rrl(
-    name: str, space: KnobSpace, seed: int, levels: LoadLevels | None, wanted: dict[str, Any]
-) -> Agent:
-    from tuner.agents.rrl import RRL
+def _rrl_parameters(name: str) -> RRLParameters | None:
+    """The parameters that make RRL the agent of that name; None if it is not one of its forms."""
+    if name not in _FORMS_OF_RRL:
+        return None
+    from tuner.agents.q_learning import Q_LEARNING
+    from tuner.agents.rrl_presets import PRESETS
 
-    preset = replace(_PRESETS[name](), levels=levels or LoadLevels())
-    return RRL(space, _with(name, preset, wanted), seed=seed, synchronous=True)
-
-
-def _rrl() -> RRLParameters:
-    from tuner.agents.rrl_parameters import RRLParameters
-
-    return RRLParameters()
-
-
-def _q_learning() -> RRLParameters:
-    from tuner.agents.q_learning import q_learning_parameters
-
-    return q_learning_parameters()
-
-
-_PRESETS: dict[str, Callable[[], RRLParameters]] = {"rrl": _rrl, "q_learning": _q_learning}
-"""Name -> the parameters that make RRL this agent."""
-
-
-def _with(name: str, constants: Any, wanted: dict[str, Any]) -> Any:
-    """Return an agent's constants with some changed.
-
-    Raises:
-        InvalidInput: There is no such constant, or the value is unusable.
-    """
-    known = [field.name for field in fields(constants)]
-    for constant in wanted:
-        if constant not in known:
-            raise InvalidInput(f"agent {name}", f"it has no '{constant}'", f"it has {', '.join(known)}")
-    values = {field: getattr(constants, field) for field in known} | wanted
-    try:
-        return TypeAdapter(type(constants)).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        setting = ".".join(map(str, (f"agent {name}", *first["loc"])))
-        raise InvalidInput(setting, first["msg"].removeprefix("Value error, ")) from error
+    return {**PRESETS, "q_learning": Q_LEARNING}[name]

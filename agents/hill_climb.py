@@ -14,7 +14,9 @@ Where we differ, to make it stronger in our setting:
   of the nearest level measured, or at the start (Model Analyzer: every knob at its lowest).
 * When it is done it descends: from the best so far it measures direct neighbours and moves to the best of
   them while that is cheaper. Windows are noisy, and step vectors end up to two steps beside the optimum.
-* From a local optimum it starts anew, ``restarts`` times, as far as possible from all that was measured.
+* From a local optimum it starts anew, ``restarts`` times, as far as possible from all that was measured. By
+  default it does not: on the simulated TensorFlow Serving that cost more windows than it found better places.
+* The radius is 2 rather than 3, which found the same places in fewer windows there.
 * Costs are weighed by ``2 (home - other) / (home + other)``, which is in -2..2 whatever the objective, and a
   configuration measured in several windows counts with its mean.
 """
@@ -42,11 +44,11 @@ MOST_MOVES = 64
 class HillClimbParameters(SearchParameters):
     """The constants of the climb."""
 
-    radius: float = 3.0
+    radius: float = 2.0
     """How far from home is measured, grid steps."""
     probes: int = 3
     """Configurations measured there before home moves."""
-    restarts: int = 1
+    restarts: int = 0
     """How often it starts anew from far away before the budget is used."""
 
     def __post_init__(self) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.rrl_parameters import RRLParameters
 
-__all__ = ["q_learning_parameters"]
+__all__ = ["Q_LEARNING"]
 
 NEVER = EstimatorParameters(hidden=(1,), minimum_samples=2**31, memory=1)
 """An estimator that is never trained: g = 0."""
 
-
-def q_learning_parameters() -> RRLParameters:
-    """Return RRL's parameters that make it plain Q-learning."""
-    return RRLParameters(delta=0.0, carry=False, estimator=NEVER)
+Q_LEARNING = RRLParameters(delta=0.0, carry=False, estimator=NEVER)
+"""RRL's parameters that make it plain Q-learning."""

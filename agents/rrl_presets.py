@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from tuner.agents.constants import changed
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.rrl_parameters import RRLParameters
-from tuner.errors import InvalidInput
 
 __all__ = ["PARAMETERS", "PRESETS", "preset"]
 
@@ -75,25 +75,4 @@ def preset(name: str, changes: Mapping[str, Any] | None = None) -> RRLParameters
         InvalidInput: A field is unknown, or its value unusable; names it.
         KeyError: There is no such preset.
     """
-    values = PARAMETERS.dump_python(PRESETS[name], mode="json")
-    _change(values, changes or {}, "parameter ")
-    try:
-        return PARAMETERS.validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "RRLParameters") or name
-        problem = str(first["msg"]).removeprefix("Value error, ")
-        raise InvalidInput(
-            f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
-        ) from None
-
-
-def _change(values: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
-    """Put new values in place of the old ones, in nested mappings too; ``values`` is modified in place."""
-    for field, value in changes.items():
-        if field not in values:
-            raise InvalidInput(f"{where}{field}", "unknown", f"there are {', '.join(values)}")
-        if isinstance(value, Mapping) and isinstance(values[field], dict):
-            _change(values[field], value, f"{where}{field}.")
-        else:
-            values[field] = value
+    return changed(name, PRESETS[name], changes or {})

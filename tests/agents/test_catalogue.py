@@ -68,16 +68,16 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
 
     assert isinstance(agent, RRL)
     assert np.flatnonzero(~np.isnan(agent.costs(LOW))).tolist() == [0, 1, 2]
-    assert not agent.estimator.trained
+    assert not agent.perception.estimator.trained
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("random", {"delta": 1}, "agent random: it has no 'delta'; it has .*budget"),
-        ("random", {"budget": 0}, "agent random: `budget >= 1`"),
-        ("hill_climb", {"radius": "far"}, "agent hill_climb.radius: .*number"),
-        ("rrl", {"delta": -1}, "agent rrl: `delta >= 0`"),
+        ("random", {"delta": 1}, "parameter delta: unknown; there are .*budget"),
+        ("random", {"budget": 0}, "parameter random: `budget >= 1`"),
+        ("hill_climb", {"radius": "far"}, "parameter radius: .*number"),
+        ("q_learning", {"estimator": {"depth": 1}}, "parameter estimator.depth: unknown"),
     ],
 )
 def test_bad_constants_are_named(name: str, parameters: dict[str, object], message: str) -> None:

@@ -9,7 +9,7 @@ from tests.agents.contract import CatalogueContract
 
 class TestRRL(CatalogueContract):
     name = "rrl"
-    parameters: ClassVar = {"estimator": {"hidden": (16, 8), "steps": 5}}
+    parameters: ClassVar = {"estimator": {"hidden": [16, 8], "steps": 5}}
     windows = 30
 
 
@@ -25,6 +25,52 @@ class TestRandom(CatalogueContract):
 class TestHillClimb(CatalogueContract):
     name = "hill_climb"
     windows = 40
+
+
+class TestRRLPaper(CatalogueContract):
+    name = "rrl_paper"
+    parameters: ClassVar = {"estimator": {"hidden": [16, 8], "steps": 5}}
+
+
+class TestRRLCode(CatalogueContract):
+    """One table for all loads, and estimates that no measurement anchors: it learns, but less exactly."""
+
+    name = "rrl_code"
+    parameters: ClassVar = {"estimator": {"hidden": [16, 8], "steps": 5}}
+    per_level = False
+    near = 3.0
+
+
+class TestCapes(CatalogueContract):
+    """Small, with few training steps: what it learns is tested in test_capes.py."""
+
+    name = "capes"
+    parameters: ClassVar = {"hidden": [32, 32], "training_steps": 2}
+    windows = 120
+
+
+class TestCapesLevel(CatalogueContract):
+    name = "capes_level"
+    parameters: ClassVar = {"hidden": [32, 32]}
+    windows = 120
+
+
+class TestDeepRM(CatalogueContract):
+    name = "deeprm"
+    windows = 120
+
+
+class TestTpe(CatalogueContract):
+    name = "tpe"
+    windows = 40
+    seeds = 1
+
+
+class TestGp(CatalogueContract):
+    name = "gp"
+    parameters: ClassVar = {"budget": 20}
+    windows = 25
+    seeds = 1
 
 
 class TestClipperAimd(CatalogueContract):

@@ -34,7 +34,7 @@ def bowl(x: int, y: int, slope: float = 0.01) -> np.ndarray:
 
 def test_probes_show_new_values_of_every_knob() -> None:
     """After home, places that differ in both knobs from home, and from each other."""
-    places = climb(HillClimb(PLANE), bowl(9, 9), 4)
+    places = climb(HillClimb(PLANE, HillClimbParameters(radius=3.0)), bowl(9, 9), 4)
 
     assert places[0] == (0, 0)
     assert all(0 < x * x + y * y <= 9 for x, y in places[1:])
@@ -43,7 +43,7 @@ def test_probes_show_new_values_of_every_knob() -> None:
 
 def test_step_vector_leads_downhill() -> None:
     """After the probes home moves by up to three steps per knob toward the cheaper ones."""
-    places = climb(HillClimb(PLANE), bowl(9, 9, 0.004), 5)
+    places = climb(HillClimb(PLANE, HillClimbParameters(radius=3.0)), bowl(9, 9, 0.004), 5)
 
     x, y = places[4]
 

@@ -1,0 +1,51 @@
+"""An agent's constants with some of them changed by name, as users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.errors import InvalidInput
+
+__all__ = ["changed"]
+
+C = TypeVar("C")
+
+
+def changed(name: str, constants: C, changes: Mapping[str, Any]) -> C:
+    """Return the constants of an agent with some changed, all checked again.
+
+    Args:
+        name: What the agent is called, for messages.
+        constants: A dataclass.
+        changes: New values by field; text is read as what the field is. Those of a field that is a dataclass
+            are a mapping themselves.
+
+    Raises:
+        InvalidInput: A field is unknown, or its value unusable; names it.
+    """
+    adapter: TypeAdapter[C] = TypeAdapter(type(constants))
+    values = adapter.dump_python(constants, mode="json")
+    _change(values, changes, "parameter ")
+    try:
+        return adapter.validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != type(constants).__name__) or name
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        raise InvalidInput(
+            f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
+        ) from None
+
+
+def _change(values: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Put new values in place of the old ones, in nested mappings too; ``values`` is modified in place."""
+    for field, value in changes.items():
+        if field not in values:
+            raise InvalidInput(f"{where}{field}", "unknown", f"there are {', '.join(values)}")
+        if isinstance(value, Mapping) and isinstance(values[field], dict):
+            _change(values[field], value, f"{where}{field}.")
+        else:
+            values[field] = value

@@ -1,0 +1,129 @@
+"""What the searches with an Optuna sampler share: a sampler per load level, told what was measured there.
+
+Every knob is an integer, its step on the grid, so that neighbouring values are one apart whatever their
+unit. What is told is the logarithm of the mean cost of every configuration measured at the level, asked for
+or not: in overload costs are 30 times as large. Optuna would now and then propose what was measured
+already; then it is asked again, and after some tries an unmeasured neighbour of the best so far is proposed
+instead, or else any unmeasured configuration: windows are dear, and what looks best is measured often
+enough when it is held.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tuner.agents.inputs import log_cost
+from tuner.agents.records import LevelRecord
+from tuner.agents.search import Search, SearchParameters
+from tuner.knobs import KnobSpace
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["OptunaParameters", "OptunaSearch"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptunaParameters(SearchParameters):
+    """The constants of a search with a sampler."""
+
+    startup: int = 10
+    """Configurations drawn uniformly at a level before the sampler's model is used."""
+    history: int = 200
+    """Configurations that the model is built on at most: the cheapest, and a sample of the others."""
+    ceiling: float = 5.0
+    """Costs above this times the least count as that: how bad overload is tells nothing of the good."""
+    tries: int = 4
+    """How often it is asked, at most, for something that was not measured yet."""
+
+    def __post_init__(self) -> None:
+        SearchParameters.__post_init__(self)
+        if not (self.startup >= 1 and self.history >= 10 and self.tries >= 1 and self.ceiling > 1):
+            raise ValueError(
+                "`startup >= 1`, `history >= 10`, `tries >= 1` and `ceiling > 1` must hold, "
+                f"but got {self.startup=}, {self.history=}, {self.tries=}, {self.ceiling=}"
+            )
+
+
+class OptunaSearch(Search[OptunaParameters]):
+    """The base of a search with a sampler: it lacks only :meth:`_sampler`."""
+
+    constants: ClassVar[type[Any]] = OptunaParameters
+
+    def __init__(
+        self, space: KnobSpace, parameters: OptunaParameters | None = None, *, seed: int = 0
+    ) -> None:
+        import optuna
+
+        super().__init__(space, parameters, seed=seed)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would tell of every study
+        self._seed = seed
+        self._samplers: dict[int, optuna.samplers.BaseSampler] = {}
+        self._distributions: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.IntDistribution(0, length - 1)
+            for name, length in zip(space.names, space.shape, strict=True)
+        }
+
+    @abstractmethod
+    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        """Make a sampler."""
+
+    def _propose(self, level: int) -> int | None:
+        record = self.records[level]
+        closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
+        unmeasured = np.setdiff1d(self.space.distinct[record.count[self.space.distinct] == 0], closed)
+        if not unmeasured.size:
+            return None
+        if record.measured.size < self.parameters.startup:
+            return int(self._generator.choice(unmeasured))
+        study = self._study(level, record)
+        for _ in range(self.parameters.tries):
+            steps = study.ask(self._distributions).params
+            number = int(
+                np.ravel_multi_index(tuple(steps[name] for name in self.space.names), self.space.shape)
+            )
+            number = int(self.space.canonical[number])
+            if number in unmeasured:
+                return number
+        best = record.least()
+        beside = np.intersect1d(self.space.canonical[self.space.neighbours(best or 0)], unmeasured)
+        return int(self._generator.choice(beside if beside.size else unmeasured))
+
+    def _study(self, level: int, record: LevelRecord) -> optuna.Study:
+        """A study that knows what was measured at the level, with the level's own sampler."""
+        import optuna
+
+        if level not in self._samplers:
+            words = np.random.SeedSequence([self._seed, level % 2**32]).generate_state(1)
+            with warnings.catch_warnings():  # samplers that Optuna still calls experimental
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                self._samplers[level] = self._sampler(int(words[0]))
+        study = optuna.create_study(sampler=self._samplers[level])
+        remembered = self._remembered(record)
+        ceiling = self.parameters.ceiling * float(record.cost[remembered].min())
+        study.add_trials(
+            [
+                optuna.trial.create_trial(
+                    params=dict(zip(self.space.names, map(int, self.space.coordinates[c]), strict=True)),
+                    distributions=self._distributions,
+                    value=log_cost(min(float(record.cost[c]), ceiling)),
+                )
+                for c in remembered
+            ]
+        )
+        return study
+
+    def _remembered(self, record: LevelRecord) -> np.ndarray:
+        """The measured configurations that the model is built on.   # (n,) int64."""
+        measured, most = record.measured, self.parameters.history
+        if measured.size <= most:
+            return measured
+        ordered = measured[np.argsort(record.cost[measured], kind="stable")]
+        cheapest, others = np.split(ordered, [math.ceil(most / 2)])
+        return np.sort(np.append(cheapest, self._generator.choice(others, most // 2, replace=False)))

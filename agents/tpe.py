@@ -1,0 +1,30 @@
+"""TPE: Optuna's tree-structured Parzen estimator, which Model Analyzer's "optuna" search runs, too.
+
+Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS'11: the configurations measured are
+split into the cheapest and the rest, each gets a density, and what is proposed maximises their ratio. Knobs
+are taken together (``multivariate``), as batch size, delay and parallelism depend on each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.agents.optuna_search import OptunaSearch
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["Tpe"]
+
+
+class Tpe(OptunaSearch):
+    """The agent."""
+
+    name = "tpe"
+
+    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        import optuna
+
+        return optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, n_startup_trials=self.parameters.startup, n_ei_candidates=64
+        )
