@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
-__all__ = ["MetricsPage", "Sample", "is_sane", "read_samples"]
+__all__ = ["MetricsPage", "Sample", "is_sane", "read_bounded", "read_samples"]
 
 LARGEST_PAGE = 16_000_000
 """A page of more bytes is refused; a thousand models of Triton need about 7 MB."""
@@ -54,7 +54,7 @@ class MetricsPage:
         try:
             connection.request("GET", self.path)
             answer = connection.getresponse()
-            body = _read(answer, time.monotonic() + timeout)
+            body = read_bounded(answer, LARGEST_PAGE, time.monotonic() + timeout)
         except TimeoutError as error:
             raise TimedOut(f"{where}: no answer within {timeout:g} s; {self.fix}") from error
         except OSError as error:
@@ -70,10 +70,14 @@ class MetricsPage:
         return body.decode("utf-8", errors="replace")
 
 
-def _read(answer: http.client.HTTPResponse, deadline: float) -> bytes:
-    """Read up to one byte more than the largest page, for at most so long: a server may send by drops."""
+def read_bounded(answer: http.client.HTTPResponse, largest: int, deadline: float) -> bytes:
+    """Read up to one byte more than the largest body, for at most so long: a server may send by drops.
+
+    Raises:
+        TimeoutError: The time is over.
+    """
     body = bytearray()
-    while len(body) <= LARGEST_PAGE and (chunk := answer.read1(CHUNK)):
+    while len(body) <= largest and (chunk := answer.read1(CHUNK)):
         body += chunk
         if time.monotonic() > deadline:
             raise TimeoutError

@@ -19,7 +19,7 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.profiler import Profiler
-from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading
+from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading, Indicator
 
 if TYPE_CHECKING:
     from tuner.profiler.load_generator import LoadGenerator
@@ -89,6 +89,8 @@ class Attachment:
     """The load of our own; None if the server's own traffic is watched."""
     original: Configuration
     """What the server ran when we came."""
+    indicator: Indicator | None = None
+    """Who else tells the latency."""
 
     @property
     def space(self) -> KnobSpace:
@@ -153,6 +155,7 @@ def attach(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     foreign_limit: float = FOREIGN_LIMIT,
     clock: Clock | None = None,
+    indicator: Indicator | None = None,
 ) -> Iterator[Attachment]:
     """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
 
@@ -165,6 +168,7 @@ def attach(
         shapes: Shapes of inputs with open dimensions, without the batch dimension, for our own load.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
         clock: For a live target; the wall clock if None. A simulated one has its own.
+        indicator: Tells the latency better than the server and our own load.
 
     Raises:
         InvalidInput: A setting is unusable.
@@ -175,6 +179,8 @@ def attach(
     with ExitStack() as opened:
         backend = opened.enter_context(closing(connect(target, grids)))
         if isinstance(backend, Simulated):
+            if indicator is not None:
+                raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
             yield _simulated(backend, rate, arrival)
             return
         from tuner.profiler.host import LocalHost, RemoteHost
@@ -186,7 +192,15 @@ def attach(
             opened.callback(load.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
-        yield _live(backend, description, load, host, foreign_limit=foreign_limit, clock=clock or WallClock())
+        yield _live(
+            backend,
+            description,
+            load,
+            host,
+            foreign_limit=foreign_limit,
+            clock=clock or WallClock(),
+            indicator=indicator,
+        )
 
 
 def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
@@ -227,14 +241,19 @@ def _live(
     *,
     foreign_limit: float,
     clock: Clock,
+    indicator: Indicator | None,
 ) -> Attachment:
+    profiler = Profiler(
+        backend, clock=clock, host=host, clients=load, foreign_limit=foreign_limit, indicator=indicator
+    )
     return Attachment(
         backend=backend,
         description=description,
-        profiler=Profiler(backend, clock=clock, host=host, clients=load, foreign_limit=foreign_limit),
+        profiler=profiler,
         clock=clock,
         host=host,
         clients=load,
         load=load,
+        indicator=indicator,
         original=backend.current(),
     )

@@ -11,7 +11,7 @@ from tuner.adapters.backend import Backend, Counters
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.profile_tracker import ProfileTracker
-from tuner.profiler.source import Clients, Clock, Host
+from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import Limits, Reading, assemble, batch_difference
 
 __all__ = ["Profiler"]
@@ -47,6 +47,7 @@ class Profiler:
         clients: Who times requests, if anybody.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
         lateness_limit: Lateness of our own load (99 % quantile) above which it is, s.
+        indicator: Tells the latency of a window better than server and clients do, if anybody.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class Profiler:
         clients: Clients | None = None,
         foreign_limit: float = 0.25,
         lateness_limit: float = 0.020,
+        indicator: Indicator | None = None,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._host = host
         self._clients = clients
+        self._indicator = indicator
         self._limits = Limits(foreign=foreign_limit, lateness=lateness_limit)
         self._memory = backend.describe().quantile_memory
         self._tracker = ProfileTracker()
@@ -166,6 +169,8 @@ class Profiler:
             mixed=end - self._changed_at < self._memory,
             limits=self._limits,
         )
+        if self._indicator is not None:
+            measurement = self._indicator.applied(measurement)
         if not measurement.disturbed:
             self._tracker.add(after.configuration, *batch_difference(before.counters, after.counters))
         return measurement

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tuner.measurement import NOT_KNOWN
+from tuner.measurement import NOT_KNOWN, Measurement
 
-__all__ = ["ClientSample", "Clients", "Clock", "Host", "HostReading"]
+__all__ = ["ClientSample", "Clients", "Clock", "Host", "HostReading", "Indicator"]
 
 
 class Clock(Protocol):
@@ -43,6 +43,14 @@ class Clients(Protocol):
 
     def sample(self, start: float, end: float) -> ClientSample:
         """Return the requests intended in ``[start, end)``; waits shortly for outstanding answers."""
+        ...
+
+
+class Indicator(Protocol):
+    """Who else knows the latency: a gateway's metrics, for example."""
+
+    def applied(self, measurement: Measurement) -> Measurement:
+        """Return the measurement of the window that has just ended with the latencies known here."""
         ...
 
 

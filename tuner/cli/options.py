@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tuner.profiler.indicator import PrometheusIndicator
 
 __all__ = [
     "Arrival",
@@ -17,10 +20,14 @@ __all__ = [
     "Rate",
     "Seed",
     "Shapes",
+    "SliPrometheus",
+    "SliQuery",
+    "SliToken",
     "SloText",
     "Target",
     "Window",
     "grids",
+    "indicator",
     "shapes",
     "window_seconds",
 ]
@@ -91,6 +98,24 @@ ForeignLimit = Annotated[
         "--foreign-limit", min=0.0, help="Cores of foreign processes above which a window is not used."
     ),
 ]
+SliPrometheus = Annotated[
+    str | None,
+    typer.Option(
+        "--sli-prometheus",
+        metavar="URL",
+        help="A Prometheus server that knows the latency, with --sli-query.",
+    ),
+]
+SliQuery = Annotated[
+    str | None,
+    typer.Option(
+        "--sli-query", metavar="PROMQL", help="Gives seconds; {window} and {quantile} are filled in."
+    ),
+]
+SliToken = Annotated[
+    Path | None,
+    typer.Option("--sli-token-file", metavar="FILE", help="A file with the bearer token for it."),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
 
 
@@ -147,3 +172,35 @@ def window_seconds(text: str) -> float:
     if not 0.2 <= seconds <= 600:
         raise InvalidInput("--window", f"{text} is not between 0.2 s and 10 min", "5s suits most servers")
     return seconds
+
+
+def indicator(
+    url: str | None, query: str | None, token: Path | None, *, statistic: str, window: float
+) -> PrometheusIndicator | None:
+    """Return who else tells the latency, asked once; None if nobody is named.
+
+    Args:
+        url: ``--sli-prometheus``.
+        query: ``--sli-query``.
+        token: ``--sli-token-file``.
+        statistic: What the query gives.
+        window: Length of a window, s.
+
+    Raises:
+        InvalidInput: Only one of both is given, or the query cannot be used.
+        StorageError: The token's file cannot be read.
+        AdapterError: The server does not answer.
+    """
+    from tuner.errors import InvalidInput
+
+    if url is None and query is None:
+        return None
+    if url is None or query is None:
+        missing = "--sli-prometheus" if url is None else "--sli-query"
+        raise InvalidInput(missing, "missing", "--sli-prometheus and --sli-query belong together")
+    from tuner.profiler.indicator import PrometheusIndicator, read_token
+
+    secret = read_token(token) if token is not None else ""
+    found = PrometheusIndicator(url=url, query=query, statistic=statistic, token=secret)
+    found.check(window)
+    return found

@@ -16,10 +16,14 @@ from tuner.cli.options import (
     Policy,
     Rate,
     Shapes,
+    SliPrometheus,
+    SliQuery,
+    SliToken,
     SloText,
     Target,
     Window,
     grids,
+    indicator,
     shapes,
     window_seconds,
 )
@@ -42,6 +46,9 @@ def recommend(
     arrival: Arrival = None,
     shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
+    sli_prometheus: SliPrometheus = None,
+    sli_query: SliQuery = None,
+    sli_token: SliToken = None,
     knobs: Knobs = None,
     window: Window = "5s",
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many windows to watch.")] = 3,
@@ -67,6 +74,9 @@ def recommend(
         arrival=arrival,
         shapes=shapes(shape),
         foreign_limit=foreign_limit,
+        indicator=indicator(
+            sli_prometheus, sli_query, sli_token, statistic=slo_value.statistic, window=seconds
+        ),
     ) as attachment:
         objective = Objective(slo=slo_value, goal=goal, cores=attachment.host.cores)
         agent = None

@@ -18,10 +18,14 @@ from tuner.cli.options import (
     Rate,
     Seed,
     Shapes,
+    SliPrometheus,
+    SliQuery,
+    SliToken,
     SloText,
     Target,
     Window,
     grids,
+    indicator,
     shapes,
     window_seconds,
 )
@@ -41,6 +45,9 @@ def run(
     arrival: Arrival = None,
     shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
+    sli_prometheus: SliPrometheus = None,
+    sli_query: SliQuery = None,
+    sli_token: SliToken = None,
     knobs: Knobs = None,
     window: Window = "5s",
     windows: Annotated[int, typer.Option("--windows", min=0, help="Stop after so many; 0 goes on.")] = 0,
@@ -79,6 +86,9 @@ def run(
         seed=seed,
         shapes=shapes(shape),
         foreign_limit=foreign_limit,
+        indicator=indicator(
+            sli_prometheus, sli_query, sli_token, statistic=slo_value.statistic, window=seconds
+        ),
     ) as attachment:
         session = TuningSession.start(
             attachment,

@@ -27,9 +27,10 @@ from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Slo, parse_slo
 from tuner.profiler.attachment import FOREIGN_LIMIT
+from tuner.profiler.indicator import PrometheusIndicator, read_token
 from tuner.stored import Part
 
-__all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "TargetConfig"]
+__all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
@@ -166,6 +167,38 @@ class GuardSection(Section):
         return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
 
 
+class SliSection(Section):
+    """Who else tells the latency: a Prometheus server."""
+
+    prometheus: str
+    """Its address, such as http://prometheus:9090."""
+    query: str
+    """PromQL that gives seconds; ``{window}`` and ``{quantile}`` are filled in."""
+    token_file: Path | None = None
+    """Holds the bearer token; relative to the file."""
+
+    @check_field("query")
+    @classmethod
+    def _usable(cls, query: str, info: ValidationInfo) -> str:
+        if "prometheus" in info.data:
+            _told(lambda text: PrometheusIndicator(url=info.data["prometheus"], query=text), query)
+        return query
+
+    @check_field("token_file")
+    @classmethod
+    def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        return info.context["folder"] / path if path is not None and info.context else path
+
+    def indicator(self, statistic: str) -> PrometheusIndicator:
+        """Return the indicator; the token is read now, so that it can change while the daemon runs.
+
+        Raises:
+            StorageError: The token cannot be read.
+        """
+        token = read_token(self.token_file) if self.token_file is not None else ""
+        return PrometheusIndicator(url=self.prometheus, query=self.query, statistic=statistic, token=token)
+
+
 class TargetConfig(Section):
     """One model on one server, and what is wanted of it."""
 
@@ -193,6 +226,8 @@ class TargetConfig(Section):
     """Of ``maintenance``, such as Europe/Berlin."""
     probe_rate: float | None = Field(default=None, gt=0, le=1000)
     """Requests/s of our own, to time a server that exports no quantiles."""
+    sli: SliSection | None = None
+    """Who tells the latency instead of the server."""
     foreign_limit: float = Field(default=FOREIGN_LIMIT, ge=0)
     """Cores of foreign processes above which a window is not used."""
     guard: GuardSection = GuardSection()

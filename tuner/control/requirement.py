@@ -44,7 +44,8 @@ def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, de
         _require_resource(attachment, goal)
     if apply and not description.writable:
         raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
-    if decide and slo.statistic != "mean" and attachment.load is None and not description.quantiles:
+    told = attachment.indicator is not None or attachment.load is not None or description.quantiles
+    if decide and slo.statistic != "mean" and not told:
         advice = "; ".join(description.notes)
         raise InvalidInput(
             "--slo",

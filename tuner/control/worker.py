@@ -154,6 +154,7 @@ class Worker:
             seed=c.seed,
             foreign_limit=c.foreign_limit,
             clock=self._clock,
+            indicator=c.sli.indicator(c.slo.statistic) if c.sli is not None else None,
         ) as attachment:
             decide = c.mode != "observe"
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)

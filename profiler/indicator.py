@@ -1,0 +1,172 @@
+"""A service-level indicator from elsewhere: a latency that a Prometheus server tells, by a query.
+
+What the gateway or the clients see is what users feel; the server's own view leaves the network, retries and
+queues in front of it out. The query gives the latency in seconds as one number. In it
+
+* ``{window}`` stands for the length of the window, such as ``10s``: a range in brackets then begins where
+  the window begins, so that nothing of the configuration before is in it;
+* ``{quantile}`` stands for 0.5, 0.95 and 0.99 in turn; without it the query gives the SLO's own statistic.
+
+::
+
+    histogram_quantile({quantile}, sum by (le) (rate(gateway_seconds_bucket{model="mlp"}[{window}])))
+
+A range needs two scrapes within it to tell anything: a window should last several scrape intervals.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tuner.adapters.metrics_page import read_bounded
+from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, Unreachable
+from tuner.measurement import NOT_KNOWN, Measurement
+
+__all__ = ["PrometheusIndicator", "read_token"]
+
+QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+LARGEST_ANSWER = 1_000_000
+NO_VALUE = "the service-level indicator had no value for this window"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrometheusIndicator:
+    """Asks a Prometheus server for the latency of a window.
+
+    Raises:
+        InvalidInput: The URL or the query cannot be used.
+    """
+
+    url: str
+    """Such as ``http://prometheus:9090``; a path before ``/api`` is kept."""
+    query: str
+    statistic: str = "p95"
+    """What the query gives if it does not say ``{quantile}``."""
+    token: str = field(default="", repr=False)
+    """Sent as a bearer token if not empty; never shown."""
+    timeout: float = 5.0
+    """Longest wait for an answer, s."""
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            fix = "write --sli-prometheus http://prometheus:9090"
+            raise InvalidInput("--sli-prometheus", f"'{self.url}' is not a web address", fix)
+        if parts.username is not None or parts.password is not None:
+            fix = "give a token by --sli-token-file"
+            raise InvalidInput("--sli-prometheus", "names and passwords do not belong in the address", fix)
+        if not self.query.strip():
+            raise InvalidInput("--sli-query", "is empty", "write a PromQL expression that gives seconds")
+
+    def check(self, window: float) -> None:
+        """Ask once, to tell mistakes before anything is begun; that there is no value yet is none.
+
+        Raises:
+            InvalidInput: The query is refused, or gives more than one number.
+            AdapterError: The server cannot be asked.
+        """
+        self.read(window)
+
+    def read(self, window: float) -> dict[str, float]:
+        """Return the statistics of the window that has just ended, s; NaN where there is no value.
+
+        Args:
+            window: Its length, s.
+
+        Raises:
+            InvalidInput: The query is refused, or gives more than one number.
+            Unreachable: Nobody answers.
+            TimedOut: The answer does not come in time.
+        """
+        query = self.query.replace("{window}", f"{max(round(window * 1e3), 1)}ms")
+        if "{quantile}" not in query:
+            return {self.statistic: self._ask(query)}
+        return {name: self._ask(query.replace("{quantile}", share)) for name, share in QUANTILES.items()}
+
+    def applied(self, measurement: Measurement) -> Measurement:
+        """Return a measurement with the indicator's latencies in the place of the server's or the clients'.
+
+        If there is no value the window is not used: one source must not stand in for another.
+
+        Raises:
+            InvalidInput: The query is refused, or gives more than one number.
+        """
+        problem = NO_VALUE
+        try:
+            found = self.read(measurement.seconds)
+        except AdapterError as error:
+            found, problem = {self.statistic: NOT_KNOWN}, f"the service-level indicator is not known: {error}"
+        unknown = {f"latency_{name}": NOT_KNOWN for name in (*QUANTILES, "mean")}
+        changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
+        if any(math.isnan(value) for value in found.values()):
+            changes["disturbed"] = (*measurement.disturbed, problem)
+        return replace(measurement, **changes, quantiles_from="indicator", quantiles_mixed=False)
+
+    def _ask(self, query: str) -> float:
+        address = f"{self.url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+        request = urllib.request.Request(address, headers={"Accept": "application/json"})
+        if self.token:
+            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                body = read_bounded(answer, LARGEST_ANSWER, time.monotonic() + self.timeout)
+        except urllib.error.HTTPError as error:
+            raise InvalidInput("--sli-query", f"{self.url} says: {_words(error)}", query) from error
+        except TimeoutError as error:
+            raise TimedOut(f"{self.url}: no answer within {self.timeout:g} s") from error
+        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise TimedOut(f"{self.url}: no answer within {self.timeout:g} s") from error
+            hint = "; its certificate is not trusted" if isinstance(reason, ssl.SSLError) else ""
+            raise Unreachable(f"{self.url}: {reason}{hint}; is this the Prometheus server?") from error
+        return _number(body, query)
+
+
+def read_token(path: Path) -> str:
+    """Return the secret that a file holds.
+
+    Raises:
+        StorageError: It cannot be read, or is empty.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"--sli-token-file {path}: {error}") from error
+    if not token or not token.isprintable():
+        raise StorageError(f"--sli-token-file {path}: holds no token")
+    return token
+
+
+def _number(body: bytes, query: str) -> float:
+    """Return the one number of an answer, NaN if it has none."""
+    try:
+        data = json.loads(body)["data"]
+        kind, result = data["resultType"], data["result"]
+        values = [result] if kind == "scalar" else [series["value"] for series in result]
+        numbers = [float(value[1]) for value in values]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InvalidInput("--sli-prometheus", "what answers there is not a Prometheus server") from error
+    if len(numbers) > 1:
+        fix = "make one of them, such as with sum by (le) (...)"
+        raise InvalidInput("--sli-query", f"gives {len(numbers)} series", f"{fix}: {query}")
+    return numbers[0] if numbers and 0 <= numbers[0] < math.inf else NOT_KNOWN
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    """Return what Prometheus says of a query that it refuses."""
+    try:
+        body = read_bounded(error, LARGEST_ANSWER, time.monotonic() + 1.0)  # type: ignore[arg-type]
+        return str(json.loads(body)["error"])[:300]
+    except (ValueError, KeyError, OSError, TypeError):
+        return f"{error.code} {error.reason}"

@@ -1,0 +1,192 @@
+"""A latency that a Prometheus server tells, against one that answers as it does."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.builders import measurement
+from tuner.errors import InvalidInput, StorageError, TimedOut, Unreachable
+from tuner.profiler import indicator as module
+from tuner.profiler.indicator import PrometheusIndicator, read_token
+
+
+class Prometheus:
+    """Answers instant queries; remembers them."""
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+        self.tokens: list[str | None] = []
+        self.series: list[list[str]] = [["0.030"]]
+        self.refuse = ""
+        self.body: bytes | None = None
+        self.delay = 0.0
+        prometheus = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                time.sleep(prometheus.delay)
+                prometheus.queries.append(parse_qs(urlsplit(self.path).query)["query"][0])
+                prometheus.tokens.append(self.headers.get("Authorization"))
+                self.send_response(400 if prometheus.refuse else 200)
+                self.end_headers()
+                self.wfile.write(prometheus.answer())
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self) -> bytes:
+        if self.body is not None:
+            return self.body
+        if self.refuse:
+            return json.dumps({"status": "error", "error": self.refuse}).encode()
+        result = [{"metric": {}, "value": [1.0, value]} for values in self.series for value in values]
+        return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
+@pytest.fixture
+def prometheus() -> Iterator[Prometheus]:
+    found = Prometheus()
+    threading.Thread(target=found.server.serve_forever, daemon=True).start()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def test_the_slos_statistic(prometheus: Prometheus) -> None:
+    """A query without a quantile gives the SLO's own; the range is as long as the window."""
+    indicator = PrometheusIndicator(url=prometheus.url, query="gateway[{window}]", statistic="p99")
+
+    found = indicator.applied(measurement(p95=0.020))
+
+    assert prometheus.queries == ["gateway[5000ms]"]
+    assert found.latency_p99 == 0.030
+    assert math.isnan(found.latency_p95)
+    assert found.quantiles_from == "indicator"
+    assert found.disturbed == ()
+
+
+def test_all_quantiles(prometheus: Prometheus) -> None:
+    """One query for each."""
+    indicator = PrometheusIndicator(url=f"{prometheus.url}/", query="histogram_quantile({quantile}, x)")
+
+    found = indicator.applied(measurement())
+
+    assert [query.split(",")[0][-4:].lstrip("(e") for query in prometheus.queries] == ["0.5", "0.95", "0.99"]
+    assert found.latency_p50 == found.latency_p95 == found.latency_p99 == 0.030
+
+
+@pytest.mark.parametrize("series", [[], [["NaN"]], [["+Inf"]], [["-1"]]])
+def test_no_value_disturbs(prometheus: Prometheus, series: list[list[str]]) -> None:
+    """The server's own view does not stand in for it: the window is not used."""
+    prometheus.series = series
+    indicator = PrometheusIndicator(url=prometheus.url, query="x")
+
+    found = indicator.applied(measurement(p95=0.020, disturbed=("another reason",)))
+
+    assert math.isnan(found.latency_p95)
+    assert found.disturbed == ("another reason", module.NO_VALUE)
+
+
+def test_a_scalar(prometheus: Prometheus) -> None:
+    """Its answer has another form."""
+    prometheus.body = b'{"data": {"resultType": "scalar", "result": [1.0, "0.5"]}}'
+
+    assert PrometheusIndicator(url=prometheus.url, query="0.5").read(1.0) == {"p95": 0.5}
+
+
+def test_several_series(prometheus: Prometheus) -> None:
+    """One number is wanted."""
+    prometheus.series = [["0.1"], ["0.2"]]
+
+    with pytest.raises(InvalidInput, match=r"--sli-query: gives 2 series.*sum by"):
+        PrometheusIndicator(url=prometheus.url, query="x").check(1.0)
+
+
+def test_a_refused_query(prometheus: Prometheus) -> None:
+    """In Prometheus' own words."""
+    prometheus.refuse = "1:3: parse error: unexpected end of input"
+
+    with pytest.raises(InvalidInput, match=r"--sli-query: .*unexpected end of input"):
+        PrometheusIndicator(url=prometheus.url, query="x(").check(1.0)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data": {"resultType": "vector", "result": [1]}}'])
+def test_something_else_answers(prometheus: Prometheus, body: bytes) -> None:
+    """Not every web server is a Prometheus."""
+    prometheus.body = body
+
+    with pytest.raises(InvalidInput, match="not a Prometheus"):
+        PrometheusIndicator(url=prometheus.url, query="x").check(1.0)
+
+
+def test_nobody_answers(prometheus: Prometheus) -> None:
+    """The address is named."""
+    prometheus.server.server_close()
+
+    with pytest.raises(Unreachable, match=prometheus.url):
+        PrometheusIndicator(url=prometheus.url, query="x").check(1.0)
+
+
+def test_an_outage_costs_windows_only(prometheus: Prometheus) -> None:
+    """While it does not answer, windows are not used; the run goes on."""
+    prometheus.server.server_close()
+
+    found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement())
+
+    assert "indicator is not known" in found.disturbed[0]
+    assert math.isnan(found.latency_p95)
+
+
+def test_a_slow_answer(prometheus: Prometheus) -> None:
+    """Waiting ends."""
+    prometheus.delay = 1.0
+
+    with pytest.raises(TimedOut, match=r"within 0\.1 s"):
+        PrometheusIndicator(url=prometheus.url, query="x", timeout=0.1).check(1.0)
+
+
+def test_a_token_is_sent_and_never_shown(prometheus: Prometheus) -> None:
+    """As a bearer token."""
+    indicator = PrometheusIndicator(url=prometheus.url, query="x", token="secret")
+    indicator.check(1.0)
+
+    assert prometheus.tokens == ["Bearer secret"]
+    assert "secret" not in repr(indicator)
+
+
+@pytest.mark.parametrize(
+    ("url", "query", "words"),
+    [
+        ("prometheus:9090", "x", "not a web address"),
+        ("ftp://prometheus", "x", "not a web address"),
+        ("http://me:secret@prometheus", "x", "--sli-token-file"),
+        ("http://prometheus", " ", "--sli-query: is empty"),
+    ],
+)
+def test_what_cannot_be(url: str, query: str, words: str) -> None:
+    """Told before anything is asked, without the password."""
+    with pytest.raises(InvalidInput, match=words) as error:
+        PrometheusIndicator(url=url, query=query)
+
+    assert "secret" not in str(error.value)
+
+
+def test_token_files(tmp_path) -> None:
+    """Surrounding space does not count; an empty file is a mistake."""
+    (tmp_path / "token").write_text(" abc\n")
+    (tmp_path / "empty").write_text("\n")
+
+    assert read_token(tmp_path / "token") == "abc"
+    for name in ("empty", "missing"):
+        with pytest.raises(StorageError, match=name):
+            read_token(tmp_path / name)
