@@ -37,12 +37,12 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
         The files.
     """
     first = trials[0]
-    where = f"{first.spec.env} {first.spec.workload or ''}".strip()
+    where = f"{first.spec.env.removeprefix('tuner/')} {first.spec.workload or ''}".strip()
     latency = first.slo.statistic if first.slo.statistic in ("mean", "p99") else "p95"
     drawn = []
 
     figure, axes = style.figure(f"Cost over time, {where}", size=(7.5, 3.8))
-    draw_time(axes[0, 0], over_time(trials, lambda t: t.cost), "cost, mean of 10 windows")
+    draw_time(axes[0, 0], over_time(trials, lambda t: t.cost), "cost, running mean")
     if np.isfinite(first.best).any():
         best = over_time(trials[:1], lambda t: t.best)[0]
         axes[0, 0].plot(best.x, best.y, color=style.MUTED, ls="--", lw=1, label="oracle, exact")
@@ -50,7 +50,7 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
     drawn.append(style.save(figure, folder, f"{name}-cost"))
 
     if np.isfinite(first.best).any():
-        figure, axes = style.figure(f"Windows until near the oracle for good, {where}", size=(5.5, 3.6))
+        figure, axes = style.figure(f"Windows until near the oracle for good, {where}", size=(6.5, 3.6))
         series = bars(trials, lambda f: f.windows_to_converge)
         draw_bars(axes[0, 0], series, "windows", missing=f"not within\n{len(first.cost)}")
         drawn.append(style.save(figure, folder, f"{name}-convergence"))
@@ -60,7 +60,7 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
     above(axes[0, 0])
     drawn.append(style.save(figure, folder, f"{name}-ccdf"))
 
-    figure, axes = style.figure(f"Windows that broke the SLO ({first.slo}), {where}", size=(5.5, 3.6))
+    figure, axes = style.figure(f"Windows that broke the SLO ({first.slo}), {where}", size=(6.5, 3.6))
     draw_bars(axes[0, 0], bars(trials, lambda f: 100 * f.slo_violations), "% of the windows")
     drawn.append(style.save(figure, folder, f"{name}-slo"))
 
@@ -130,7 +130,8 @@ def draw_bars(panel: Axes, series: Sequence[Series], label: str, missing: str = 
         if low is not None:
             top = high if high is not None else height
             panel.plot([place, place], [low, top], color=style.INK, lw=1.2)
-        text = f"{height:,.3g}" if high is not None else f"{height:,.3g}\n(some never)"
+        text = f"{height:,.0f}" if height >= 100 else f"{height:.3g}"
+        text = text if high is not None else f"{text}\n(some never)"
         above = max(height, high or height)
         panel.annotate(
             text, (place, above), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=8
