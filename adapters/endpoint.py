@@ -22,7 +22,7 @@ class Endpoint:
     wire: str
     """The module that speaks the protocol, such as ``tuner.adapters.triton.wire``."""
     address: str
-    """``host:port`` of the gRPC service."""
+    """``host:port`` of the gRPC service; several with commas between them get requests by turns."""
     model: str
     options: Mapping[str, str] = field(default_factory=dict)
     """What else names the model or a part of it, such as a version label."""

@@ -180,8 +180,8 @@ async def _serve(output: int) -> None:
     pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
     setup = Setup.from_line(await commands.readline())
     wire = cast(Wire, import_module(setup.endpoint.wire))
-    address = setup.endpoint.address
-    channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(setup.channels)]
+    addresses = setup.endpoint.address.split(",") * setup.channels
+    channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for address in addresses]
     raw, problem = await _prepare(setup, wire, channels)
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tuner.adapters.backend import Backend
 from tuner.adapters.registry import Grids
 
 if TYPE_CHECKING:
@@ -13,16 +14,26 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedTriton", "ServerOptions", "TritonBackend", "connect"]
 
 
-def connect(target: str, grids: Grids) -> TritonBackend:
-    """Open a model on a Triton server; the factory that the scheme ``triton`` stands for.
+def connect(target: str, grids: Grids) -> Backend:
+    """Open a model on a Triton server, or on several; the factory that the scheme ``triton`` stands for.
 
     Args:
-        target: ``triton://host:8001/model?metrics=8002``.
+        target: ``triton://host:8001/model?metrics=8002``; hosts with commas between them, or a name and
+            ``replicas=dns``, for several replicas.
         grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
     """
+    from tuner.adapters.replica_targets import replicas_of
     from tuner.adapters.triton.backend import TritonBackend
+    from tuner.adapters.triton.target import GRPC_PORT
 
-    return TritonBackend(target, grids)
+    replicas = replicas_of(target, GRPC_PORT)
+    if replicas is None:
+        return TritonBackend(target, grids)
+    from tuner.adapters.replicas import ReplicaGroup
+
+    return ReplicaGroup(
+        target, replicas.find, lambda one: TritonBackend(one, grids), refresh=replicas.refresh
+    )
 
 
 def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays

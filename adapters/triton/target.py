@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tuner.adapters.address import checked_port, grpc_address, parse_address
 from tuner.errors import InvalidInput
 
-__all__ = ["Target", "parse_target"]
+__all__ = ["GRPC_PORT", "Target", "parse_target"]
 
 GRPC_PORT = 8001
 METRICS_PORT = "8002"

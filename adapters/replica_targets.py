@@ -1,0 +1,84 @@
+"""Targets that name several replicas: ``triton://a:8001,b:8001/model``, or a name that stands for many.
+
+With ``replicas=dns`` the host is a name with an address for each replica, such as a headless service of
+Kubernetes, and it is looked up again and again. ``metrics=8002,9002`` gives each of a list its own port.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from tuner.adapters.address import grpc_address
+from tuner.adapters.replicas import REFRESH
+from tuner.errors import InvalidInput, Unreachable
+
+__all__ = ["Replicas", "replicas_of"]
+
+OPTION = "replicas"
+
+
+class Replicas(NamedTuple):
+    """How the replicas of a target are found."""
+
+    find: Callable[[], Sequence[str]]
+    """Returns the targets of the replicas there are now."""
+    refresh: float
+    """How often to look again, s."""
+
+
+def replicas_of(target: str, port: int) -> Replicas | None:
+    """Return how the replicas that a target names are found, None if it names one server.
+
+    Args:
+        target: As the user wrote it.
+        port: The port of a host that is given without one.
+
+    Raises:
+        InvalidInput: The option ``replicas`` is neither missing nor ``dns``.
+    """
+    url = urlsplit(target)
+    options = parse_qsl(url.query, keep_blank_values=True)
+    way = dict(options).get(OPTION)
+    if way not in (None, "dns"):
+        raise InvalidInput(
+            "TARGET", f"{OPTION}='{way}' is unknown", "write replicas=dns, or hosts with commas"
+        )
+    hosts = url.netloc.split(",")
+    if way is None:
+        return Replicas(lambda: _listed(target, hosts), math.inf) if len(hosts) > 1 else None
+    rest = urlencode([(name, value) for name, value in options if name != OPTION], safe="/")
+    name, number = url.hostname or "", url.port or port
+
+    def look_up() -> list[str]:
+        try:
+            found = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise Unreachable(f"{name} cannot be looked up: {error.strerror or error}") from error
+        addresses = sorted({str(entry[4][0]) for entry in found})
+        return [urlunsplit(url._replace(netloc=grpc_address(a, number), query=rest)) for a in addresses]
+
+    return Replicas(look_up, REFRESH)
+
+
+def _listed(target: str, hosts: Sequence[str]) -> list[str]:
+    """Return one target for each host; an option with as many values as hosts is shared out."""
+    url = urlsplit(target)
+    options = parse_qsl(url.query, keep_blank_values=True)
+    targets = []
+    for place, host in enumerate(hosts):
+        if not host:
+            raise InvalidInput(
+                "TARGET", f"'{target}' names an empty host", "write triton://a:8001,b:8001/model"
+            )
+        own = [(name, _share(value, place, len(hosts))) for name, value in options]
+        targets.append(urlunsplit(url._replace(netloc=host, query=urlencode(own, safe="/"))))
+    return targets
+
+
+def _share(value: str, place: int, count: int) -> str:
+    parts = value.split(",")
+    return parts[place] if len(parts) == count else value

@@ -1,0 +1,244 @@
+"""Several servers as one backend, with plain fakes; the real ones are in triton/test_replicas.py."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pytest
+
+from tests.builders import SPACE, configuration
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.replica_targets import replicas_of
+from tuner.adapters.replicas import ReplicaGroup
+from tuner.errors import InvalidInput, Refused, Unreachable
+from tuner.knobs import ApplyCost, KnobSpace
+
+
+class Server:
+    """One replica that can go away, refuse and lag behind."""
+
+    def __init__(self, target, space=SPACE):
+        self.target, self.space = target, space
+        self.running = configuration()
+        self.requests, self.up, self.refuses, self.closed = 0, True, False, False
+        self.applied = []
+
+    def _answer(self):
+        if not self.up:
+            raise Unreachable(f"{self.target} is away")
+
+    def endpoint(self):
+        return Endpoint(wire="wire", address=self.target, model="m")
+
+    def describe(self):
+        self._answer()
+        return Description(
+            target=self.target,
+            server="fake",
+            version="1",
+            model="m",
+            writable=True,
+            quantiles=True,
+            quantile_memory=60.0,
+            processes=(len(self.target),),
+            notes=("a note",),
+        )
+
+    def current(self):
+        self._answer()
+        return self.running
+
+    def apply(self, wanted):
+        self._answer()
+        if self.refuses:
+            raise Refused("no")
+        changed, self.running = wanted != self.running, wanted
+        self.applied.append(wanted)
+        return ApplyReport(
+            configuration=wanted, changed=changed, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
+        )
+
+    def counters(self):
+        self._answer()
+        return Counters(
+            time=float(self.requests),
+            requests=self.requests,
+            failures=1,
+            latency=0.1 * self.requests,
+            queue=0.0,
+            compute=0.1,
+            inferences=self.requests,
+            batch_counts=np.arange(len(self.target)),
+            batch_seconds=np.ones(len(self.target)),
+            quantiles={0.95: 0.01 * self.requests} if self.requests else {},
+        )
+
+    def profile(self):
+        return None
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def servers():
+    return {name: Server(name) for name in ("a", "bb", "ccc")}
+
+
+@pytest.fixture
+def group(servers):
+    opened = ReplicaGroup("fake://all", lambda: list(servers), servers.__getitem__, refresh=0.0)
+    yield opened
+    opened.close()
+
+
+def test_totals_are_added(group, servers):
+    """Counts and batches are sums; of quantiles the worst counts."""
+    servers["a"].requests, servers["bb"].requests = 5, 7
+
+    counters = group.counters()
+
+    assert (counters.requests, counters.failures) == (12, 3)
+    assert counters.latency == pytest.approx(1.2)
+    np.testing.assert_array_equal(counters.batch_counts, [0, 2, 2])
+    assert counters.quantiles == {0.95: 0.07}
+
+
+def test_all_are_changed(group, servers):
+    """One after the other; what the report says holds for all."""
+    wanted = configuration(batch=8)
+
+    report = group.apply(wanted)
+
+    assert [server.applied for server in servers.values()] == [[wanted]] * 3
+    assert group.current() == wanted
+    assert (report.changed, report.cost, report.settle) == (True, ApplyCost.RELOAD, 1.5)
+
+
+def test_if_one_refuses_all_go_back(group, servers):
+    """None is left with what another has refused."""
+    servers["bb"].refuses = True
+
+    with pytest.raises(Refused, match=r"bb: no; the other replicas went back"):
+        group.apply(configuration(batch=8))
+
+    assert {server.running for server in servers.values()} == {configuration()}
+
+
+def test_one_that_is_away_is_left_out(group, servers):
+    """The others serve and are changed; what it had counted stays; the window in which it goes is marked."""
+    for server in servers.values():
+        server.requests = 10
+    before = group.counters()
+    servers["ccc"].up = False
+    servers["a"].requests = 14
+
+    during = group.counters()
+    group.apply(configuration(batch=8))
+
+    assert (before.requests, during.requests) == (30, 34)
+    assert during.restarts > before.restarts
+    assert group.current() == configuration(batch=8)
+    assert "ccc is away (1 of 3 replicas)" in group.describe().notes
+
+
+def test_the_odd_one_out_is_what_runs(group, servers):
+    """So that whoever watches brings it into line."""
+    servers["ccc"].up = False
+    group.apply(configuration(batch=8))
+
+    servers["ccc"].up = True
+
+    assert group.current() == configuration()
+    group.apply(configuration(batch=8))
+    assert group.current() == configuration(batch=8)
+
+
+def test_all_away(group, servers):
+    """Then the group is."""
+    for server in servers.values():
+        server.up = False
+
+    for ask in (group.counters, group.current, group.describe):
+        with pytest.raises(Unreachable):
+            ask()
+
+
+def test_replicas_come_and_go(group, servers):
+    """New ones join; what those counted that are gone stays counted; connections are closed."""
+    servers["a"].requests = 5
+    group.counters()
+    gone = servers.pop("a")
+    servers["dddd"] = Server("dddd")
+    servers["dddd"].requests = 2
+
+    counters = group.counters()
+
+    assert counters.requests == 7
+    assert counters.restarts >= 2
+    assert gone.closed
+    assert "4" not in group.describe().version
+    assert "3 replicas" in group.describe().version
+
+
+def test_requests_go_to_all(group):
+    """By turns."""
+    assert group.endpoint().address == "a,bb,ccc"
+
+
+def test_grids_in_common(servers):
+    """A value that one does not take is not offered; other knobs are a mistake."""
+    small = KnobSpace([SPACE.knobs[0].__class__(name="max_batch_size", grid=(1, 4), default=1)])
+    two = {"a": Server("a", KnobSpace(SPACE.knobs[:1])), "b": Server("b", small)}
+
+    group = ReplicaGroup("fake://two", lambda: list(two), two.__getitem__)
+
+    assert group.space.knobs[0].grid == (1, 4)
+    two["b"].space = SPACE
+    with pytest.raises(InvalidInput, match="same knobs"):
+        ReplicaGroup("fake://two", lambda: list(two), two.__getitem__)
+
+
+def test_lists_of_hosts():
+    """An option with as many values as hosts is shared out."""
+    replicas = replicas_of("triton://a:8001,b:9001/m?metrics=8002,9002&version=3", 8001)
+
+    assert replicas.find() == [
+        "triton://a:8001/m?metrics=8002&version=3",
+        "triton://b:9001/m?metrics=9002&version=3",
+    ]
+    assert replicas_of("triton://a:8001/m", 8001) is None
+
+
+def test_a_name_for_many(monkeypatch):
+    """Each of its addresses is a replica."""
+    found = [
+        (0, 0, 0, "", ("10.0.0.2", 8001)),
+        (0, 0, 0, "", ("10.0.0.1", 8001)),
+        (0, 0, 0, "", ("::1", 8001)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    replicas = replicas_of("triton://triton.svc/m?replicas=dns&metrics=off", 8001)
+
+    assert replicas.find() == [
+        "triton://10.0.0.1:8001/m?metrics=off",
+        "triton://10.0.0.2:8001/m?metrics=off",
+        "triton://[::1]:8001/m?metrics=off",
+    ]
+    with pytest.raises(InvalidInput, match="replicas='k8s' is unknown"):
+        replicas_of("triton://h/m?replicas=k8s", 8001)
+
+
+def test_a_name_for_nobody(monkeypatch):
+    """Said so."""
+
+    def fail(*_, **__):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    with pytest.raises(Unreachable, match=r"triton\.svc cannot be looked up"):
+        replicas_of("triton://triton.svc/m?replicas=dns", 8001).find()
