@@ -293,6 +293,30 @@ class TargetConfig(Section):
         return found
 
 
+def _address(value: Any) -> tuple[str, int]:
+    """Read ``HOST:PORT``; an IPv6 address stands in brackets."""
+    host, colon, port = str(value).rpartition(":")
+    if not colon or not host or not port.isdigit() or not int(port) <= 65535:
+        raise ValueError(f"must be such as 127.0.0.1:7411 or [::1]:7411, but got {value!r}")
+    return host.strip("[]"), int(port)
+
+
+class HttpSection(Section):
+    """Where the daemon can be looked at and given orders."""
+
+    listen: Annotated[tuple[str, int], PlainValidator(_address)] = ("127.0.0.1", 7411)
+    """Host and port; 0 takes any free one."""
+    token_file: Path | None = None
+    """Holds the token that orders need; relative to the file. Else SERVETUNE_TOKEN does."""
+    hosts: tuple[str, ...] = ()
+    """Names under which it is asked for; without any all, but on a loopback address only its own."""
+
+    @check_field("token_file")
+    @classmethod
+    def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        return info.context["folder"] / path if path is not None and info.context else path
+
+
 class DaemonConfig(Section):
     """The whole file."""
 
@@ -300,6 +324,8 @@ class DaemonConfig(Section):
     """Where windows, decisions and policies are kept; relative to the file."""
     keep: Annotated[float, BeforeValidator(partial(_seconds, 60, 10 * 365 * 86400))] = 30 * 86400.0
     """How long, s."""
+    http: HttpSection | None = None
+    """Without it nothing listens."""
     targets: tuple[TargetConfig, ...]
 
     @check_field("state")

@@ -21,15 +21,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.control.config import DaemonConfig, TargetConfig
 from tuner.control.store import Store
 from tuner.control.worker import Worker
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
+
+if TYPE_CHECKING:
+    from tuner.control.web import WebServer
 
 __all__ = ["Daemon"]
 
@@ -75,12 +79,24 @@ class Daemon:
         self._windows = windows
         self._say = say
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
+        self._ticked = time.monotonic()
+        self._web = self._make_web()
         self._stopping = self._reloading = False  # only assigned to: safe in a signal handler
 
     @property
     def workers(self) -> dict[str, Worker]:
         """What keeps each target, by name."""
-        return {name: worker for name, (worker, _) in self._workers.items()}
+        return {name: worker for name, (worker, _) in dict(self._workers).items()}  # asked by other threads
+
+    @property
+    def address(self) -> str | None:
+        """Where it is seen from outside, such as ``http://127.0.0.1:7411``; None if it is not."""
+        return self._web.address if self._web is not None else None
+
+    @property
+    def silence(self) -> float:
+        """For how long nothing was looked after, s; short unless the daemon hangs."""
+        return time.monotonic() - self._ticked
 
     def stop(self) -> None:
         """End soon, in good order."""
@@ -95,9 +111,9 @@ class Daemon:
 
         Raises:
             StorageError: The store cannot be opened.
-            InvalidInput: Another daemon uses it.
+            InvalidInput: Another daemon uses it, or its address.
         """
-        with _only_one(self.config.state), self._open() as store:
+        with _only_one(self.config.state), self._open() as store, self._web or nullcontext():
             try:
                 for target in self.config.targets:
                     self._begin(target, store)
@@ -105,9 +121,20 @@ class Daemon:
             finally:
                 self._end(list(self._workers))
 
+    def _make_web(self) -> WebServer | None:
+        """Make what is seen from outside, if the file wants it; nothing of it is loaded otherwise."""
+        http = self.config.http
+        if http is None:
+            return None
+        from tuner.control.web import WebServer, read_token
+
+        token = read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"))
+        return WebServer(self, http, token, say=lambda sentence: self._say("", sentence))
+
     def _wait(self, store: Store) -> None:
         pruned = -PRUNE_EVERY
         while not self._stopping:
+            self._ticked = time.monotonic()
             if self._reloading:
                 self._reloading = False
                 self._reload(store)
@@ -119,7 +146,15 @@ class Daemon:
             time.sleep(TICK)
 
     def _begin(self, target: TargetConfig, store: Store) -> None:
-        worker = Worker(target, store, now=self._now, fast=self._fast, windows=self._windows, say=self._say)
+        worker = Worker(
+            target,
+            store,
+            now=self._now,
+            fast=self._fast,
+            windows=self._windows,
+            say=self._say,
+            watch=self._web.exporter.report if self._web is not None else None,
+        )
         # Not waited for by the interpreter: a server that hangs must not keep the daemon from ending.
         thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)
         self._workers[target.name] = (worker, thread)
@@ -145,6 +180,8 @@ class Daemon:
                 raise InvalidInput(
                     "state", f"is another file than {self.config.state}", "stop and begin anew"
                 )
+            if config.http != self.config.http:
+                raise InvalidInput("http", "is not what it was", "stop and begin anew")
         except TunerError as error:
             self._say("", f"the file was not taken over, everything stays as it was: {error}")
             return

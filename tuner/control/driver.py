@@ -51,6 +51,8 @@ class WindowRecord:
     """What applying did; None if nothing was applied."""
     error: str = ""
     """Why applying or measuring failed; empty if it did not."""
+    lag: float = NOT_KNOWN
+    """From the end of the window until its decision was made and written down, s."""
 
 
 class Journal(Protocol):
@@ -238,10 +240,8 @@ class Driver:
         decision = record.decision
         if isinstance(decision, Hold) or not self._apply or not self._permit(decision):
             held = "held" if isinstance(decision, Hold) else "postponed" if self._apply else "recommended"
-            record = replace(record, outcome=held)
-            self._note_decided(record)
-            return record
-        self._note_decided(replace(record, outcome="decided"))
+            return self._noted(replace(record, outcome=held))
+        record = self._noted(replace(record, outcome="decided"))
         report, problem = self._change(decision)
         record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
         if self._journal is not None:
@@ -249,10 +249,14 @@ class Driver:
         self._save()
         return record
 
-    def _note_decided(self, record: WindowRecord) -> None:
+    def _noted(self, record: WindowRecord) -> WindowRecord:
+        """Write a decision down; return the record with how long that took since the end of the window."""
         if self._journal is not None:
             self._journal.decided(record, self._state())
         self._save()
+        if record.measurement is None:
+            return record
+        return replace(record, lag=self._clock.now() - record.measurement.end)
 
     def _change(self, decision: Apply | Rollback) -> tuple[ApplyReport | None, str]:
         """Apply a decision; return the report, or the reason why not."""

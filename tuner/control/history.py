@@ -12,7 +12,7 @@ from tuner.control.store import Store
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["Entry", "Event", "events", "explain", "history"]
+__all__ = ["Entry", "Event", "events", "explain", "history", "windows"]
 
 ENTRIES = """
 SELECT decision.*, target.name AS name, target.knobs AS knobs, window.number AS number, window.rate,
@@ -134,6 +134,22 @@ def events(store: Store, *, target: str | None = None, count: int = 20) -> list[
         count,
     )
     return [Event(target=row["name"], time=row["time"], sentence=row["sentence"]) for row in reversed(rows)]
+
+
+def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
+    """Return the newest windows of a target, oldest first.
+
+    Raises:
+        InvalidInput: There is no target of that name.
+    """
+    _check_target(store, target)
+    rows = store.rows(
+        "SELECT window.* FROM window JOIN target ON target.id = window.target WHERE target.name = ? "
+        "ORDER BY window.id DESC LIMIT ?",
+        target,
+        count,
+    )
+    return rows[::-1]
 
 
 def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Mapping
 
 from tuner.control.orders import Orders
@@ -11,7 +12,7 @@ from tuner.control.store import Store, configuration_of
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 
-__all__ = ["StoredOrders", "orders_of", "pause", "pin", "resume", "roll_back", "unpin"]
+__all__ = ["StoredOrders", "all_orders", "orders_of", "pause", "pin", "resume", "roll_back", "unpin"]
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,15 @@ def orders_of(store: Store, name: str) -> Orders:
         StorageError: The store cannot be read.
     """
     row = store.row("SELECT * FROM orders WHERE name = ?", name)
-    if row is None:
-        return Orders()
+    return _orders(row) if row is not None else Orders()
+
+
+def all_orders(store: Store) -> dict[str, Orders]:
+    """Return the orders in force by target; those without any may be missing."""
+    return {row["name"]: _orders(row) for row in store.rows("SELECT * FROM orders")}
+
+
+def _orders(row: sqlite3.Row) -> Orders:
     return Orders(
         paused=row["paused"] or "",
         pinned=configuration_of(row["pinned"]) if row["pinned"] else None,

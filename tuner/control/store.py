@@ -27,7 +27,15 @@ from tuner.knobs import Configuration, KnobSpace
 if TYPE_CHECKING:
     from tuner.control.driver import WindowRecord
 
-__all__ = ["Standing", "Store", "Unfinished", "configuration_of"]
+__all__ = [
+    "ACTIONS",
+    "STATISTICS",
+    "Standing",
+    "Store",
+    "Unfinished",
+    "configuration_of",
+    "without_credentials",
+]
 
 LONGEST_POLICY = 64 * 2**20
 """Bytes of a policy's files together; what is larger is not kept."""
@@ -84,7 +92,7 @@ class Store(Database):
             space: Its knobs.
             running: What it runs now, which is the original of a new one.
         """
-        place, text = _without_credentials(url), _json(running)
+        place, text = without_credentials(url), _json(running)
         with self.writing() as db:
             db.execute(
                 "INSERT INTO target (name, url, knobs, original, running) VALUES (?, ?, ?, ?, ?) "
@@ -279,6 +287,7 @@ def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) ->
     return cursor.lastrowid
 
 
-def _without_credentials(url: str) -> str:
+def without_credentials(url: str) -> str:
+    """Return a target's URL as it may be shown and kept."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

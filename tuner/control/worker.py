@@ -7,11 +7,13 @@ tries again, later and later. Nothing that happens to one target disturbs anothe
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +33,9 @@ from tuner.profiler.attachment import Attachment, Simulated, attach
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
+    from tuner.knobs import Configuration
 
-__all__ = ["StoppableClock", "Stopped", "Worker"]
+__all__ = ["StoppableClock", "Stopped", "Worker", "WorkerReport"]
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,19 @@ MANY_UNUSED = 5
 
 class Stopped(Exception):
     """The worker was told to stop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerReport:
+    """One turn of a worker, for whoever watches."""
+
+    record: WindowRecord
+    kept: bool
+    """Whether the window kept the SLO."""
+    first_after_change: bool
+    """Whether it is the first usable one after a change."""
+    running: Configuration
+    """What the server runs after it."""
 
 
 class StoppableClock:
@@ -85,6 +101,7 @@ class Worker:
         fast: Let a simulated target run as fast as it can, and learn reproducibly.
         windows: Stop by itself after so many; 0 goes on.
         say: Told in a sentence about everything worth knowing.
+        watch: Told the name of the target and what came of each turn.
     """
 
     def __init__(
@@ -96,6 +113,7 @@ class Worker:
         fast: bool = False,
         windows: int = 0,
         say: Callable[[str, str], None] = lambda name, sentence: log.info("%s: %s", name, sentence),
+        watch: Callable[[str, WorkerReport], None] | None = None,
     ) -> None:
         self.config = config
         self.phase = "starting"
@@ -106,10 +124,12 @@ class Worker:
         self._fast = fast
         self._windows = windows
         self._tell = say
+        self._watch = watch
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
         self._id: int | None = None
         self._unused = 0  # windows in a row
+        self._unseen = False  # whether a change was made that no usable window has shown yet
 
     def stop(self) -> None:
         """End as soon as the change under way, if any, is finished."""
@@ -242,6 +262,7 @@ class Worker:
                 self.record = record
                 self.turns += 1
                 self._report(record, driver)
+                self._let_watch(record, driver)
                 if self.turns % SAVE_EVERY == 0:
                     self._save(driver, target, record.number)
                 if isinstance(attachment.clock, Simulated) and not self._fast:
@@ -272,6 +293,19 @@ class Worker:
         """Whether a decision may be carried out now: what repairs always, the rest in maintenance windows."""
         repairs = isinstance(decision, Rollback) or decision.restores
         return repairs or self.config.may_change(self._now())
+
+    def _let_watch(self, record: WindowRecord, driver: Driver) -> None:
+        m = record.measurement
+        usable = m is not None and not m.disturbed and math.isfinite(record.cost)
+        report = WorkerReport(
+            record=record,
+            kept=m is not None and driver.loop.objective.kept(m),
+            first_after_change=usable and self._unseen,
+            running=driver.running,
+        )
+        self._unseen = record.outcome == "applied" or (self._unseen and not usable)
+        if self._watch is not None:
+            self._watch(self.config.name, report)
 
     def _report(self, record: WindowRecord, driver: Driver) -> None:
         decision, m = record.decision, record.measurement

@@ -1,0 +1,72 @@
+"""A daemon with a web server, and a client that says what it was answered."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from urllib.parse import urlsplit
+
+from tests.control.test_daemon import eventually
+
+TOKEN = "0123456789abcdef-for-tests"
+
+
+class Answer:
+    """Status, headers and body."""
+
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.text = response.read().decode()
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+
+class Site:
+    """A daemon of a bed, running, and seen from outside.
+
+    Args:
+        bed: Its file is written.
+        token: What orders need; None sets none.
+    """
+
+    def __init__(self, bed, token=TOKEN):
+        self.bed = bed
+        text = bed.path.read_text()
+        if "http:" not in text:
+            (bed.folder / "token").write_text(token or "")
+            (bed.folder / "token").chmod(0o600)
+            bed.path.write_text("http: {listen: '127.0.0.1:0', token_file: token}\n" + text)
+        self.daemon = bed.daemon()
+        self._thread = threading.Thread(target=self.daemon.run)
+
+    def __enter__(self):
+        self._thread.start()
+        eventually(lambda: self.daemon.address is not None)
+        eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
+        return self
+
+    def __exit__(self, *_):
+        self.daemon.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def ask(self, path, *, method="GET", body=None, headers=None):
+        """One request."""
+        place = urlsplit(self.daemon.address)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+        try:
+            connection.request(method, path, body, headers or {})
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def order(self, path, body=None, **headers):
+        """An order, as the page gives it; headers that are None are left out."""
+        given = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.ask(path, method="POST", body=json.dumps(body or {}), headers=given)

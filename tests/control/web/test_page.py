@@ -1,0 +1,112 @@
+"""The live page in a real browser: what it shows, and that its buttons give orders."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
+pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
+pytest.importorskip("playwright", reason="needs playwright")
+
+from playwright.sync_api import expect, sync_playwright
+
+from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
+from tests.control.web.site import TOKEN, Site
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH"),
+    # playwright drives the browser over pipes that the interpreter closes late
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, bed):  # noqa: F811
+    """The page of a daemon with two targets; nothing may go wrong in it."""
+    bed.write(("a", "apply", ""), ("b", "recommend", ""))
+    with Site(bed) as site:
+        eventually(lambda: all(worker.turns > 5 for worker in site.daemon.workers.values()))
+        page = browser.new_page()
+        page.site, wrong = site, []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "console", lambda m: wrong.append(m.text) if m.type == "error" and "401" not in m.text else None
+        )
+        page.goto(site.daemon.address)
+        yield page
+        page.close()
+        assert wrong == []
+
+
+def give(page, button, token, why=None):
+    """Press a button and fill in what is asked for."""
+    page.get_by_role("button", name=button, exact=True).click()
+    if why is not None:
+        page.get_by_label("Why").fill(why)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Confirm").click()
+
+
+def test_the_page_shows_what_happens(page):
+    """Targets, load, latency against the SLO, the configuration, decisions with reasons."""
+    expect(page.get_by_role("heading", name="a", exact=True)).to_be_visible()
+    expect(page.locator("#about")).to_contain_text("p95 ≤ 30ms")
+    expect(page.locator("#load polyline")).to_have_count(1)
+    expect(page.locator("#latency .slo")).to_have_count(1)
+    assert page.locator("#latency .change").count() >= 1
+    expect(page.locator("#knobs")).to_contain_text("max_batch_size")
+    expect(page.locator("#decisions")).to_contain_text("breaks 30ms")
+    expect(page.locator("#events")).to_contain_text("it runs")
+
+    page.get_by_role("button", name="b recommend").click()
+    expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
+
+
+def test_its_buttons_give_orders(page):
+    """Pause with a reason, resume, pin, roll back; the token is asked for and remembered by the page only."""
+    give(page, "Pause", TOKEN, why="<i>a test</i>")
+    expect(page.locator("#standing")).to_contain_text("paused: <i>a test</i>")
+    assert page.site.ask("/api/targets/a").json["paused"] == "<i>a test</i>"
+
+    page.get_by_role("button", name="Resume", exact=True).click()
+    expect(page.get_by_label("Token")).to_have_value(TOKEN)
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+
+    give(page, "Pin", TOKEN)
+    expect(page.get_by_role("button", name="Unpin", exact=True)).to_be_visible()
+    assert page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+
+
+def test_a_wrong_token_is_told(page):
+    """And nothing is changed."""
+    give(page, "Pause", "not the token at all")
+
+    expect(page.get_by_role("alert")).to_contain_text("the token is missing or wrong")
+    assert page.site.ask("/api/targets/a").json["paused"] == ""
+
+
+def test_cancelling_gives_no_order(page):
+    """The question can be taken back, also by Escape."""
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.keyboard.press("Escape")
+
+    assert page.site.ask("/api/targets/a").json["paused"] == ""

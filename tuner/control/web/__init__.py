@@ -1,0 +1,7 @@
+"""The daemon seen from outside: metrics, health, JSON and a page; loaded only if the file asks for it."""
+
+from tuner.control.web.access import Access, read_token
+from tuner.control.web.exporter import Exporter
+from tuner.control.web.server import WebServer
+
+__all__ = ["Access", "Exporter", "WebServer", "read_token"]

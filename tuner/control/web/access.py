@@ -1,0 +1,170 @@
+"""Who may do what over HTTP: reading is free where the daemon listens, changing needs a token.
+
+=====================  =====================================================================================
+danger                 what is done about it
+=====================  =====================================================================================
+a stranger gives       orders need ``Authorization: Bearer TOKEN``, compared in constant time; without a token
+orders                 in the daemon's file or environment nobody can give any
+a page of somebody     no cookies, so a browser sends nothing by itself; orders must be ``application/json``,
+else gives orders      and an ``Origin`` must be our own (no CORS header is ever sent)
+another name that      while listening on a loopback address, only the names of it are answered
+leads to us            (DNS rebinding); elsewhere those under ``hosts``, if any are given
+floods                 bodies are small, connections are few, and answers are limited in length
+scripts in texts       the page builds text nodes only, and its policy allows no script but its own
+=====================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import stat
+from collections.abc import Collection, MutableMapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException, Request, Security
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from tuner.errors import InvalidInput
+
+__all__ = ["Access", "Gate", "read_token"]
+
+SHORTEST_TOKEN = 16
+LONGEST_BODY = 16_384
+"""Bytes of a request's body."""
+bearer = HTTPBearer(auto_error=False, description="The token of the daemon's file or environment.")
+
+
+def read_token(path: Path | None, environment: str | None) -> str | None:
+    """Return the token that orders need, from a file or else from the environment; None if there is none.
+
+    Raises:
+        InvalidInput: It is too short, or its file cannot be read or can be by everybody.
+    """
+    where, token = "SERVETUNE_TOKEN", environment
+    if path is not None:
+        where = f"http.token_file {path}"
+        try:
+            token = path.read_text(encoding="utf-8")
+            mode = path.stat().st_mode
+        except (OSError, UnicodeDecodeError) as error:
+            problem = getattr(error, "strerror", None) or "is no text"
+            raise InvalidInput(where, f"cannot be read: {problem}") from None
+        if mode & stat.S_IROTH:
+            raise InvalidInput(where, "can be read by everybody", f"chmod 600 {path}")
+    token = (token or "").strip()
+    if not token:
+        return None
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidInput(
+            where, f"needs at least {SHORTEST_TOKEN} ASCII characters", "make one with: openssl rand -hex 32"
+        )
+    return token
+
+
+class Access:
+    """Decides whether a request may give orders.
+
+    Args:
+        token: That orders need; None lets nobody give any.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody can give orders."""
+        return self._token is None
+
+    def require(
+        self,
+        request: Request,
+        given: HTTPAuthorizationCredentials | None = Security(bearer),  # noqa: B008  # FastAPI reads it
+    ) -> None:
+        """Refuse a request that may not give orders.
+
+        Raises:
+            HTTPException: 401, 403 or 415, with the reason.
+        """
+        if self._token is None:
+            raise HTTPException(403, "no token is set: give http.token_file or SERVETUNE_TOKEN")
+        if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
+            raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            raise HTTPException(403, "orders of pages of another origin are refused")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "orders are application/json")
+
+
+class Gate:
+    """What every request passes first: the host it asks for, the size of its body, and headers of the answer.
+
+    Args:
+        app: The application behind it.
+        names: Hosts that are answered; empty for all.
+    """
+
+    def __init__(self, app: Any, names: Collection[str] = ()) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in names)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request (ASGI)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *SAFE_HEADERS]
+            await send(message)
+
+        problem = self._problem(headers)
+        if problem is not None:
+            status, words = problem
+            await JSONResponse({"detail": words}, status)(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+    def _problem(self, headers: MutableMapping[bytes, bytes]) -> tuple[int, str] | None:
+        host = _name_of(headers.get(b"host", b"").decode("latin-1"))
+        if self._names and host not in self._names:
+            return 421, "this host is not answered here; see http.hosts in the daemon's file"
+        if b"transfer-encoding" in headers:
+            return 411, "bodies need a Content-Length"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:12]) > LONGEST_BODY:
+            return 413, f"a body has at most {LONGEST_BODY} bytes"
+        return None
+
+
+SAFE_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+def allowed_names(host: str, names: Collection[str]) -> list[str]:
+    """Return the hosts that are answered while listening on an address; empty for all."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    return ["localhost", "127.0.0.1", "::1", host, *names] if loopback else list(names)
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,174 @@
+"""The JSON API under ``/api``: what the targets do and why, and operators' orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query
+
+from tuner.control import order_book
+from tuner.control.history import events, explain, history, windows
+from tuner.control.web.views import (
+    DecisionView,
+    EventView,
+    ExplainedView,
+    PauseOrder,
+    PinOrder,
+    Problem,
+    TargetView,
+    WindowView,
+    target_view,
+    window_view,
+)
+from tuner.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tuner.control.daemon import Daemon
+    from tuner.control.store import Store
+    from tuner.control.web.access import Access
+    from tuner.control.web.exporter import Exporter
+
+__all__ = ["Api"]
+
+Name = Annotated[str, Path(max_length=64, description="A target's, as in the daemon's file.")]
+Count = Annotated[int, Query(ge=1, le=2000, description="How many, the newest.")]
+LARGEST = 2**53
+Found = TypeVar("Found")
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The body is no JSON."},
+    401: {"model": Problem, "description": "The token is missing or wrong."},
+    403: {"model": Problem, "description": "Nobody may give orders, or not from there."},
+    404: {"model": Problem, "description": "There is no such target."},
+    409: {"model": Problem, "description": "The target stands so that this cannot be done."},
+    415: {"model": Problem, "description": "The body is not application/json."},
+}
+ABSENT: dict[int | str, dict[str, Any]] = {404: REFUSALS[404]}
+
+
+class Api:
+    """Answers from the store and the workers.
+
+    Args:
+        daemon: Whose targets they are.
+        store: A connection of its own, so that readers do not hold up what workers write down.
+        access: Who may give orders.
+        exporter: Knows how well the SLOs were kept.
+    """
+
+    def __init__(
+        self, daemon: Daemon, store: Callable[[], Store], access: Access, exporter: Exporter
+    ) -> None:
+        self._daemon = daemon
+        self._store = store
+        self._exporter = exporter
+        self.router = APIRouter(prefix="/api")
+        self._add("/targets", self.targets, list[TargetView])
+        self._add("/targets/{name}", self.target, TargetView, responses=ABSENT)
+        self._add("/targets/{name}/windows", self.windows, list[WindowView], responses=ABSENT)
+        self._add("/targets/{name}/decisions", self.decisions, list[DecisionView], responses=ABSENT)
+        self._add("/targets/{name}/events", self.events, list[EventView], responses=ABSENT)
+        self._add("/decisions/{number}", self.decision, ExplainedView, responses=ABSENT)
+        orders = (self.pause, self.resume, self.pin, self.unpin, self.rollback)
+        for order in orders:
+            self._add(
+                f"/targets/{{name}}/{order.__name__}",
+                order,
+                TargetView,
+                methods=["POST"],
+                responses=REFUSALS,
+                dependencies=[Depends(access.require)],
+            )
+
+    def _add(self, path: str, answer: Callable[..., Any], model: Any, **more: Any) -> None:
+        more.setdefault("methods", ["GET"])
+        self.router.add_api_route(path, answer, response_model=model, operation_id=answer.__name__, **more)
+
+    def targets(self) -> list[TargetView]:
+        """Return all targets as they stand now."""
+        return [self._view(name) for name in sorted(self._daemon.workers)]
+
+    def target(self, name: Name) -> TargetView:
+        """Return one target as it stands now."""
+        return self._view(name)
+
+    def windows(self, name: Name, count: Count = 120) -> list[WindowView]:
+        """Return the newest windows of a target, oldest first."""
+        self._known(name)
+        return [window_view(row) for row in self._read(lambda store: windows(store, name, count))]
+
+    def decisions(
+        self,
+        name: Name,
+        count: Count = 50,
+        holds: Annotated[bool, Query(description="Also those that changed nothing.")] = False,
+    ) -> list[DecisionView]:
+        """Return the newest decisions of a target, oldest first."""
+        self._known(name)
+        found = self._read(lambda store: history(store, target=name, count=count, holds=holds))
+        return [DecisionView.model_validate(entry) for entry in found]
+
+    def events(self, name: Name, count: Count = 50) -> list[EventView]:
+        """Return the newest unusual events of a target, oldest first."""
+        self._known(name)
+        found = self._read(lambda store: events(store, target=name, count=count))
+        return [EventView.model_validate(event) for event in found]
+
+    def decision(self, number: Annotated[int, Path(ge=1, le=LARGEST)]) -> ExplainedView:
+        """Say why a decision was made, what was expected of it and what came of it."""
+        try:
+            entry, lines = explain(self._store(), number)
+        except InvalidInput as error:
+            raise HTTPException(404, str(error)) from None
+        return ExplainedView(**DecisionView.model_validate(entry).model_dump(), explanation=dict(lines))
+
+    def pause(self, name: Name, order: PauseOrder) -> TargetView:
+        """Change nothing, whatever happens, until it is resumed."""
+        return self._order(name, lambda store: order_book.pause(store, name, order.why))
+
+    def resume(self, name: Name) -> TargetView:
+        """Take a pause back."""
+        return self._order(name, lambda store: order_book.resume(store, name))
+
+    def pin(self, name: Name, order: PinOrder) -> TargetView:
+        """Keep what it runs, or something else, until it is unpinned."""
+        return self._order(name, lambda store: order_book.pin(store, name, order.set), changes=True)
+
+    def unpin(self, name: Name) -> TargetView:
+        """Let it be tuned again."""
+        return self._order(name, lambda store: order_book.unpin(store, name))
+
+    def rollback(self, name: Name) -> TargetView:
+        """Take the change back that led to what it runs now, once, after the present window."""
+        return self._order(name, lambda store: order_book.roll_back(store, name), changes=True)
+
+    def _order(self, name: str, give: Callable[[Store], object], *, changes: bool = False) -> TargetView:
+        mode = self._known(name)
+        if changes and mode != "apply":
+            raise HTTPException(409, f"{name} is in mode {mode}, in which nothing is changed")
+        try:
+            give(self._store())
+        except InvalidInput as error:
+            raise HTTPException(409, str(error)) from None
+        return self._view(name)
+
+    def _read(self, ask: Callable[[Store], list[Found]]) -> list[Found]:
+        """Ask the store about a target of the file, which it may not have met yet."""
+        try:
+            return ask(self._store())
+        except InvalidInput:
+            return []
+
+    def _known(self, name: str) -> str:
+        """The mode of a target."""
+        worker = self._daemon.workers.get(name)
+        if worker is None:
+            raise HTTPException(404, f"there is no target '{name}'")
+        return worker.config.mode
+
+    def _view(self, name: str) -> TargetView:
+        self._known(name)
+        store, worker = self._store(), self._daemon.workers[name]
+        row = store.row("SELECT * FROM target WHERE name = ? ORDER BY id DESC", name)
+        orders = order_book.orders_of(store, name)
+        return target_view(worker, row, orders, self._exporter.attainment(name))

@@ -1,0 +1,162 @@
+"""What the daemon tells Prometheus about itself and its targets."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from tuner import __version__
+from tuner.control.decision import Apply, Rollback
+from tuner.control.store import ACTIONS, STATISTICS
+
+if TYPE_CHECKING:
+    from tuner.control.orders import Orders
+    from tuner.control.worker import Worker, WorkerReport
+
+__all__ = ["Exporter"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
+
+RECENT = 100
+"""Windows of which the attainment is the share that kept the SLO."""
+LATENCIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Bounds of the histogram of loop latencies, s."""
+
+
+class Exporter:
+    """Counts what workers report, and writes it in Prometheus' text format.
+
+    Life: `report` by workers' threads, `page` by the web server's.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lock = threading.Lock()
+        self._recent: dict[str, deque[bool]] = {}
+        self._known: set[str] = set()
+        ProcessCollector(registry=self.registry)
+        self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
+        self._info = self._gauge("target_info", "What is wanted of a target.", "mode", "slo", "objective")
+        self._up = self._gauge("target_up", "Whether a target is measured at present.")
+        self._paused = self._gauge("target_paused", "Whether an operator has paused it.")
+        self._pinned = self._gauge("target_pinned", "Whether an operator has pinned it.")
+        self._slo = self._gauge("slo_latency_seconds", "The latency that the SLO allows.", "statistic")
+        self._latency = self._gauge("latency_seconds", "Latency in the last window.", "statistic")
+        self._rate = self._gauge("request_rate", "Requests per second in the last window.")
+        self._cpu = self._gauge("cpu_cores", "Cores that the server used in the last window.")
+        self._knob = self._gauge("knob", "What the server runs.", "knob")
+        self._cost = self._gauge("cost", "Cost of the last usable window.")
+        self._last = self._gauge("last_window_timestamp_seconds", "When the last window ended.")
+        self._attainment = self._gauge(
+            "slo_attainment_ratio", f"Share of the last {RECENT} usable windows that kept the SLO."
+        )
+        self._expected = self._gauge("expected_cost", "Learned cost of the last change before it was made.")
+        self._observed = self._gauge(
+            "observed_cost", "Cost of the first usable window after the last change."
+        )
+        self._windows = self._counter("windows", "Windows by what they showed.", "slo")
+        self._failures = self._counter("failed_requests", "Requests that failed, whatever the reason.")
+        self._decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
+        self._rollbacks = self._counter("rollbacks", "Changes that were taken back.")
+        self._change = Histogram(
+            "servetune_change_seconds", "How long changes took.", ["target"], registry=self.registry
+        )
+        self._loop = Histogram(
+            "servetune_loop_latency_seconds",
+            "From the end of a window until its decision was made and written down.",
+            ["target"],
+            buckets=LATENCIES,
+            registry=self.registry,
+        )
+        self._by_target = [m for m in vars(self).values() if isinstance(m, Gauge | Counter | Histogram)]
+
+    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
+        names = list(labels) if name == "build_info" else ["target", *labels]
+        return Gauge(f"servetune_{name}", words, names, registry=self.registry)
+
+    def _counter(self, name: str, words: str, *labels: str) -> Counter:
+        return Counter(f"servetune_{name}", words, ["target", *labels], registry=self.registry)
+
+    def report(self, name: str, report: WorkerReport) -> None:
+        """Take in one turn of a target."""
+        record, m = report.record, report.record.measurement
+        with self._lock:
+            self._known.add(name)
+            self._decisions.labels(name, ACTIONS[type(record.decision)], record.outcome).inc()
+            if isinstance(record.decision, Rollback) and record.outcome == "applied":
+                self._rollbacks.labels(name).inc()
+            if record.report is not None:
+                self._change.labels(name).observe(record.report.seconds)
+            if isinstance(record.decision, Apply) and record.outcome == "applied":
+                self._expected.labels(name).set(record.decision.expected)
+                self._observed.labels(name).set(math.nan)
+            for knob, value in report.running.items():
+                self._knob.labels(name, knob).set(value)
+            self._last.labels(name).set(time.time())
+            if m is None:
+                self._windows.labels(name, "away").inc()
+                return
+            self._loop.labels(name).observe(max(record.lag, 0.0))
+            self._failures.labels(name).inc(max(m.failures, 0))
+            self._rate.labels(name).set(m.arrival_rate)
+            self._cpu.labels(name).set(m.cpu)
+            for statistic in STATISTICS:
+                self._latency.labels(name, statistic).set(m.latency(statistic))
+            usable = not m.disturbed and math.isfinite(record.cost)
+            verdict = "unusable" if not usable else "kept" if report.kept else "broken"
+            self._windows.labels(name, verdict).inc()
+            if usable:
+                self._usable(name, report)
+
+    def _usable(self, name: str, report: WorkerReport) -> None:
+        cost = report.record.cost
+        self._cost.labels(name).set(cost)
+        if report.first_after_change:
+            self._observed.labels(name).set(cost)
+        recent = self._recent.setdefault(name, deque(maxlen=RECENT))
+        recent.append(report.kept)
+        self._attainment.labels(name).set(sum(recent) / len(recent))
+
+    def attainment(self, name: str) -> float | None:
+        """Return the share of the last usable windows that kept the SLO; None if there were none."""
+        with self._lock:
+            recent = self._recent.get(name)
+            return sum(recent) / len(recent) if recent else None
+
+    def page(self, workers: Mapping[str, Worker], orders: Mapping[str, Orders]) -> bytes:
+        """Return everything in Prometheus' text format.
+
+        Args:
+            workers: Of all targets that are kept at present.
+            orders: Of operators, by target.
+        """
+        with self._lock:
+            for gone in self._known - set(workers):
+                for metric in self._by_target:
+                    metric.remove_by_labels({"target": gone})
+                self._recent.pop(gone, None)
+            self._known = set(workers)
+            self._info.clear()  # modes and objectives may be other ones now
+            for name, worker in workers.items():
+                config = worker.config
+                self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
+                self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
+                self._up.labels(name).set(worker.phase == "running")
+                order = orders.get(name)
+                self._paused.labels(name).set(order is not None and bool(order.paused))
+                self._pinned.labels(name).set(order is not None and order.pinned is not None)
+            return generate_latest(self.registry)

@@ -1,0 +1,169 @@
+"""The web server of the daemon, in a thread of its own: nothing that it does holds up a target."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import socket
+import threading
+from collections.abc import Callable
+from importlib.resources import files
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from tuner import __version__
+from tuner.control.order_book import all_orders
+from tuner.control.store import Store
+from tuner.control.web.access import Access, Gate, allowed_names
+from tuner.control.web.api import Api
+from tuner.control.web.exporter import Exporter
+from tuner.control.web.views import Health
+from tuner.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from tuner.control.config import HttpSection
+    from tuner.control.daemon import Daemon
+
+__all__ = ["WebServer"]
+
+MOST_CONNECTIONS = 64
+HANGS = 180.0
+"""Seconds of the daemon's silence after which it is not healthy."""
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class WebServer:
+    """Serves one daemon; a context manager that listens from beginning to end.
+
+    Args:
+        daemon: What is looked at.
+        config: Where to listen.
+        token: That orders need; None lets nobody give any.
+        say: Told where it listens.
+
+    Raises:
+        InvalidInput: On entering, the address cannot be used.
+    """
+
+    def __init__(
+        self, daemon: Daemon, config: HttpSection, token: str | None, say: Callable[[str], None]
+    ) -> None:
+        self.exporter = Exporter()
+        self.address: str | None = None
+        self._daemon = daemon
+        self._config = config
+        self._access = Access(token)
+        self._say = say
+        self._store: Store | None = None
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        host, port = self._config.listen
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise InvalidInput("http.listen", f"{host}:{port} cannot be used: {error.strerror}") from error
+        self._store = Store(self._daemon.config.state, existing=True)
+        port = listening.getsockname()[1]
+        self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        gate = Gate(self.application(), allowed_names(host, self._config.hosts))
+        settings = uvicorn.Config(
+            gate,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=2,
+            proxy_headers=False,
+        )
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), name="web", daemon=True)
+        self._thread.start()
+        closed = "; nobody may give orders, for there is no token" if self._access.closed else ""
+        self._say(f"seen at {self.address}{closed}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        assert self._store is not None
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._store.close()
+
+    def application(self) -> FastAPI:
+        """Return the application: the API, metrics, health and the page."""
+        app = FastAPI(
+            title="servetune",
+            version=__version__,
+            description="What the daemon keeps, what it decided and why; orders need a token.",
+            docs_url=None,  # those pages load their scripts from elsewhere
+            redoc_url=None,
+        )
+        app.include_router(Api(self._daemon, self._opened, self._access, self.exporter).router)
+        app.add_api_route("/healthz", self.healthy, response_model=Health, operation_id="healthz")
+        app.add_api_route("/readyz", self.ready, response_model=Health, operation_id="readyz")
+        app.add_api_route("/metrics", self.metrics, include_in_schema=False)
+        app.add_api_route("/", _page, include_in_schema=False)
+        app.add_exception_handler(StorageError, _storage_failed)
+        return app
+
+    def healthy(self, response: Response) -> Health:
+        """Say whether the daemon itself still works; targets that are away are no fault of it."""
+        silence = self._daemon.silence
+        problems = [f"nothing was looked after for {silence:.0f} s"] if silence > HANGS else []
+        response.status_code = 503 if problems else 200
+        return Health(ok=not problems, problems=problems)
+
+    def ready(self, response: Response) -> Health:
+        """Say whether every target was tried once."""
+        workers = self._daemon.workers
+        problems = [f"{name} is starting" for name, worker in workers.items() if worker.phase == "starting"]
+        if len(workers) < len(self._daemon.config.targets):
+            problems.append("targets are being begun")
+        response.status_code = 503 if problems else 200
+        return Health(ok=not problems, problems=problems)
+
+    def metrics(self) -> Response:
+        """Return everything for Prometheus."""
+        page = self.exporter.page(self._daemon.workers, all_orders(self._opened()))
+        return Response(page, media_type=PROMETHEUS)
+
+    def _opened(self) -> Store:
+        assert self._store is not None, "only asked while it serves"
+        return self._store
+
+
+def _page() -> HTMLResponse:
+    """Return the live page; only its own script and style may run."""
+    html = files("tuner.control.web").joinpath("page.html").read_text(encoding="utf-8")
+    policy = (
+        f"default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors 'none'; script-src {_hash(html, 'script')}; style-src {_hash(html, 'style')}"
+    )
+    return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+
+
+def _hash(html: str, element: str) -> str:
+    """Return the hash of an element's text, as a content security policy names it."""
+    found = re.search(rf"<{element}>(.*?)</{element}>", html, re.DOTALL)
+    assert found is not None, f"the page has no {element}"
+    digest = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _storage_failed(_: Request, error: Exception) -> JSONResponse:
+    """The store cannot be read or written, such as on a full disk."""
+    return JSONResponse({"detail": str(error)}, 503)

@@ -1,0 +1,210 @@
+"""What the JSON API answers and takes: the shapes that its OpenAPI document tells."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tuner.control.store import STATISTICS, without_credentials
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from tuner.control.orders import Orders
+    from tuner.control.worker import Worker
+
+__all__ = [
+    "DecisionView",
+    "EventView",
+    "ExplainedView",
+    "Health",
+    "KnobView",
+    "PauseOrder",
+    "PinOrder",
+    "Problem",
+    "SloView",
+    "TargetView",
+    "WindowView",
+]
+
+
+class SloView(BaseModel):
+    """A bound on one latency statistic."""
+
+    statistic: str
+    latency: float = Field(description="s")
+
+
+class KnobView(BaseModel):
+    """One setting of a server."""
+
+    name: str
+    grid: list[float] = Field(description="Values that it may have, in its own unit.")
+    unit: str = Field(description="s for durations, empty for counts.")
+
+
+class TargetView(BaseModel):
+    """A target as it stands now."""
+
+    name: str
+    url: str = Field(description="Without credentials.")
+    mode: str
+    objective: str
+    slo: SloView
+    window: float = Field(description="Length of a window, s.")
+    phase: str = Field(description="What its worker does: starting, running, stopped, or waiting with why.")
+    windows: int = Field(description="Windows so far, over all lives of the daemon.")
+    attainment: float | None = Field(
+        description="Share of the last 100 usable windows of this life that kept the SLO."
+    )
+    running: dict[str, float] | None = Field(description="None until it was attached once.")
+    last_good: dict[str, float] | None
+    knobs: list[KnobView]
+    paused: str = Field(description="Who has paused it and why; empty if nobody has.")
+    pinned: dict[str, float] | None
+    rollback: dict[str, float] | None = Field(description="What it goes back to after this window.")
+
+
+class WindowView(BaseModel):
+    """What one window showed; null is not known."""
+
+    id: int
+    number: int
+    time: float = Field(description="When it ended, s since 1970.")
+    seconds: float
+    configuration: dict[str, float]
+    rate: float | None = Field(description="requests/s")
+    requests: int
+    failures: int
+    latencies: dict[str, float | None] = Field(description="s, by statistic.")
+    cpu: float | None = Field(description="Cores.")
+    gpu: float | None = Field(description="Share of the GPUs' time, 0 to 1.")
+    cost: float | None
+    kept: bool = Field(description="Whether it kept the SLO.")
+    disturbed: str = Field(description="Why nothing is learned from it; empty if something is.")
+
+
+class DecisionView(BaseModel):
+    """A decision and what came of it, with the window it came from; null is not known."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    decision: int
+    target: str
+    time: float = Field(description="s since 1970.")
+    action: str = Field(description="hold, apply or roll back.")
+    outcome: str
+    reason: str
+    exploring: bool
+    configuration: dict[str, float] | None
+    previous: dict[str, float] | None
+    expected: float | None = Field(description="Learned cost before.")
+    observed: float | None = Field(description="Cost of the first usable window afterwards.")
+    seconds: float | None
+    error: str
+    window: int | None
+    rate: float | None
+    latencies: dict[str, float | None]
+    failures: int | None
+    cost: float | None
+    kept: bool | None
+    disturbed: str
+
+
+class ExplainedView(DecisionView):
+    """A decision with its explanation in words."""
+
+    explanation: dict[str, str]
+
+
+class EventView(BaseModel):
+    """Something unusual that happened."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    target: str = Field(description="Empty if it concerns the daemon as a whole.")
+    time: float
+    sentence: str
+
+
+class PauseOrder(BaseModel):
+    """An order to change nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    why: str = Field(default="", max_length=200)
+
+
+class PinOrder(BaseModel):
+    """An order to keep one configuration."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    set: dict[str, float] = Field(
+        default_factory=dict, max_length=100, description="Values that differ from what it runs now."
+    )
+
+
+class Health(BaseModel):
+    """Whether all is well."""
+
+    ok: bool
+    problems: list[str] = []
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    detail: str
+
+
+def target_view(
+    worker: Worker, row: sqlite3.Row | None, orders: Orders, attainment: float | None
+) -> TargetView:
+    """Put together what is known of a target; ``row`` is its own of the store, None if it is not met yet."""
+    config = worker.config
+    knobs: list[dict[str, Any]] = json.loads(row["knobs"]) if row is not None else []
+    return TargetView(
+        name=config.name,
+        url=without_credentials(config.url),
+        mode=config.mode,
+        objective=config.objective,
+        slo=SloView(statistic=config.slo.statistic, latency=config.slo.latency),
+        window=config.window,
+        phase=worker.phase,
+        windows=row["number"] if row is not None else 0,
+        attainment=attainment,
+        running=json.loads(row["running"]) if row is not None else None,
+        last_good=json.loads(row["last_good"]) if row is not None and row["last_good"] else None,
+        knobs=[KnobView(name=k["name"], grid=k["grid"], unit=k["unit"]) for k in knobs],
+        paused=orders.paused,
+        pinned=dict(orders.pinned) if orders.pinned is not None else None,
+        rollback=dict(orders.rollback) if orders.rollback is not None else None,
+    )
+
+
+def window_view(row: sqlite3.Row) -> WindowView:
+    """Return a window of the store."""
+    return WindowView(
+        **{
+            name: row[name]
+            for name in (
+                "id",
+                "number",
+                "time",
+                "seconds",
+                "rate",
+                "requests",
+                "failures",
+                "cpu",
+                "gpu",
+                "cost",
+            )
+        },
+        configuration=json.loads(row["configuration"]),
+        latencies={name: row[name] for name in STATISTICS},
+        kept=bool(row["kept"]),
+        disturbed=row["disturbed"],
+    )
