@@ -1,0 +1,119 @@
+"""What is in ``deploy/`` is accepted by the tools that it is meant for, as far as they are there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tuner.control.config import DaemonConfig
+from tuner.yaml_file import load_yaml
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNIT = DEPLOY / "systemd" / "servetune.service"
+MANIFESTS = DEPLOY / "kubernetes"
+
+
+def run(*command):
+    """What a tool says; skipped without it."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]} on PATH")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_unit(tmp_path):
+    """systemd finds no mistake in it, and it has few rights."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
+
+    assert run("systemd-analyze", "verify", "--man=no", str(unit)) == ""
+    exposure = run("systemd-analyze", "security", "--offline=true", "--no-pager", str(unit))
+    found = re.search(r"exposure level for \S+: ([\d.]+)", exposure)
+    assert found is not None
+    assert float(found[1]) < 2.5
+
+
+def test_the_container_file():
+    """hadolint finds nothing; everything that is copied is there."""
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = [
+        name for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE) for name in line.split()
+    ]
+    assert copied
+    assert [name for name in copied if not (DEPLOY.parent / name).exists()] == []
+
+    run("hadolint", str(DEPLOY / "Containerfile"))
+
+
+def manifests():
+    return [m for m in YAML(typ="safe").load_all((MANIFESTS / "servetune.yaml").read_text()) if m]
+
+
+def test_the_manifests_fit_together():
+    """kustomize builds them, and the file in them is right."""
+    assert load_yaml(MANIFESTS / "config.yaml", DaemonConfig).http.listen == ("0.0.0.0", 7411)
+
+    built = run("kubectl", "kustomize", str(MANIFESTS))
+    assert "kind: StatefulSet" in built
+    assert "kind: ConfigMap" in built
+
+
+def test_the_manifests_are_what_kubernetes_takes():
+    """By its own schemas."""
+    validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
+    for manifest in manifests():
+        validator.validate(manifest, validator.latest_version(), strict=True)
+
+
+def test_the_alerts():
+    """promtool takes them."""
+    run("promtool", "check", "rules", str(DEPLOY / "prometheus" / "rules.yaml"))
+
+
+def test_dashboard_and_alerts_name_metrics_that_there_are():
+    """And the dashboard is whole: every panel asks for something, and none lies on another."""
+    pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
+    from tuner.control.web import Exporter
+
+    there = set()
+    for metric in Exporter().registry.collect():
+        histogram = metric.type == "histogram"
+        endings = (
+            ("_bucket", "_sum", "_count") if histogram else ("_total",) if metric.type == "counter" else ("",)
+        )
+        there |= {metric.name + ending for ending in endings}
+    dashboard = json.loads((DEPLOY / "grafana" / "servetune.json").read_text())
+    text = json.dumps(dashboard) + (DEPLOY / "prometheus" / "rules.yaml").read_text()
+
+    named = set(re.findall(r"servetune_[a-z_]+", text))
+    assert named
+    assert named - there == set()
+    cells = set()
+    for panel in dashboard["panels"]:
+        assert all(target["expr"] for target in panel["targets"])
+        at = panel["gridPos"]
+        mine = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not mine & cells
+        cells |= mine
+    assert {x for x, _ in cells} <= set(range(24))
+
+
+def test_yaml_is_tidy():
+    """yamllint finds nothing."""
+    pytest.importorskip("yamllint", reason="needs yamllint")
+    from yamllint import linter
+    from yamllint.config import YamlLintConfig
+
+    rules = YamlLintConfig(
+        "{extends: default, rules: {line-length: {max: 120}, document-start: disable, "
+        "comments: {min-spaces-from-content: 1}}}"
+    )
+    for path in DEPLOY.rglob("*.yaml"):
+        assert [str(problem) for problem in linter.run(path.read_text(), rules)] == [], path
