@@ -156,7 +156,7 @@ def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
     if not plain or len(rates) < len(scenario.each_session):
         return scenario
     seconds = min(least_requests / min(rates), LONGEST * scenario.seconds)
-    return scenario.model_copy(update={"seconds": max(seconds, scenario.seconds)})
+    return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})
 
 
 def _bracket(kept: Callable[[float], bool], full: float, limit: float) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +27,12 @@ def make_options(policy: str, options: dict[str, Any]) -> Any:
         fix = f"use one of {', '.join(known)}" if known else "it has no options"
         details = [mistake(f"{policy} has no such option; {fix}", name) for name in unknown]
         raise ValidationError.from_exception_data("options", details)
-    return TypeAdapter(options_of(policy)).validate_python(options)
+    return _adapter(policy).validate_python(options)
+
+
+@cache
+def _adapter(policy: str) -> TypeAdapter[Any]:
+    return TypeAdapter(options_of(policy))
 
 
 def option_names(policy: str) -> list[str]:

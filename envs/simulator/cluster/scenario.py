@@ -250,21 +250,22 @@ class Scenario(StrictPart):
     @cached_property
     def each_session(self) -> tuple[Session, ...]:
         """The sessions with copies written out, each with its rate."""
-        copies = [
-            session.model_copy(update={"name": name, "copies": 1})
-            for session in self.sessions
-            for name in _names(session)
-        ]
-        if self.rate is None:
-            return tuple(copies)
-        weights = np.arange(1, len(copies) + 1) ** -_exponent(self.popularity)
-        rates = (self.rate / weights.sum() * weights).tolist()
-        return tuple(s.model_copy(update={"rate": rate}) for s, rate in zip(copies, rates, strict=True))
+        named = [(session, name) for session in self.sessions for name in _names(session)]
+        rates = [session.rate for session, _ in named]
+        if self.rate is not None:
+            weights = np.arange(1, len(named) + 1) ** -_exponent(self.popularity)
+            rates = (self.rate / weights.sum() * weights).tolist()
+        return tuple(
+            session.model_copy(update={"name": name, "copies": 1, "rate": rate})
+            for (session, name), rate in zip(named, rates, strict=True)
+        )
 
     @property
     def total_rate(self) -> float:
         """Requests/s of all sessions, on average over the whole run."""
-        return sum(session.mean_rate(self.duration) for session in self.each_session)
+        if self.rate is not None:
+            return self.rate
+        return sum(session.copies * session.mean_rate(self.duration) for session in self.sessions)
 
     @property
     def duration(self) -> float:
@@ -276,11 +277,8 @@ class Scenario(StrictPart):
 
         Traces do not count: their files hold their requests.
         """
-        own = sum(
-            session.copies * session.mean_rate(self.duration)
-            for session in self.sessions
-            if session.rate is not None
-        )
+        told = (session for session in self.sessions if session.rate is not None)
+        own = sum(session.copies * session.mean_rate(self.duration) for session in told)
         requests = (own if self.rate is None else self.rate) * self.duration
         if requests <= MOST_REQUESTS:
             return ""
@@ -288,6 +286,10 @@ class Scenario(StrictPart):
 
     def cluster_spec(self) -> ClusterSpec:
         """Return what the policy knows: sessions, accelerators, and the delays it allows for."""
+        return self._cluster_spec
+
+    @cached_property
+    def _cluster_spec(self) -> ClusterSpec:
         tables = [session.table(self.kinds) for session in self.sessions]
         sessions = [
             SessionSpec(name=name, slo=session.slo, latency=table)
