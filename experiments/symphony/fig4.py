@@ -18,13 +18,24 @@ from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.experiments.symphony import microbenchmark
-from tuner.experiments.symphony.microbenchmark import MIXED, RATIOS, SHAPES, Point, rate
+from tuner.experiments.symphony.microbenchmark import (
+    MIXED,
+    RATIOS,
+    SAMPLE_SEED,
+    SHAPES,
+    Point,
+    cases,
+    line,
+    mixed,
+    points,
+    rate,
+)
 
 __all__ = ["plot", "run"]
 
 NAME = "symphony-fig4"
-REQUESTS, QUICK_REQUESTS = 40_000.0, 4_000.0
+REQUESTS, SAMPLE_REQUESTS, QUICK_REQUESTS = 40_000.0, 20_000.0, 4_000.0
+"""Per trial: of the zoo and the curves with every seed, of the sample with one, of a quick run."""
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "symphony": ("symphony", {}),
     "eager": ("eager", {}),
@@ -35,6 +46,7 @@ WORK_CONSERVING = ("eager", "undeferred")
 """Those that the paper's rival may be compared with."""
 RIVALS = ("eager", "undeferred", "beta lambda")
 PANELS = ("mixed zoo of 35 models", "32 x DenseNet121, 30 and 50 ms", "32 x BERT, 30 ms", "all clusters")
+CURVE_POINTS = 400
 Ratios = dict[Point, list[float]]
 """Of each cluster the ratio of goodputs, per seed."""
 
@@ -49,21 +61,36 @@ class Task(NamedTuple):
 
 def run(options: Options) -> Result:
     """Measure the goodput of every cluster under every policy."""
-    requests = QUICK_REQUESTS if options.quick else REQUESTS
-    chosen = microbenchmark.points(options.quick)
-    tasks = [Task(point, requests, seed) for point in chosen for seed in range(1, options.seeds + 1)]
-    found = dict(zip(tasks, run_all(measure, tasks, options, "clusters and seeds"), strict=True))
-    rates = {point: [found[task] for task in tasks if task.point == point] for point in chosen}
+    tasks = make_tasks(options)
+    rates: dict[Point, list[dict[str, float]]] = {}
+    for task, found in zip(tasks, run_all(measure, tasks, options, "clusters and seeds"), strict=True):
+        rates.setdefault(task.point, []).append(found)
     over = {rival: ratios(rates, "symphony", rival) for rival in RIVALS}
-    details = [{**point._asdict(), "rates": rates[point]} for point in chosen]
+    details = [line(point, **one) for point, seeds in rates.items() for one in seeds]
     return Result(
         experiment=NAME,
         seeds=options.seeds,
-        configuration={"requests": requests, "clusters": len(chosen), "sample seed": 4},
+        configuration={
+            "clusters": len(rates),
+            "sampled": len([task for task in tasks if task.requests == SAMPLE_REQUESTS]),
+            "requests": max(task.requests for task in tasks),
+            "requests, sampled": SAMPLE_REQUESTS,
+            "sample seed": SAMPLE_SEED,
+        },
         rows=make_rows(over),
         series=make_series(over),
         details={"clusters": details},
     )
+
+
+def make_tasks(options: Options) -> list[Task]:
+    """Return what is measured: many clusters with one seed, those of the curves with several."""
+    seeds = range(1, options.seeds + 1)
+    if options.quick:
+        return [Task(point, QUICK_REQUESTS, seed) for point in points(quick=True) for seed in seeds]
+    careful = list(dict.fromkeys([*mixed(), *cases()]))
+    rest = [Task(point, SAMPLE_REQUESTS, 1) for point in points(quick=False) if point not in set(careful)]
+    return [*rest, *(Task(point, REQUESTS, seed) for point in careful for seed in seeds)]
 
 
 def measure(task: Task) -> dict[str, float]:
@@ -157,10 +184,18 @@ def make_series(over: dict[str, Ratios]) -> list[Series]:
             chosen = [Point(name, 32, 2.0, slo, shape) for shape in SHAPES]
             label = f"over {rival}, {slo} ms" if name != "BERT" else f"over {rival}"
             _add(series, label, panel, [(p.shape, found[p]) for p in chosen if p in found], SHAPES)
-        ordered = sorted(statistics.median(values) for values in found.values())
-        shares = (np.arange(len(ordered)) + 0.5) / len(ordered)
-        series.append(Series(name=f"over {rival}", panel=PANELS[3], x=ordered, y=shares.tolist()))
+        middles = [statistics.median(values) for values in found.values()]
+        series.append(shares_below(f"over {rival}", PANELS[3], middles))
     return series
+
+
+def shares_below(name: str, panel: str, values: Sequence[float]) -> Series:
+    """Return a curve of the share of values below, at most of so many points that it looks the same."""
+    count = min(len(values), CURVE_POINTS)
+    shares = (np.arange(count) + 0.5) / count
+    return Series(
+        name=name, panel=panel, x=np.quantile(values, shares).round(5).tolist(), y=shares.round(5).tolist()
+    )
 
 
 def _add(

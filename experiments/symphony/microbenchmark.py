@@ -8,11 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.envs.simulator.cluster import simulate
 from tuner.envs.simulator.cluster.goodput import capacity, goodput
 from tuner.envs.simulator.cluster.scenario import Network, Scenario, Session
 from tuner.experiments.zoo import GTX_1080TI, Model, model
 
-__all__ = ["MIXED", "NETWORK", "Point", "cases", "grid", "mixed", "points", "rate", "sample", "scenario"]
+__all__ = [
+    "MIXED",
+    "NETWORK",
+    "Point",
+    "cases",
+    "grid",
+    "keeps",
+    "line",
+    "mixed",
+    "points",
+    "rate",
+    "sample",
+    "scenario",
+]
 
 NETWORK = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
 """What the paper's scheduler allows for."""
@@ -23,8 +37,11 @@ SLOS = (20, 25, 30, 40, 50)
 SHAPES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 MIXED = "mixed"
 """Instead of a model: the 35 models of Table 5, each with its own SLO."""
-SAMPLED = 60
+SAMPLED = 1260
+"""A sixth of the grid."""
 SAMPLE_SEED = 4
+LIMIT = 0.01
+"""Share of late and dropped requests that a goodput may have."""
 LEAST = 0.5
 """s that are measured at least."""
 
@@ -85,12 +102,12 @@ def cases() -> Iterator[Point]:
         yield Point("BERT", 32, 2.0, 30, shape)
 
 
-def points(quick: bool, *, curves: bool = True) -> list[Point]:
-    """Return all clusters that are measured: the sample, the mixed zoos and, if wanted, the curves' own."""
+def points(quick: bool) -> list[Point]:
+    """Return all clusters of the sample and the mixed zoos, or of a quick run."""
     if quick:
         dense = Point("DenseNet121", 8, 2.0, 30, 1.0)
         return [dense, Point("BERT", 8, 2.0, 30, 1.0), *mixed((2.0,), (1.0,))]
-    return list(dict.fromkeys([*sample(SAMPLED), *mixed(), *(cases() if curves else ())]))
+    return [*sample(SAMPLED), *mixed()]
 
 
 def scenario(
@@ -144,6 +161,29 @@ def rate(
     At most 1 % of the requests may be bad. Of equal models all requests together count, which tells the bad
     rate of one of them best; of unlike ones those of each model count.
     """
-    alike = point.model != MIXED
-    cluster = scenario(point, policy, options, requests=requests if alike else 3 * requests, seed=seed)
-    return goodput(cluster, overall=alike, tolerance=tolerance, least_requests=1).rate
+    cluster = _loaded(point, policy, options, requests, seed)
+    return goodput(cluster, limit=LIMIT, overall=_alike(point), tolerance=tolerance, least_requests=1).rate
+
+
+def keeps(
+    point: Point, policy: str, options: Mapping[str, Any], total: float, *, requests: float, seed: int
+) -> bool:
+    """Return whether a total rate is within the limit up to which :func:`rate` searches."""
+    outcome = simulate(_loaded(point, policy, options, requests, seed).model_copy(update={"rate": total}))
+    return (outcome.bad_rate if _alike(point) else outcome.worst_bad_rate) <= LIMIT
+
+
+def line(point: Point, **figures: object) -> str:
+    """Return one line of text about a cluster, to be stored: there are many."""
+    slo = f", {point.slo_ms} ms" if point.slo_ms else ""
+    name = f"{point.number} x {point.model}{slo}, gamma({point.shape:g}) on {point.accelerators}"
+    return "; ".join([name, *(f"{key} {value}" for key, value in figures.items())])
+
+
+def _alike(point: Point) -> bool:
+    return point.model != MIXED
+
+
+def _loaded(point: Point, policy: str, options: Mapping[str, Any], requests: float, seed: int) -> Scenario:
+    """Return the scenario of a cluster; of unlike models each must have its share of the requests."""
+    return scenario(point, policy, options, requests=requests if _alike(point) else 3 * requests, seed=seed)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tuner.envs.simulator.cluster.simulation import simulate
+from tuner.experiments.options import Options
 from tuner.experiments.symphony import fig4, microbenchmark, tuned
 from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
 from tuner.experiments.symphony.microbenchmark import (
     MIXED,
     MODELS,
+    SAMPLED,
     Point,
+    cases,
     grid,
+    keeps,
     mixed,
     points,
     rate,
     sample,
     scenario,
 )
-from tuner.experiments.symphony.tuned import Found, candidates, choose
+from tuner.experiments.symphony.tuned import Found, candidates, choose, reordered
 from tuner.scheduling.knobs import KNOBS, configuration_of
 from tuner.scheduling.symphony import Options as Scheduler
 
@@ -47,11 +52,21 @@ def test_the_sample_is_fixed_and_fair():
 
 def test_points_are_distinct_and_hold_the_zoo():
     """No cluster is measured twice; those for the curves come on top."""
-    everything, without = points(quick=False), points(quick=False, curves=False)
+    everything = points(quick=False)
 
-    assert len(set(everything)) == len(everything)
-    assert set(without) < set(everything)
-    assert {point.ratio for point in without if point.model == MIXED} == {1, 1.5, 2, 2.5, 3, 3.5, 4}
+    assert len(set(everything)) == len(everything) == SAMPLED + 14
+    assert {point.ratio for point in everything if point.model == MIXED} == {1, 1.5, 2, 2.5, 3, 3.5, 4}
+
+
+def test_curves_are_measured_with_all_seeds():
+    """The sample's other clusters with one, and fewer requests; none twice."""
+    tasks = fig4.make_tasks(Options(seeds=2, quick=False, folder=Path(), report=print))
+
+    assert len(set(tasks)) == len(tasks)
+    careful = [task for task in tasks if task.requests == fig4.REQUESTS]
+    assert {task.seed for task in careful} == {1, 2}
+    assert {task.point for task in careful} == {*mixed(), *cases()}
+    assert {task.point for task in tasks} == {*points(quick=False), *cases()}
 
 
 def test_scenario_is_the_cluster_of_the_point():
@@ -122,10 +137,44 @@ def test_curves_only_where_there_are_points(tmp_path):
     assert fig4.plot(result, tmp_path)[0].exists()
 
 
-def test_a_later_configuration_must_be_clearly_better():
+def test_a_later_configuration_must_be_clearly_better(monkeypatch):
     """Within a fifth of a per cent the earlier one stays, so that defaults win ties."""
-    assert choose([100.0, 100.1, 99.0]) == 0
-    assert choose([100.0, 101.0, 101.1, 103.0]) == 3
+    goodputs = {str(options): 100.0 for options in candidates() + reordered()}
+    goodputs[str(candidates()[1])] = 100.1
+    goodputs[str(candidates()[3])] = 101.0
+    goodputs[str(candidates()[4])] = 101.1
+    goodputs[str(reordered()[2])] = 102.0
+    monkeypatch.setattr(tuned, "rate", lambda point, policy, options, **_: goodputs[str(options)])
+    monkeypatch.setattr(
+        tuned, "keeps", lambda point, policy, options, total, **_: total <= goodputs[str(options)]
+    )
+
+    assert choose(DENSE, 1000.0, 1) == (candidates()[3], reordered()[2])
+
+
+def test_a_doubtful_cluster_is_measured_again(monkeypatch):
+    """With more requests and other seeds, and that counts; a good one is not."""
+    asked = []
+
+    def attempt(task, train_seed, seeds):
+        asked.append((task.requests, train_seed, list(seeds)))
+        ratio = 0.98 if task.requests == 10.0 and task.point == BERT else 1.0
+        return Found(task.point, ratio, ratio, 1.0, 0.9, {}, {})
+
+    monkeypatch.setattr(tuned, "attempt", attempt)
+
+    found = [tuned.tune(tuned.Task(point, 5.0, 10.0, 2)) for point in (DENSE, BERT)]
+
+    assert [(one.again, one.reordered) for one in found] == [(False, 1.0), (True, 1.0)]
+    assert asked == [(10.0, 1000, [1, 2]), (10.0, 1000, [1, 2]), (40.0, 1001, [3, 4])]
+
+
+def test_the_goodput_is_the_highest_rate_that_keeps():
+    """A rate a little below is within the limit, one clearly above is not."""
+    found = rate(DENSE, "eager", {}, requests=2000.0, seed=1)
+
+    assert keeps(DENSE, "eager", {}, found, requests=2000.0, seed=1)
+    assert not keeps(DENSE, "eager", {}, 1.01 * found, requests=2000.0, seed=1)
 
 
 def test_the_configurations_are_values_of_the_knobs():
