@@ -1,18 +1,23 @@
-"""The project's one ``njit``: cached, and safe against edits of kernels in other files.
+"""The project's one ``njit``: cached, safe against edits of other files and against foreign types.
 
 numba's cache does not notice that a callee in another file changed and would return old answers. The
 cache therefore lives in a folder named by a hash of all kernel sources.
+
+The index of the cache names the types that a function was compiled for, and a process that cannot import one
+of them cannot read the index at all. What is compiled for types that are not ours, such as a policy of
+somebody's own, is therefore not stored; and an index that cannot be read is begun anew.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core.caching import FunctionCache
 from platformdirs import user_cache_path
 
 __all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
@@ -42,11 +47,44 @@ numba.config.CACHE_DIR = str(  # type: ignore[attr-defined]  # set at run time b
 )
 
 
+def _foreign(arguments: Iterable[Any]) -> bool:
+    """Whether one of numba's types is a NamedTuple from outside this package, or holds one."""
+    for kind in arguments:
+        module = getattr(getattr(kind, "instance_class", None), "__module__", __package__)
+        if module.partition(".")[0] != __package__ or _foreign(getattr(kind, "types", ())):
+            return True
+    return False
+
+
+_Untyped: Any = FunctionCache  # numba has no types
+
+
+class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be checked
+    """numba's cache of one function, which others can always read."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling what is damaged, or unknown here, may raise anything
+            self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if not _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
+            super().save_overload(sig, data)
+
+
+def _compiled(function: F, **options: Any) -> F:
+    made: F = numba.njit(nogil=True, **options)(function)
+    if hasattr(made, "enable_caching"):  # compilation is not switched off
+        cached: Any = made
+        cached._cache = _Cache(function)  # what `enable_caching` does, with a cache of ours
+    return made
+
+
 def njit(function: F) -> F:
     """Compile a function to machine code, without Python objects, cached on disk."""
-    options: dict[str, Any] = {"cache": True, "nogil": True}
-    compiled: F = numba.njit(**options)(function)
-    return compiled
+    return _compiled(function)
 
 
 def njit_flat(function: F) -> F:
@@ -55,9 +93,7 @@ def njit_flat(function: F) -> F:
     Without reference counting: counting every array of a state tuple at every call of a small function
     cost the dynamic batcher 730 ns per request instead of 190.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    compiled: F = numba.njit(**options)(function)
-    return compiled
+    return _compiled(function, _nrt=False)
 
 
 def njit_inline(function: F) -> F:
@@ -66,6 +102,4 @@ def njit_inline(function: F) -> F:
     For those on the path of every request: a state tuple is a hundred words, and a call copies them. Not for
     large functions with many callers, which would all grow.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "forceinline": True}
-    compiled: F = numba.njit(**options)(function)
-    return compiled
+    return _compiled(function, _nrt=False, forceinline=True)

@@ -37,14 +37,19 @@ def scenario(
 
     Args:
         alpha: ms per request of a batch.
-        drop: ``early`` or ``lazy``.
+        drop: ``early`` or ``lazy``, as in :mod:`tuner.scheduling.nexus`; or ``missed``: lazy to the letter of
+            the paper, only what has missed its deadline is dropped, and the oldest of the others sets the
+            batch, which is one if it is too late for any (Clipper's rule; no cap).
         rate: requests/s
         arrival: ``poisson`` or ``constant``.
         cap: Largest batch: the ``planned`` of 25, or ``profile``: as large as deadlines allow.
         seconds: Measured.
         seed: Of the arrivals.
     """
+    policy = "clipper" if drop == "missed" else "nexus"
     options: dict[str, Any] = {"placement": [[(0, BATCH, 1.0)]], "drop": drop, "cap": cap}
+    if policy == "clipper":
+        options = {"sizing": "budget"}
     session = Session(
         name="model",
         alpha_ms=alpha,
@@ -54,5 +59,5 @@ def scenario(
         arrival=arrival,
     )
     return Scenario(
-        policy="nexus", options=options, accelerators=1, sessions=(session,), seconds=seconds, seed=seed
+        policy=policy, options=options, accelerators=1, sessions=(session,), seconds=seconds, seed=seed
     )

@@ -1,0 +1,56 @@
+"""The cache of compiled functions: whoever comes later can read it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
+
+OURS = """
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
+from tuner.scheduling.requests import waiting
+import numpy as np
+
+session = SessionSpec(name="a", slo=1.0, latency=np.array([[0.0, 0.1]]))
+cluster = build_cluster(ClusterSpec(sessions=[session], kinds=[0]))
+"""
+KIND = """
+from typing import NamedTuple
+import numpy as np
+
+class Mine(NamedTuple):
+    queues: np.ndarray
+"""
+THEIRS = OURS + "import theirs\nprint(waiting(theirs.Mine(cluster.queues), 0))"
+OWN = OURS + "print(waiting(cluster, 0), sum(waiting.stats.cache_hits.values()))"
+
+
+def run(code: str, folder: Path) -> str:
+    """Run code with a cache of its own; return what it prints."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.append({str(folder)!r})\n{code}"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@compiled
+def test_whoever_comes_later_can_read_the_cache(tmp_path):
+    """A function compiled for somebody's own tuple is not stored, and a damaged index is begun anew."""
+    (tmp_path / "theirs.py").write_text(KIND)
+    assert run(THEIRS, tmp_path) == "0"
+    (tmp_path / "theirs.py").unlink()
+    assert run(OWN, tmp_path) == "0 0"  # compiled: the index, if there is one, names no foreign type
+    for index in (tmp_path / "cache").rglob("*.nbi"):
+        index.write_bytes(b"garbage")
+
+    assert run(OWN, tmp_path) == "0 0"
+    assert run(OWN, tmp_path) == "0 1"
