@@ -24,9 +24,9 @@ Rules
 The choice of functions by type happens when numba compiles a caller, so it costs nothing, everything can be
 inlined, and compiled callers are served from the cache (a kernel that is handed to another is not).
 
-A policy of your own works like those here, wherever its class is defined. Only the engine compiled for it is not
-kept on disk, so that every process that simulates it compiles it anew, which takes seconds: others, who cannot
-import the class, must be able to read the cache (:mod:`tuner._jit`).
+A policy of your own works like those here, wherever its class is defined. Only the engine compiled for it is
+not kept on disk, for others, who cannot import the class, must be able to read the cache
+(:mod:`tuner._jit`). So every process that simulates it compiles it anew, which takes seconds.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ A policy's test module subclasses :class:`PolicyContract`::
         def make(self, spec):
             return build(spec)
 
-Clusters and requests are drawn by hypothesis, the same ones in every run, and driven by the plain
-:func:`~tuner.testing.driver.drive`, so that nothing but the policy's own functions is compiled. Importing this
-module needs hypothesis and pytest.
+Clusters and requests are drawn by hypothesis, the same ones in every run, and the policy is driven by the
+plain :func:`~tuner.testing.driver.drive`, so that only its own functions are compiled. Importing this module
+needs hypothesis and pytest.
 """
 
 from __future__ import annotations
