@@ -158,14 +158,14 @@ EXPERIMENTS = {
             name="symphony-fig4",
             title="Goodput of deferred over work-conserving batching on a sample of the grid of Table 3",
             module="tuner.experiments.symphony.fig4",
-            minutes=4,
+            minutes=6,
             paper=SYMPHONY,
         ),
         Experiment(
             name="symphony-tuned",
             title="The scheduler's knobs tuned for each of these clusters, against symphony and eager",
             module="tuner.experiments.symphony.tuned",
-            minutes=4,
+            minutes=10,
             paper=SYMPHONY,
         ),
         Experiment(
