@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tuner.adapters.registry import parameters
 from tuner.errors import InvalidInput
 
-__all__ = ["Address", "checked_port", "grpc_address", "parse_address"]
+__all__ = ["Address", "checked_port", "existing_path", "grpc_address", "parse_address"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,3 +65,22 @@ def checked_port(port: int, what: str, form: str) -> int:
 def grpc_address(host: str, port: int) -> str:
     """Return ``host:port`` as gRPC wants it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
+    """Return a path that an option names, None if it names none.
+
+    Raises:
+        InvalidInput: It is not absolute, or there is no such folder or file.
+    """
+    if not text:
+        return None
+    path = Path(text)
+    if not path.is_absolute():
+        raise InvalidInput("TARGET", f"{name}='{text}' is not an absolute path", f"write {name}=/...")
+    if not (path.is_dir() if folder else path.is_file()):
+        what = "folder" if folder else "file"
+        raise InvalidInput(
+            "TARGET", f"{name}={path}: there is no such {what}", "give it as it is seen from here"
+        )
+    return path.resolve()

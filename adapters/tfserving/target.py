@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.adapters.address import checked_port, grpc_address, parse_address
+from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
 from tuner.errors import InvalidInput
 
 __all__ = ["Target", "parse_target"]
@@ -83,24 +83,9 @@ def parse_target(text: str) -> Target:
         model=address.model,
         rest_port=checked_port(int(rest), "rest=", FORM),
         metrics_path=options["metrics"],
-        base_path=_existing("base_path", options["base_path"], folder=True),
+        base_path=existing_path("base_path", options["base_path"], folder=True),
         label=options["label"],
         signature=options["signature"] or SIGNATURE,
-        config=_existing("config", options["config"], folder=False),
-        restart=_existing("restart", options["restart"], folder=False),
+        config=existing_path("config", options["config"], folder=False),
+        restart=existing_path("restart", options["restart"], folder=False),
     )
-
-
-def _existing(name: str, text: str, *, folder: bool) -> Path | None:
-    """Return an absolute path that is there, or None if none is given."""
-    if not text:
-        return None
-    path = Path(text)
-    if not path.is_absolute():
-        raise InvalidInput("TARGET", f"{name}='{text}' is not an absolute path", f"write {name}=/...")
-    if not (path.is_dir() if folder else path.is_file()):
-        what = "folder" if folder else "file"
-        raise InvalidInput(
-            "TARGET", f"{name}={path}: there is no such {what}", "give it as it is seen from here"
-        )
-    return path.resolve()

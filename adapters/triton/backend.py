@@ -11,7 +11,7 @@ from tuner.adapters.host import listening_processes, local_cores
 from tuner.adapters.registry import Grids
 from tuner.adapters.totals import Totals
 from tuner.adapters.triton import statistics as stats
-from tuner.adapters.triton.change import change
+from tuner.adapters.triton.change import Control, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
@@ -25,6 +25,7 @@ from tuner.adapters.triton.configuration import (
 )
 from tuner.adapters.triton.knobs import BATCH_GRID, check, knob_space
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, MetricsReading, metrics_page, parse_metrics
+from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import Target, parse_target
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
@@ -82,6 +83,9 @@ class TritonBackend:
     def _open(self, grids: Grids) -> None:
         self._server = self._client.identity()
         self.original: ModelConfig = self._client.config()
+        self._control: Control = self._client
+        if self._target.repository is not None:
+            self._control = RepositoryFile(self._client, self._target.repository, self._target.model)
         first = self._client.statistics()
         self._statistics = Totals(first)
         self._first_failures = self._metrics().failures
@@ -106,7 +110,7 @@ class TritonBackend:
     def describe(self) -> Description:
         """Return who this is and what it can do."""
         self._server = self._client.identity()
-        writable = self._client.writable()
+        writable = self._control is not self._client or self._client.writable()
         summaries = self._metrics().summaries
         processes = listening_processes(self._target.host, self._target.port)
         return Description(
@@ -204,7 +208,7 @@ class TritonBackend:
         """Change the server and return what it cost, as its statistics show it."""
         self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
-        change(self._client, before, after, self._load_timeout)
+        change(self._control, before, after, self._load_timeout)
         self._sample()
         return ApplyCost.RELOAD if self._statistics.restarts > restarts else ApplyCost.IN_PLACE
 

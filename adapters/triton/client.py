@@ -20,7 +20,10 @@ from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel
 
 __all__ = ["READ_ONLY", "TritonClient"]
 
-READ_ONLY = "the server takes no changes; start Triton with --model-control-mode=explicit --load-model=MODEL"
+READ_ONLY = (
+    "the server takes no changes; start Triton with --model-control-mode=explicit --load-model=MODEL "
+    "(or, if it polls its models, name their folder with repository= in the target)"
+)
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
 PROBE = "servetune-no-such-model"

@@ -33,6 +33,8 @@ class ServerOptions:
     """Export latency quantiles (``--metrics-config=summary_latencies=true``)."""
     explicit: bool = True
     """Accept configuration changes (``--model-control-mode=explicit``)."""
+    poll: int = 0
+    """Look for changed files this often instead, s (``--model-control-mode=poll``); 0 does not."""
     metrics: bool = True
     """Open the metrics port (``--allow-metrics``)."""
     complete_configurations: bool = False
@@ -41,7 +43,9 @@ class ServerOptions:
     def flags(self, models: Sequence[str]) -> list[str]:
         """Return Triton's own flags for this."""
         flags = [f"--allow-metrics={str(self.metrics).lower()}"]
-        if self.explicit:
+        if self.poll:
+            flags += ["--model-control-mode=poll", f"--repository-poll-secs={self.poll}"]
+        elif self.explicit:
             flags += ["--model-control-mode=explicit", *[f"--load-model={model}" for model in models]]
         if self.summaries and self.metrics:
             flags.append("--metrics-config=summary_latencies=true")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from tuner.adapters.address import checked_port, grpc_address, parse_address
+from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
 from tuner.errors import InvalidInput
 
 __all__ = ["GRPC_PORT", "Target", "parse_target"]
@@ -27,6 +28,8 @@ class Target:
     """The model's version; empty for the server's choice, with the statistics of all."""
     metrics_port: int | None = None
     """None for a server without metrics."""
+    repository: Path | None = None
+    """The folder of all models, as it is seen from here; for servers that poll it."""
 
     @property
     def address(self) -> str:
@@ -38,15 +41,14 @@ def parse_target(text: str) -> Target:
     """Read a target.
 
     Args:
-        text: ``triton://HOST[:PORT]/MODEL`` with the options ``metrics=PORT`` or ``metrics=off`` and
-            ``version=NUMBER``.
+        text: ``triton://HOST[:PORT]/MODEL`` with the options ``metrics=PORT`` or ``metrics=off``,
+            ``version=NUMBER`` and ``repository=FOLDER``.
 
     Raises:
         InvalidInput: It does not have that form.
     """
-    address = parse_address(
-        text, scheme="triton", port=GRPC_PORT, options={"metrics": METRICS_PORT, "version": ""}, form=FORM
-    )
+    options = {"metrics": METRICS_PORT, "version": "", "repository": ""}
+    address = parse_address(text, scheme="triton", port=GRPC_PORT, options=options, form=FORM)
     version = address.options["version"]
     if version and not (version.isascii() and version.isdigit()):
         raise InvalidInput(
@@ -59,6 +61,7 @@ def parse_target(text: str) -> Target:
         model=address.model,
         version=version,
         metrics_port=_metrics_port(address.options["metrics"]),
+        repository=existing_path("repository", address.options["repository"], folder=True),
     )
 
 

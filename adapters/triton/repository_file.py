@@ -1,0 +1,120 @@
+"""Changes a model of a server in poll mode by its ``config.pbtxt``, which such a server reads again.
+
+It takes no changes over the network, and tells nobody that it refuses a file: it goes on with what it has.
+So the file is written whole, and put back if the server has not taken it in time. The operator's own text,
+with its comments, is what is put back at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from google.protobuf import text_format
+from google.protobuf.json_format import ParseDict, ParseError
+from tritonclient.grpc import model_config_pb2
+
+from tuner.adapters.triton.configuration import ModelConfig, normal_form
+from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
+from tuner.storage import write_atomically
+
+__all__ = ["RepositoryFile"]
+
+FILE = "config.pbtxt"
+POLL = 0.1
+"""How often the server is asked whether it has taken a file, s."""
+
+
+class Reader(Protocol):
+    """What is asked of the server."""
+
+    def config(self) -> ModelConfig:
+        """Return the model's whole configuration."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether the model answers requests."""
+        ...
+
+
+class RepositoryFile:
+    """The control of one model through its file; see :class:`tuner.adapters.triton.change.Control`.
+
+    Args:
+        reader: The server.
+        repository: The folder of all models, as it is seen from here.
+        model: The model's name.
+
+    Raises:
+        InvalidInput: The folder has no such model.
+    """
+
+    def __init__(self, reader: Reader, repository: Path, model: str) -> None:
+        folder = repository / model
+        if model in (".", "..") or not folder.is_dir():
+            raise InvalidInput(
+                "TARGET repository", f"{repository} has no model '{model}'", "give the folder of all models"
+            )
+        self._reader = reader
+        self._file = folder / FILE
+        self._found = self._read()
+        self._original = normal_form(reader.config())
+
+    def config(self) -> ModelConfig:
+        """Return what the server runs."""
+        return self._reader.config()
+
+    def ready(self) -> bool:
+        """Whether the model answers requests."""
+        return self._reader.ready()
+
+    def load(self, config: Mapping[str, Any], timeout: float) -> None:
+        """Write a configuration and wait until the server runs it.
+
+        Raises:
+            Refused: The server did not take it in time, or the file cannot be written; it is as it was.
+            AdapterError: The server cannot be asked; the file is as it was.
+        """
+        before = self._read()
+        as_found = normal_form(config) == self._original
+        try:
+            self._write(self._found if as_found else _text(config))
+        except StorageError as error:
+            raise Refused(f"{error}; the old configuration still serves") from error
+        deadline = time.monotonic() + timeout
+        try:
+            while not (normal_form(self.config()) == normal_form(config) and self.ready()):
+                if time.monotonic() >= deadline:
+                    hint = "either it refuses it (see its log), or it does not poll"
+                    raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
+                time.sleep(POLL)
+        except BaseException:  # also Ctrl-C leaves the file as it was
+            self._write(before)
+            raise
+
+    def _read(self) -> str | None:
+        """Return the file's text, None if the model has none and Triton completes what it finds."""
+        try:
+            return self._file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise AdapterError(f"{self._file} cannot be read: {error}") from error
+
+    def _write(self, text: str | None) -> None:
+        if text is None:
+            self._file.unlink(missing_ok=True)
+            return
+        mode = self._file.stat().st_mode & 0o777 if self._file.exists() else 0o644
+        write_atomically(self._file, text)
+        self._file.chmod(mode)
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    try:
+        message = ParseDict(dict(config), model_config_pb2.ModelConfig())
+    except ParseError as error:
+        raise Refused(f"the configuration has a field that this version does not know: {error}") from error
+    return str(text_format.MessageToString(message))

@@ -1,0 +1,100 @@
+"""A real Triton that polls its repository, changed by the file that it reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adapters.triton.test_backend import THREADS, counted
+from tests.conftest import sender
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.errors import InvalidInput, ReadOnly, Refused
+from tuner.testing.backend import BackendContract
+
+pytestmark = pytest.mark.triton
+
+
+@pytest.fixture(scope="module")
+def polling():
+    with EmbeddedTriton(options=ServerOptions(poll=1)) as server:
+        yield server
+
+
+@pytest.fixture
+def file(polling):
+    return polling._folder / "models" / "mlp" / "config.pbtxt"
+
+
+@pytest.fixture
+def target(polling):
+    return f"{polling.target}&repository={polling._folder / 'models'}"
+
+
+@pytest.fixture
+def backend(target):
+    backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0, load_timeout=4.0)
+    yield backend
+    backend.close()
+    another = TritonBackend(target)
+    another._control._found, another._control._original = backend._control._found, backend._control._original
+    another.original = backend.original
+    another.restore()
+    another.close()
+
+
+class TestContract(BackendContract):
+    """It is held to all that a server in explicit mode is."""
+
+    @pytest.fixture
+    def backend(self, backend):
+        return backend
+
+    @pytest.fixture
+    def traffic(self, backend, polling):
+        def send(count):
+            wanted = backend.counters().requests + count
+            sender(polling.target)(count)
+            counted(backend, wanted)
+
+        return send
+
+    @pytest.fixture
+    def refused(self, backend):
+        return backend.current().replace(**{THREADS: 999})
+
+
+def test_the_operators_file_comes_back(backend, file):
+    """Comments and rights, to the letter."""
+    backend._control._found = "# mine\n" + backend._control._found
+    before = backend._control._found
+
+    backend.apply(backend.space.default.replace(max_batch_size=4, max_queue_delay=0.002))
+    assert "max_queue_delay_microseconds: 2000" in file.read_text()
+    backend.restore()
+
+    assert file.read_text() == before
+
+
+def test_a_file_that_is_not_taken_is_put_back(backend, file):
+    """The server does not say that it refuses; after a while the old file is there again."""
+    before = file.read_text()
+
+    with pytest.raises(Refused, match=r"did not take.*old configuration still serves"):
+        backend.apply(backend.space.default.replace(**{THREADS: 999}))
+
+    assert file.read_text() == before
+
+
+def test_without_the_folder(polling):
+    """The note says what would make it tunable."""
+    backend = TritonBackend(polling.target)
+
+    with pytest.raises(ReadOnly, match="repository="):
+        backend.apply(backend.space.default.replace(max_batch_size=4))
+    backend.close()
+
+
+def test_another_folder(polling, tmp_path):
+    """A folder without the model is a mistake."""
+    with pytest.raises(InvalidInput, match="has no model 'mlp'"):
+        TritonBackend(f"{polling.target}&repository={tmp_path}")
