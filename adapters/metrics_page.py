@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
-__all__ = ["MetricsPage", "Sample", "is_sane", "read_bounded", "read_samples"]
+__all__ = ["MetricsPage", "Sample", "get", "is_sane", "read_bounded", "read_samples"]
 
 LARGEST_PAGE = 16_000_000
 """A page of more bytes is refused; a thousand models of Triton need about 7 MB."""
@@ -49,25 +49,43 @@ class MetricsPage:
             TimedOut: It did not answer in time.
             InvalidInput: What answers there is not this server's metrics.
         """
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         where = f"metrics port {self.port}"
         try:
-            connection.request("GET", self.path)
-            answer = connection.getresponse()
-            body = read_bounded(answer, LARGEST_PAGE, time.monotonic() + timeout)
+            status, body = get(self.host, self.port, self.path, timeout)
         except TimeoutError as error:
             raise TimedOut(f"{where}: no answer within {timeout:g} s; {self.fix}") from error
         except OSError as error:
             raise Unreachable(f"{where}: {error.strerror or error}; {self.fix}") from error
         except http.client.HTTPException as error:
             raise InvalidInput("metrics", f"port {self.port} does not speak HTTP", self.fix) from error
-        finally:
-            connection.close()
-        found = answer.status == http.HTTPStatus.OK and len(body) <= LARGEST_PAGE
+        found = status == http.HTTPStatus.OK and len(body) <= LARGEST_PAGE
         if not found or not body.strip().startswith(b"#"):
             problem = f"port {self.port} answers, but not with {self.server}'s metrics"
             raise InvalidInput("metrics", problem, self.fix)
         return body.decode("utf-8", errors="replace")
+
+
+def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
+    """Return status and body of what a server answers to a GET.
+
+    Args:
+        host: Name or address.
+        port: Its port.
+        path: What to get.
+        timeout: Longest wait for all of it, s.
+
+    Raises:
+        TimeoutError: It did not come in time.
+        OSError: The port is closed.
+        HTTPException: Who answers does not speak HTTP.
+    """
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, read_bounded(answer, LARGEST_PAGE, time.monotonic() + timeout)
+    finally:
+        connection.close()
 
 
 def read_bounded(answer: http.client.HTTPResponse, largest: int, deadline: float) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import http.client
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import grpc
 
 from tuner.adapters.channel import channel_options, tidy
+from tuner.adapters.metrics_page import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import Target
 from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
@@ -18,6 +22,9 @@ __all__ = ["State", "TFServingClient", "VersionStatus", "serving_version"]
 
 MODEL = "/tensorflow.serving.ModelService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
+T = TypeVar("T")
+PATIENCE = 1.0
+"""How long gRPC may take before the REST port is asked, s."""
 HINT = "is TensorFlow Serving running, and is this its gRPC port?"
 
 
@@ -51,6 +58,7 @@ class TFServingClient:
     def __init__(self, target: Target, *, timeout: float = 5.0) -> None:
         self._target = target
         self._timeout = timeout
+        self._patience = min(timeout, PATIENCE)
         self._known = False  # whether the model was there once
         self._channel = grpc.insecure_channel(target.address, options=channel_options(target.host))
         self._status = self._method(f"{MODEL}GetModelStatus", "GetModelStatus")
@@ -67,13 +75,22 @@ class TFServingClient:
     def versions(self) -> dict[int, VersionStatus]:
         """Return what the server says of each version of the model.
 
+        Predictions and questions wait for the same threads, so an overloaded server answers ours late.
+        Then the REST port is asked, which has threads of its own.
+
         Raises:
             UnknownModel: The server does not serve it (once it did: Unreachable).
             AdapterError: The server cannot be asked.
         """
         request = message("GetModelStatusRequest")()
         request.model_spec.name = self._target.model
-        answer = self._ask(self._status, request)
+        try:
+            answer = self._ask(self._status, request, self._patience)
+        except TimedOut as late:
+            found = self._rest("", _rest_versions)
+            if found is None:
+                raise self._too_late(late) from late
+            return found
         self._known = True
         return {
             int(entry.version): VersionStatus(_state(entry.state), _words(entry.status))
@@ -90,7 +107,27 @@ class TFServingClient:
         request = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
         request.model_spec.name = self._target.model
         request.model_spec.version_label = label
-        return int(self._ask(self._metadata, request).model_spec.version.value)
+        try:
+            answer = self._ask(self._metadata, request, self._patience)
+        except TimedOut as late:
+            path = f"/labels/{quote(label, safe='')}/metadata"
+            number = self._rest(path, lambda body: int(body["model_spec"]["version"]))
+            if number is None:
+                raise self._too_late(late) from late
+            return number
+        return int(answer.model_spec.version.value)
+
+    def _rest(self, path: str, read: Callable[[Any], T]) -> T | None:
+        """Return what the REST port says of the model, None if it says nothing of use."""
+        address = f"/v1/models/{quote(self._target.model, safe='')}{path}"
+        try:
+            status, body = get(self._target.host, self._target.rest_port, address, self._timeout)
+            return read(json.loads(body)) if status == http.HTTPStatus.OK else None
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def _too_late(self, late: TimedOut) -> AdapterError:
+        return late if self._known else Unreachable(f"{late}; {HINT}")
 
     def reload(self, config: Any, timeout: float) -> None:
         """Have the server take a whole model configuration: models that are not in it are unloaded.
@@ -133,8 +170,7 @@ class TFServingClient:
         if status is grpc.StatusCode.UNAVAILABLE:
             return Unreachable(f"{address}: {text}; {HINT}")
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            late = f"{address}: no answer within {self._timeout:g} s"
-            return TimedOut(late) if self._known else Unreachable(f"{late}; {HINT}")
+            return TimedOut(f"{address}: no answer in time")
         if status is grpc.StatusCode.UNIMPLEMENTED:
             return Unreachable(f"{address} is no TensorFlow Serving: {text}; {HINT}")
         if status is grpc.StatusCode.NOT_FOUND:
@@ -146,6 +182,20 @@ class TFServingClient:
 
 def _state(number: int) -> State:
     return State(number) if number in State._value2member_map_ else State.UNKNOWN
+
+
+def _rest_versions(body: Any) -> dict[int, VersionStatus]:
+    def state(name: str) -> State:
+        return State[name] if name in State.__members__ else State.UNKNOWN
+
+    def words(status: Any) -> str:
+        failed = status.get("error_code", "OK") != "OK"
+        return tidy(status.get("error_message", "")) or f"error {status['error_code']}" if failed else ""
+
+    return {
+        int(entry["version"]): VersionStatus(state(entry["state"]), words(entry.get("status", {})))
+        for entry in body["model_version_status"]
+    }
 
 
 def _words(status: Any) -> str:

@@ -42,6 +42,11 @@ def serve(core: Core, host: str, port: int, metrics: str | None) -> ThreadingHTT
         def do_GET(self) -> None:
             if metrics is not None and self.path == metrics:
                 self._answer(HTTPStatus.OK, core.metrics.page(), "text/plain")
+            elif self.path.startswith(MODELS) and self.path.endswith("/metadata"):
+                name, _, label = (
+                    self.path.removeprefix(MODELS).removesuffix("/metadata").partition("/labels/")
+                )
+                self._metadata(name, label)
             elif self.path.startswith(MODELS):
                 self._status(self.path.removeprefix(MODELS))
             else:
@@ -54,10 +59,23 @@ def serve(core: Core, host: str, port: int, metrics: str | None) -> ThreadingHTT
                 self._answer(HTTPStatus.NOT_FOUND, json.dumps({"error": str(error)}))
                 return
             entries = [
-                {"version": str(n), "state": state.name, "status": {"error_message": error}}
+                {
+                    "version": str(n),
+                    "state": state.name,
+                    "status": {"error_code": "UNKNOWN" if error else "OK", "error_message": error},
+                }
                 for n, (state, error) in states.items()
             ]
             self._answer(HTTPStatus.OK, json.dumps({"model_version_status": entries}))
+
+        def _metadata(self, name: str, label: str) -> None:
+            try:
+                with core.servable(message("ModelSpec")(name=name, version_label=label)) as (number, _):
+                    spec = {"name": name, "version": str(number)}
+            except Rejected as error:
+                self._answer(HTTPStatus.NOT_FOUND, json.dumps({"error": str(error)}))
+                return
+            self._answer(HTTPStatus.OK, json.dumps({"model_spec": spec}))
 
         def _answer(self, status: HTTPStatus, text: str, kind: str = "application/json") -> None:
             body = text.encode()

@@ -394,3 +394,22 @@ def test_twenty_changes_under_load(backend):
     assert failures == []
     assert len(sent) > 100
     assert backend.counters().failures == 0
+
+
+def test_an_overloaded_server_is_asked_over_rest(embedded, monkeypatch):
+    """Predictions keep its gRPC threads busy; what serves is known all the same, and it can be changed."""
+    backend = TFServingBackend(embedded.target, settle=0.0)
+
+    def late(*_, **__):
+        raise TimedOut("no answer in time")
+
+    monkeypatch.setattr(backend._client, "_ask", late)
+
+    before = backend.current()
+    backend.apply(Configuration(max_batch_size=16, batch_timeout=0.001))
+
+    assert backend.current()["max_batch_size"] == 16
+    assert backend._client._rest("/labels/none/metadata", dict) is None
+    backend.restore()
+    assert backend.current() == before
+    backend.close()
