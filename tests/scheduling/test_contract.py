@@ -37,6 +37,17 @@ class TestSymphony(OfCatalogue):
     promises = True
 
 
+class TestSymphonyOtherwise(TestSymphony):
+    options: ClassVar[dict[str, Any]] = {
+        "deferral": 0.5,
+        "schedulable": "beta_lambda",
+        "target_batch": False,
+        "cap": 3,
+        "drop": "early",
+        "order": "latest",
+    }
+
+
 class TestClockwork(OfCatalogue):
     name = "clockwork"
     promises = True

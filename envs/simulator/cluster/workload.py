@@ -2,9 +2,10 @@
 
 Sessions with Poisson arrivals of constant rates are drawn together: exponential gaps at the total rate, and
 for each request its session with a probability proportional to the session's rate, which is the same as a
-process for each. All others are renewal processes of their own, which are merged: gaps of unit mean
-(gamma, or equal) are stretched by the rate schedule. The first gap is what remains of one under way at
-time 0, so that the processes are stationary from the beginning, and sessions are not in step.
+process for each. All others, and Poisson processes that are rare among them, are renewal processes of their
+own, which are merged: gaps of unit mean (gamma, or equal) are stretched by the rate schedule. The first gap
+is what remains of one under way at time 0, so that the processes are stationary from the beginning, and
+sessions are not in step.
 
 Every process has a generator of its own, so that what arrives depends on the seed, not on the chunks; and
 the same seed at another rate gives the same requests, faster or slower.
@@ -26,6 +27,8 @@ __all__ = ["CHUNK", "ArrivalProcess", "Chunk", "Workload"]
 CHUNK = 65_536
 """Requests per chunk, about."""
 LEAST_CHUNK = 256
+RARE = 1e-3
+"""Share of all requests below which those of Poisson processes are not drawn together."""
 BLOCK = 16_384
 """Requests whose sessions are drawn at a time: what fits into the cache takes half the time."""
 
@@ -107,13 +110,16 @@ class Workload:
         self._window = self._chunk / total  # s, if chunks are not cut by a number of requests
         plain = [index for index, process in enumerate(processes) if process.plain]
         rate = sum(processes[index].rate for index in plain)
+        if rate < RARE * total:
+            plain = []  # a chunk that ends with the next of so few would hold too many of the others
         self._poisson_count = max(int(self._chunk * rate / total), 1)
         self._poisson = _Superposition(plain, [processes[i].rate for i in plain], seed) if plain else None
         self._others: list[_Renewal | _Times] = []
+        drawn = set(plain)
         for index, process in enumerate(processes):
             if process.times is not None:
                 self._others.append(_Times(index, process.times))
-            elif not process.plain:
+            elif index not in drawn:
                 block = int(self._chunk * process.rate / total) + 64
                 self._others.append(_Renewal(index, process, _generator(seed, RENEWALS, index), block))
 

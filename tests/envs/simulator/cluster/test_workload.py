@@ -160,6 +160,21 @@ def test_chunks_keep_memory_flat():
     assert np.mean(sizes) == pytest.approx(4096, rel=0.1)
 
 
+def test_rare_poisson_requests_make_no_huge_chunks():
+    """Beside 10,000 requests/s of bursts, one every 5 s does not hold up the chunks, and is there."""
+    workload = Workload([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
+
+    sizes, rare, until = [], 0, 0.0
+    while until < 100.0:
+        chunk = workload.next_chunk()
+        until = chunk.until
+        sizes.append(chunk.time.size)
+        rare += int((chunk.session == 0).sum())
+
+    assert max(sizes) < 2000
+    assert 10 < rare < 35
+
+
 def test_frontends_receive_alike():
     """Each frontend gets its share, as an exponential stream of its own would; one frontend is number 0."""
     _, _, source = take(Workload([process(1000.0)], seed=10, frontends=5), 50.0)
