@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.adapters.canary import Share, Trial
 from tuner.adapters.endpoint import Endpoint, Loadable
 from tuner.adapters.histogram import Histogram
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
@@ -70,6 +71,7 @@ class ReplicaGroup:
         self._away: dict[str, str] = {}  # target -> why
         self._last: dict[str, Counters] = {}
         self._gone: list[Counters] = []  # what vanished replicas had counted
+        self._tried: tuple[str, Configuration] | None = None  # who tries one, and what it ran before
         self._returns = 0  # how often one came or went: such a window shows two groups
         self._looked = -np.inf
         try:
@@ -177,6 +179,44 @@ class ReplicaGroup:
             seconds=time.monotonic() - begun,
             settle=max(report.settle for report in reports.values()),
         )
+
+    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> Trial | None:
+        """Change the first replica, let time pass, and tell how it served beside the others."""
+        self.space.check_complete(configuration)
+        running = self._ask(lambda member: member.current())
+        if len(running) < 2:
+            return None
+        chosen = min(running)
+        try:
+            report = self._members[chosen].apply(configuration)
+        except AWAY as error:
+            self._away[chosen] = str(error)
+            raise Refused(f"{chosen} went away when it was changed: {error}") from error
+        self._tried = chosen, running[chosen]
+        try:
+            before = self._ask(lambda member: member.counters())
+            wait(report.settle)
+            after = self._ask(lambda member: member.counters())
+        except BaseException:
+            self.take_back()
+            raise
+        if chosen not in before or chosen not in after:
+            self._tried = None
+            raise Refused(f"{chosen} went away with the new configuration: {self._away.get(chosen, '')}")
+        shares = {name: Share.between(before[name], after[name]) for name in before if name in after}
+        tried = shares.pop(chosen)
+        others = Share(
+            requests=sum(share.requests for share in shares.values()),
+            failures=sum(share.failures for share in shares.values()),
+            latency=sum(share.latency for share in shares.values()),
+        )
+        return Trial(server=chosen, tried=tried, others=others)
+
+    def take_back(self) -> None:
+        """Give the replica that tried a configuration its own back."""
+        if self._tried is not None:
+            (target, before), self._tried = self._tried, None
+            self._members[target].apply(before)
 
     def _back(self, before: Mapping[str, Configuration]) -> None:
         for target, configuration in before.items():

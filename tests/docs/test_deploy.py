@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,12 @@ MANIFESTS = DEPLOY / "kubernetes"
 
 def run(*command):
     """What a tool says; skipped without it."""
-    if shutil.which(command[0]) is None:
+    tool = shutil.which(
+        command[0], path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
+    if tool is None:
         pytest.skip(f"no {command[0]} on PATH")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, *command[1:]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -230,6 +230,8 @@ class TargetConfig(Section):
     """Who tells the latency instead of the server."""
     foreign_limit: float = Field(default=FOREIGN_LIMIT, ge=0)
     """Cores of foreign processes above which a window is not used."""
+    canary: bool = True
+    """Try configurations on one replica first, where there are several."""
     guard: GuardSection = GuardSection()
     policy: Path | None = None
     """A policy to start from, such as ``tuner train`` writes; relative to the file."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
 
 from tuner.adapters.backend import ApplyReport, Backend
+from tuner.control.canary import try_first
 from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.loop import ControlLoop
 from tuner.control.orders import NoOrders, OrderBook
@@ -87,6 +88,7 @@ class Driver:
         apply: False only recommends.
         permit: Whether a decision may be carried out now.
         orders: What an operator wants.
+        canary: Try configurations on one replica first, where a target has several.
         state_file: Where the last good configuration is kept, if anywhere.
         journal: Told about everything, before and after.
         resume: Where an earlier life ended, if there was one.
@@ -105,6 +107,7 @@ class Driver:
         apply: bool = True,
         permit: Callable[[Apply | Rollback], bool] = lambda _: True,
         orders: OrderBook | None = None,
+        canary: bool = False,
         state_file: Path | None = None,
         journal: Journal | None = None,
         resume: RunState | None = None,
@@ -119,6 +122,7 @@ class Driver:
         self._apply = apply
         self._permit = permit
         self._orders = orders or NoOrders()
+        self._canary = canary
         self._state_file = state_file
         self._journal = journal
         self._patience = patience
@@ -136,6 +140,11 @@ class Driver:
         self._doubt: tuple[Configuration, Configuration] | None = None  # before, and what may have been set
         self.reconfigurations = 0
         self._save()
+
+    @property
+    def applies(self) -> bool:
+        """Whether the server may be changed at all."""
+        return self._apply and not self._orders.read().paused
 
     def doubt(self, previous: Configuration, wanted: Configuration) -> None:
         """A change was begun and its end not seen: the next window shows whether it came about."""
@@ -264,6 +273,9 @@ class Driver:
         try:
             if self._journal is not None:
                 self._journal.changing()
+            if objection := self._try_first(decision):
+                self.loop.disproved(decision)
+                return None, objection
             report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.failed(decision)
@@ -282,6 +294,15 @@ class Driver:
         if isinstance(decision, Apply):
             self.loop.applied(previous)  # a rollback goes to what was good: it needs no probation
         return report, ""
+
+    def _try_first(self, decision: Apply | Rollback) -> str:
+        """Say what a trial on one replica speaks against a change; what repairs is not tried first."""
+        if not self._canary or isinstance(decision, Rollback) or decision.restores:
+            return ""
+        slo, sleep = self.loop.objective.slo, self._clock.sleep
+        return try_first(
+            self.backend, decision.configuration, slo, lambda settle: sleep(settle + self.window)
+        )
 
     def _recover(self, error: AdapterError) -> WindowRecord:
         """Wait for the server, then restore the last good configuration."""

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.adapters.canary import Canary
 from tuner.control.brakes import HOUR
 from tuner.control.loop import ControlLoop
 from tuner.control.state import RunState
@@ -74,7 +75,8 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
     """Find out what became of a change in the middle of which the process was killed.
 
     The server runs one of two configurations: adapters apply all of a change or nothing. If it runs neither,
-    somebody else was there, and the first window treats it so.
+    somebody else was there, and the first window treats it so. Of several replicas one may have been trying
+    it: all are put back.
 
     Returns:
         A sentence about it; None if there was no such change.
@@ -83,6 +85,8 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
     if unfinished is None:
         return None
     space, found = driver.loop.space, driver.backend.current()
+    if isinstance(driver.backend, Canary) and driver.applies and found != unfinished.previous:
+        found = driver.backend.apply(unfinished.previous).configuration
     wanted, text = unfinished.wanted, space.format(unfinished.wanted)
     if space.nearest(found) == space.nearest(wanted):
         driver.doubt(unfinished.previous, wanted)

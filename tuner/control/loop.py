@@ -144,7 +144,12 @@ class ControlLoop:
             refused: Whether the server refused and still runs what it ran; else nothing is certain.
         """
         self.guard.breaker.failed()
-        if refused and self.level is not None and decision.configuration in self.space:
+        if refused:
+            self.disproved(decision)
+
+    def disproved(self, decision: Apply | Rollback) -> None:
+        """A change was tried, seen to be bad and undone before a window could show it."""
+        if self.level is not None and decision.configuration in self.space:
             self.guard.rolled_back(self.level, self.space.encode(decision.configuration))
 
     def returned(self, current: Configuration) -> Apply | None:

@@ -212,6 +212,7 @@ class Worker:
             apply=c.mode == "apply",
             permit=self._permit,
             orders=StoredOrders(self._store, c.name),
+            canary=c.canary,
             journal=StoreJournal(self._store, standing.id, objective),
             resume=standing.state,
             notify=self._say,

@@ -15,6 +15,7 @@ from tuner.control.web.views import (
     ExplainedView,
     PauseOrder,
     PinOrder,
+    PlainOrder,
     Problem,
     TargetView,
     WindowView,
@@ -126,7 +127,7 @@ class Api:
         """Change nothing, whatever happens, until it is resumed."""
         return self._order(name, lambda store: order_book.pause(store, name, order.why))
 
-    def resume(self, name: Name) -> TargetView:
+    def resume(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
         """Take a pause back."""
         return self._order(name, lambda store: order_book.resume(store, name))
 
@@ -134,11 +135,11 @@ class Api:
         """Keep what it runs, or something else, until it is unpinned."""
         return self._order(name, lambda store: order_book.pin(store, name, order.set), changes=True)
 
-    def unpin(self, name: Name) -> TargetView:
+    def unpin(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
         """Let it be tuned again."""
         return self._order(name, lambda store: order_book.unpin(store, name))
 
-    def rollback(self, name: Name) -> TargetView:
+    def rollback(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
         """Take the change back that led to what it runs now, once, after the present window."""
         return self._order(name, lambda store: order_book.roll_back(store, name), changes=True)
 

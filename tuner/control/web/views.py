@@ -23,6 +23,7 @@ __all__ = [
     "KnobView",
     "PauseOrder",
     "PinOrder",
+    "PlainOrder",
     "Problem",
     "SloView",
     "TargetView",
@@ -127,6 +128,12 @@ class EventView(BaseModel):
     target: str = Field(description="Empty if it concerns the daemon as a whole.")
     time: float
     sentence: str
+
+
+class PlainOrder(BaseModel):
+    """An order that needs no more words: ``{}``."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class PauseOrder(BaseModel):
