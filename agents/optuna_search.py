@@ -37,7 +37,7 @@ class OptunaParameters(SearchParameters):
     """Configurations drawn uniformly at a level before the sampler's model is used."""
     history: int = 200
     """Configurations that the model is built on at most: the cheapest, and a sample of the others."""
-    ceiling: float = 5.0
+    ceiling: float = 3.0
     """Costs above this times the least count as that: how bad overload is tells nothing of the good."""
     tries: int = 4
     """How often it is asked, at most, for something that was not measured yet."""
