@@ -59,7 +59,8 @@ class Bookkeeper(ABC, Generic[P]):
         self.space = space
         self.parameters: P = parameters or self.constants()
         start = self.parameters.start
-        self.start = int(space.canonical[space.encode(space.default) if start is None else start])
+        first = space.default if start is None else space.decode(start)
+        self.start = int(space.canonical[space.encode(first)])
         self.records = Records(space)
         self._generator = np.random.default_rng(seed)
 

@@ -1,7 +1,8 @@
 """Makes and loads agents by name. Third parties add one with the entry point group ``tuner.agents``.
 
-An entry point names a function ``make(space, *, seed, levels, start, parameters) -> Agent``; see
-``docs/agents.md``. Nothing heavy is imported before an agent is made.
+An entry point names a :class:`~tuner.agents.bookkeeper.Bookkeeper`, which is treated like ours, or a
+function ``make(space, *, seed, levels, start, parameters) -> Agent``; see ``docs/agents.md``. Nothing heavy
+is imported before an agent is made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from tuner.agents.bookkeeper import Bookkeeper
     from tuner.agents.rrl import RRLParameters
 
@@ -96,8 +99,10 @@ def make_agent(
 
         constants = changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
         return RRL(space, constants, seed=seed, synchronous=True)
-    if name in _CLASSES:
-        chosen = _bookkeeper(name)
+    chosen = _named(name)
+    if chosen is None:
+        raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
+    if _is_bookkeeper(chosen):
         constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
         if name != "oracle":
             return chosen(space, constants, seed=seed)
@@ -106,10 +111,7 @@ def make_agent(
                 "agent oracle", "the expected costs are not known here", "use it in simulation"
             )
         return cast(Agent, cast(Any, chosen)(space, constants, seed=seed, expected=expected))
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not found:
-        raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
-    make = cast(Callable[..., Agent], found[0].load())
+    make = cast(Callable[..., Agent], chosen)
     return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
 
 
@@ -117,7 +119,7 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
     """Read a saved agent of any kind; it trains inside ``update``, so that runs repeat.
 
     Raises:
-        InvalidInput: It is about other knobs or grids, or of an agent that is not ours.
+        InvalidInput: It is about other knobs or grids, or of an agent that is not installed.
         StorageError: There is no policy, or it is damaged.
     """
     from tuner.agents.policy_file import read_manifest
@@ -127,14 +129,26 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
         from tuner.agents.rrl import RRL
 
         return RRL.load(Path(folder), space, seed=seed, synchronous=True)
-    if name not in _CLASSES:
-        raise InvalidInput("agent", f"the policy in {folder} is of an unknown agent '{name}'")
-    return _bookkeeper(name).load(Path(folder), space, seed=seed)
+    chosen = _named(name)
+    if not _is_bookkeeper(chosen):
+        known = ", ".join(agent_names())
+        raise InvalidInput("agent", f"the policy in {folder} is of an unknown '{name}'", f"known: {known}")
+    return chosen.load(Path(folder), space, seed=seed)
 
 
-def _bookkeeper(name: str) -> type[Bookkeeper[Any]]:
-    module, attribute = _CLASSES[name]
-    return cast("type[Bookkeeper[Any]]", getattr(import_module(f"tuner.agents.{module}"), attribute))
+def _named(name: str) -> object:
+    """What makes the agent of that name, ours or installed; None if there is none."""
+    if name in _CLASSES:
+        module, attribute = _CLASSES[name]
+        return getattr(import_module(f"tuner.agents.{module}"), attribute)
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    return found[0].load() if found else None
+
+
+def _is_bookkeeper(chosen: object) -> TypeIs[type[Bookkeeper[Any]]]:
+    from tuner.agents.bookkeeper import Bookkeeper
+
+    return isinstance(chosen, type) and issubclass(chosen, Bookkeeper)
 
 
 def _rrl_parameters(name: str) -> RRLParameters | None:

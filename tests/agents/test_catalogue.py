@@ -12,6 +12,7 @@ import pytest
 from tests.agents.bed import LOW, make_space
 from tuner.agents import LoadLevels, State, catalogue
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
+from tuner.agents.random_search import RandomSearch
 from tuner.agents.rrl import RRL
 from tuner.errors import InvalidInput, StorageError
 
@@ -124,6 +125,34 @@ def test_third_parties_add_agents(monkeypatch) -> None:
         2,
         {"a": 1},
     )
+
+
+def test_third_party_bookkeepers_are_like_ours(monkeypatch, tmp_path) -> None:
+    """A class of that base gets its constants checked, and its policies are loaded by name."""
+
+    class Mine(RandomSearch):
+        name = "mine"
+
+    entry = SimpleNamespace(name="mine", load=lambda: Mine)
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry])
+
+    agent = make_agent("mine", SPACE, start=2, parameters={"budget": 7})
+    agent.save(tmp_path)
+
+    assert isinstance(agent, Mine)
+    assert (agent.parameters.budget, agent.start) == (7, 2)
+    assert isinstance(load_agent(tmp_path, SPACE), Mine)
+    with pytest.raises(InvalidInput, match="parameter speed: unknown"):
+        make_agent("mine", SPACE, parameters={"speed": 1})
+    monkeypatch.undo()
+    with pytest.raises(InvalidInput, match="of an unknown 'mine'"):
+        load_agent(tmp_path, SPACE)
+
+
+def test_start_outside_the_space() -> None:
+    """It is the number of a configuration."""
+    with pytest.raises(InvalidInput, match=r"outside 0\.\.71"):
+        make_agent("random", SPACE, start=72)
 
 
 def test_the_list_is_light() -> None:

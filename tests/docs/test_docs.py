@@ -66,6 +66,41 @@ def test_code_of_the_environments_page_runs(tmp_path):
     assert "request_parallelism" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_commands_of_the_agents_page_run(tmp_path):
+    """Every command of docs/agents.md, in order."""
+    run_all(ROOT / "docs" / "agents.md", tmp_path)
+
+
+def test_agents_page_names_every_agent():
+    """With the constants' defaults that it quotes still being so."""
+    from tuner.agents.capes import CapesParameters
+    from tuner.agents.catalogue import AGENTS
+    from tuner.agents.deeprm import DeepRMParameters
+    from tuner.agents.gp import GpParameters
+    from tuner.agents.hill_climb import HillClimbParameters
+    from tuner.agents.rrl_parameters import RRLParameters
+
+    rows = {line.split("|")[1].strip(" `"): line for line in _lines("agents.md") if line.startswith("| `")}
+    constants = {
+        "rrl": RRLParameters(),
+        "capes": CapesParameters(),
+        "deeprm": DeepRMParameters(),
+        "hill_climb": HillClimbParameters(),
+        "gp": GpParameters(),
+    }
+
+    assert list(rows) == list(AGENTS)
+    for name, parameters in constants.items():
+        for field, value in re.findall(r"`(\w+)` ([\d.]+)", rows[name]):
+            assert getattr(parameters, field) == float(value), (name, field)
+
+
+def _lines(page):
+    return (ROOT / "docs" / page).read_text().splitlines()
+
+
 def test_commands_of_the_workloads_page_run(tmp_path):
     """Every command of docs/workloads.md, with short traces in place of the public ones."""
     seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))
