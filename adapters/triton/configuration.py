@@ -11,7 +11,8 @@ knob                   fields
 ``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``; the model's own limit is kept in
                        ``parameters.servetune_max_batch_size``
 ``max_queue_delay``    ``dynamic_batching.max_queue_delay_microseconds``
-``instances``          ``instance_group[0].count``
+``instances``          ``count`` of every group of ``instance_group``
+``instances.NAME``     ``count`` of one of them
 ``parameters.KEY``     ``parameters[KEY].string_value``
 =====================  ==========================================================================
 
@@ -30,6 +31,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tuner.adapters.triton.instance_groups import GROUP, INSTANCES, read_instances, set_instances
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration
 
@@ -53,7 +55,6 @@ ModelConfig = dict[str, Any]
 
 MAX_BATCH_SIZE = "max_batch_size"
 DELAY = "max_queue_delay"
-INSTANCES = "instances"
 PARAMETER = "parameters."
 
 LIMIT_MARK = "servetune_max_batch_size"
@@ -84,9 +85,8 @@ def _read(config: Mapping[str, Any], name: str) -> float:
         return int(config["max_batch_size"]) if is_batching(config) else 1
     if name == DELAY:
         return int(config["dynamic_batching"].get(_DELAY_FIELD, 0)) / 1e6 if is_batching(config) else 0.0
-    if name == INSTANCES:
-        groups = config.get("instance_group") or [{}]
-        return int(groups[0].get("count", 1))
+    if name == INSTANCES or name.startswith(GROUP):
+        return read_instances(config, name)
     return _read_parameter(config, name)
 
 
@@ -120,9 +120,8 @@ def rewrite(
     if MAX_BATCH_SIZE in configuration:
         _set_batching(config, configuration, original)
     for name, value in configuration.items():
-        if name == INSTANCES:
-            groups = config.setdefault("instance_group", [{}])
-            groups[0]["count"] = int(value)
+        if name == INSTANCES or name.startswith(GROUP):
+            set_instances(config, name, int(value))
         elif name.startswith(PARAMETER):
             config["parameters"][name.removeprefix(PARAMETER)] = {"string_value": str(int(value))}
     return config

@@ -13,6 +13,7 @@ from tuner.adapters.triton.configuration import (
     model_limit,
     read_configuration,
 )
+from tuner.adapters.triton.instance_groups import GROUP, are_alike, on_gpu
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 
@@ -33,7 +34,7 @@ def knob_space(
 
     Args:
         config: The model's configuration.
-        grids: Grids in place of the default ones, and of further ``parameters.KEY``.
+        grids: Grids in place of the default ones, and of further ``parameters.KEY`` and ``instances.GROUP``.
         cores: CPU cores of the server's machine, as far as known: the default grid of instances ends there.
         rows: Rows of the largest request seen: smaller batch limits (except 1: no batching) are left out.
 
@@ -41,9 +42,11 @@ def knob_space(
         InvalidInput: A grid is for a knob that the model does not have, or has an unusable value.
     """
     defaults = _default_grids(config, cores, rows)
+    if any(name.startswith(GROUP) for name in grids) and INSTANCES not in grids:
+        defaults.pop(INSTANCES, None)  # one group is turned, so one number for all makes no sense
     for name in grids:
-        if name not in defaults and not name.startswith(PARAMETER):
-            known = ", ".join([*defaults, "parameters.KEY"])
+        if name not in defaults and not name.startswith((PARAMETER, GROUP)):
+            known = ", ".join([*defaults, "parameters.KEY", "instances.GROUP"])
             raise InvalidInput(f"knob {name}", "the model has no such knob", f"its knobs: {known}")
     names = [*defaults, *[name for name in grids if name not in defaults]]
     read_configuration(config, names)  # checks that the parameters exist
@@ -58,9 +61,8 @@ def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str
     if limit > 1 and not {"sequence_batching", "ensemble_scheduling"} & set(config):
         grids[MAX_BATCH_SIZE] = tuple(size for size in BATCH_GRID if size == 1 or rows <= size <= limit)
         grids[DELAY] = DELAY_GRID
-    # With several groups one number cannot say how many instances there are.
-    if len(config.get("instance_group", [])) <= 1 and "ensemble_scheduling" not in config:
-        most = max(1, min(MOST_DEFAULT_INSTANCES, cores))
+    if are_alike(config) and "ensemble_scheduling" not in config:
+        most = MOST_DEFAULT_INSTANCES if on_gpu(config) else max(1, min(MOST_DEFAULT_INSTANCES, cores))
         grids[INSTANCES] = tuple(float(count) for count in range(1, most + 1))
     return grids
 
@@ -68,7 +70,7 @@ def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str
 def _knob(name: str, grid: tuple[float, ...], limit: int) -> Knob:
     for value in grid:
         _check_value(name, value, limit)
-    natural = {MAX_BATCH_SIZE: 1.0, DELAY: 0.0, INSTANCES: 1.0}.get(name, grid[0])
+    natural = {MAX_BATCH_SIZE: 1.0, DELAY: 0.0}.get(name, 1.0 if _is_count(name) else grid[0])
     return Knob(
         name=name,
         grid=grid,
@@ -103,8 +105,12 @@ def _check_value(name: str, value: float, limit: int) -> None:
     checks: dict[str, Callable[[], None]] = {
         MAX_BATCH_SIZE: lambda: within(1, limit, "the model's own max_batch_size is the limit"),
         DELAY: lambda: within(0, LONGEST_DELAY, "write it with its unit, like 2ms"),
-        INSTANCES: lambda: within(1, MOST_INSTANCES),
     }
-    checks.get(name, lambda: within(-LARGEST_PARAMETER, LARGEST_PARAMETER))()
+    least, most = (1, MOST_INSTANCES) if _is_count(name) else (-LARGEST_PARAMETER, LARGEST_PARAMETER)
+    checks.get(name, lambda: within(least, most))()
     if name != DELAY and value != int(value):
         raise InvalidInput(f"knob {name}", f"{value:g} is not a whole number")
+
+
+def _is_count(name: str) -> bool:
+    return name == INSTANCES or name.startswith(GROUP)
