@@ -23,17 +23,15 @@ def connect(target: str, grids: Grids) -> Backend:
         grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
     """
     from tuner.adapters.replica_targets import replicas_of
-    from tuner.adapters.triton.backend import TritonBackend
+    from tuner.adapters.triton.ensemble import open_model
     from tuner.adapters.triton.target import GRPC_PORT
 
     replicas = replicas_of(target, GRPC_PORT)
     if replicas is None:
-        return TritonBackend(target, grids)
+        return open_model(target, grids)
     from tuner.adapters.replicas import ReplicaGroup
 
-    return ReplicaGroup(
-        target, replicas.find, lambda one: TritonBackend(one, grids), refresh=replicas.refresh
-    )
+    return ReplicaGroup(target, replicas.find, lambda one: open_model(one, grids), refresh=replicas.refresh)
 
 
 def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays

@@ -88,6 +88,7 @@ class TritonBackend:
             self._control = RepositoryFile(self._client, self._target.repository, self._target.model)
         first = self._client.statistics()
         self._statistics = Totals(first)
+        self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
         self._first_failures = self._metrics().failures
         self._failures = Totals({"": {stats.FAILURES: self._first_failures or 0}})
         self._limit = max(1, model_limit(self.original))
@@ -100,6 +101,35 @@ class TritonBackend:
     def space(self) -> KnobSpace:
         """The knobs that the model has, and their grids."""
         return self._space
+
+    def check(self, configuration: Configuration) -> None:
+        """Check what is to be applied without asking the server.
+
+        Raises:
+            InvalidInput: A knob is unknown or missing, or has an unusable value.
+        """
+        check(self._space, configuration, self._limit)
+
+    def ready(self) -> bool:
+        """Whether the model answers requests.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
+        return self._client.ready()
+
+    def config_of(self, model: str) -> ModelConfig:
+        """Return the whole configuration of another model of the server.
+
+        Raises:
+            AdapterError: The server cannot be asked, or does not serve it.
+        """
+        return self._client.config_of(model)
+
+    @property
+    def lifetime_compute(self) -> float:
+        """Time in execution of all requests that the server had counted before this was opened, s."""
+        return self._lifetime_compute
 
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model."""
@@ -149,7 +179,7 @@ class TritonBackend:
         Without batching (``max_batch_size`` 1) there is no delay: such configurations differ in name only,
         and the report gives the delay as 0.
         """
-        check(self._space, configuration, self._limit)
+        self.check(configuration)
         wanted = self._space.effective(configuration)
         begun = time.monotonic()
         before = self._client.config()

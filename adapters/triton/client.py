@@ -78,10 +78,18 @@ class TritonClient:
         Raises:
             UnknownModel: The server does not serve it (once it did: Unreachable).
         """
-        target = self._target
-        with self._translated():
-            answer = self._grpc.get_model_config(target.model, target.version, client_timeout=self._timeout)
+        config = self.config_of(self._target.model, self._target.version)
         self._known = True
+        return config
+
+    def config_of(self, model: str, version: str = "") -> ModelConfig:
+        """Return the whole configuration of any model of the server.
+
+        Raises:
+            UnknownModel: The server does not serve it.
+        """
+        with self._translated():
+            answer = self._grpc.get_model_config(model, version, client_timeout=self._timeout)
         config: ModelConfig = MessageToDict(answer.config, preserving_proto_field_name=True)
         return config
 

@@ -1,0 +1,237 @@
+"""An ensemble on Triton: what clients see is the ensemble, what is turned are the models it is made of.
+
+Each knob carries its model's name before it: ``resnet.max_queue_delay``. Latencies and counts are the
+ensemble's; the wait is that in front of all its models, and batches are those of the busiest model.
+
+Two things are learned from real servers. A model's ``max_batch_size`` below the ensemble's loads without
+complaint and makes the whole ensemble unavailable: such values are not taken. And every change of a model
+reloads the ensemble, too: its statistics begin at 0 again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.registry import Grids
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.client import TritonClient
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
+from tuner.adapters.triton.knobs import BATCH_GRID
+from tuner.adapters.triton.target import parse_target
+from tuner.errors import AdapterError, InvalidInput, Refused
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.profile import BatchingProfile, fit_profile
+
+__all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
+
+T = TypeVar("T")
+POLL = 0.1
+"""How often the ensemble is asked whether it serves again, s."""
+
+
+def is_ensemble(config: Mapping[str, Any]) -> bool:
+    """Whether a model is made of others."""
+    return "ensemble_scheduling" in config
+
+
+def open_model(target: str, grids: Grids) -> Backend:
+    """Open a model, with the knobs of the models that it is made of if it is an ensemble.
+
+    Raises:
+        InvalidInput: The target or a grid cannot be used.
+        AdapterError: The server cannot be asked.
+    """
+    parsed = parse_target(target)
+    with closing(TritonClient(parsed)) as client:
+        client.identity()
+        composed = is_ensemble(client.config())
+    return EnsembleBackend(TritonBackend(target), grids) if composed else TritonBackend(target, grids)
+
+
+class EnsembleBackend:
+    """An ensemble and its models.
+
+    Args:
+        ensemble: The ensemble as one model; closed with this.
+        grids: Grids in place of the default ones, by knob name (``MODEL.KNOB``).
+        load_timeout: Longest wait for the ensemble to serve again after a change, s.
+
+    Raises:
+        InvalidInput: A grid is for no knob of its models.
+        AdapterError: The server cannot be asked.
+    """
+
+    def __init__(
+        self, ensemble: TritonBackend, grids: Grids | None = None, *, load_timeout: float = 60.0
+    ) -> None:
+        self._ensemble = ensemble
+        self._timeout = load_timeout
+        self._members: dict[str, TritonBackend] = {}
+        self._least = max(1, model_limit(ensemble.original))
+        given = grids or {}
+        try:
+            for name in self._models(ensemble.original):
+                own = dict(_own(name, given))
+                self._members[name] = self._open(name, own)
+        except BaseException:
+            self.close()
+            raise
+        self.space = KnobSpace(
+            _prefixed(name, knob) for name, member in self._members.items() for knob in member.space.knobs
+        )
+        for knob in given:
+            if knob not in self.space.names:
+                self.close()
+                known = f"they have: {', '.join(self.space.names) or 'none'}"
+                raise InvalidInput(f"knob {knob}", "the ensemble's models have no such knob", known)
+        self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
+
+    def _models(self, config: Mapping[str, Any]) -> list[str]:
+        """Return the models of an ensemble in order, each once, those of ensembles inside it included."""
+        found: dict[str, None] = {}
+        for step in config.get("ensemble_scheduling", {}).get("step", []):
+            name = str(step["model_name"])
+            inner = self._ensemble.config_of(name)
+            found |= dict.fromkeys(self._models(inner) if is_ensemble(inner) else [name])
+        return list(found)
+
+    def _open(self, name: str, grids: dict[str, tuple[float, ...]]) -> TritonBackend:
+        """Open a model, with no batch limit below the ensemble's."""
+        limit = model_limit(self._ensemble.config_of(name))
+        if limit > 1:
+            between = [size for size in BATCH_GRID if max(self._least, 2) <= size < limit]
+            sizes = grids.get(MAX_BATCH_SIZE) or (1.0, *between, float(limit))
+            if low := [size for size in sizes if 1 < size < self._least]:
+                raise self._too_small(name, low[0])
+            grids = {**grids, MAX_BATCH_SIZE: sizes}
+        url = urlsplit(self._ensemble.describe().target)
+        return TritonBackend(urlunsplit(url._replace(path=f"/{quote(name)}")), grids)
+
+    def endpoint(self) -> Endpoint:
+        """Return how clients reach the ensemble."""
+        return self._ensemble.endpoint()
+
+    def describe(self) -> Description:
+        """Return who this is and what it can do."""
+        described = self._ensemble.describe()
+        return replace(described, notes=(*described.notes, f"an ensemble of {', '.join(self._members)}"))
+
+    def current(self) -> Configuration:
+        """Read from the server what its models run."""
+        return Configuration(
+            {
+                f"{name}.{knob}": value
+                for name, member in self._members.items()
+                for knob, value in member.current().items()
+            }
+        )
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        """Change the models that differ, one after the other; if one refuses, all go back."""
+        self._check(configuration)
+        begun = time.monotonic()
+        before = {name: member.current() for name, member in self._members.items()}
+        reports: dict[str, ApplyReport] = {}
+        self._ensemble.counters()  # what was counted so far is lost with the reload
+        try:
+            for name, member in self._members.items():
+                reports[name] = member.apply(Configuration(_own(name, configuration)))
+                if reports[name].changed:
+                    self._wait_until_ready()
+        except AdapterError as error:
+            self._back({name: before[name] for name in reports})
+            raise Refused(f"{error}; all models of the ensemble run as before") from error
+        return ApplyReport(
+            configuration=self.current(),
+            changed=any(report.changed for report in reports.values()),
+            cost=max((report.cost for report in reports.values()), default=ApplyCost.FREE),
+            seconds=time.monotonic() - begun,
+            settle=max((report.settle for report in reports.values()), default=0.0),
+        )
+
+    def _check(self, configuration: Configuration) -> None:
+        """Check what all models are to run before any is changed; mistakes carry the model's name."""
+        self.space.check_complete(configuration)
+        for name, member in self._members.items():
+            own = Configuration(_own(name, configuration))
+            size = own.get(MAX_BATCH_SIZE, 1.0)
+            if 1 < size < self._least:
+                raise self._too_small(name, size)
+            try:
+                member.check(own)
+            except InvalidInput as error:
+                setting = error.setting.replace("knob ", f"knob {name}.", 1)
+                raise InvalidInput(setting, str(error).removeprefix(f"{error.setting}: ")) from None
+
+    def _too_small(self, model: str, size: float) -> InvalidInput:
+        problem = f"{size:g} is below {self._least}, the ensemble's own max_batch_size"
+        return InvalidInput(
+            f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble"
+        )
+
+    def _back(self, before: Mapping[str, Configuration]) -> None:
+        for name, configuration in before.items():
+            self._members[name].apply(configuration)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._timeout
+        while not self._ensemble.ready():
+            if time.monotonic() >= deadline:
+                raise Refused(f"the ensemble did not serve again within {self._timeout:g} s")
+            time.sleep(POLL)
+
+    def restore(self) -> None:
+        """Put back exactly what was found at opening.
+
+        Raises:
+            AdapterError: A model refuses.
+        """
+        self._ensemble.counters()
+        for member in self._members.values():
+            member.restore()
+        self._wait_until_ready()
+
+    def counters(self) -> Counters:
+        """Read the totals."""
+        whole = self._ensemble.counters()
+        each = {name: member.counters() for name, member in self._members.items()}
+        busiest = each[self._busiest]
+        return replace(
+            whole,
+            queue=min(sum(member.queue for member in each.values()), whole.latency),
+            compute=min(whole.compute, whole.latency),  # it overlaps with what the ensemble does itself
+            batch_counts=busiest.batch_counts,
+            batch_seconds=busiest.batch_seconds,
+        )
+
+    def profile(self) -> BatchingProfile | None:
+        """Return l(b) of the model that computes most."""
+        counters = self.counters()
+        return fit_profile(counters.batch_counts, counters.batch_seconds)
+
+    def close(self) -> None:
+        """Let go of all connections. May be called twice."""
+        for backend in (self._ensemble, *self._members.values()):
+            backend.close()
+
+
+def _prefixed(model: str, knob: Knob) -> Knob:
+    idle = knob.idle_when
+    return replace(
+        knob,
+        name=f"{model}.{knob.name}",
+        idle_when=(f"{model}.{idle[0]}", idle[1]) if idle is not None else None,
+    )
+
+
+def _own(model: str, prefixed: Mapping[str, T]) -> dict[str, T]:
+    start = f"{model}."
+    return {name.removeprefix(start): v for name, v in prefixed.items() if name.startswith(start)}
