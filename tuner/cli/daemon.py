@@ -22,6 +22,9 @@ def daemon(
     fast: Annotated[
         bool, typer.Option("--fast", help="Let simulated targets (sim://) run as fast as they can.")
     ] = False,
+    log_as: Annotated[
+        str, typer.Option("--log", metavar="text|json", help="One line of either a message.")
+    ] = "text",
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also tell of windows after which nothing was changed.")
     ] = False,
@@ -34,19 +37,17 @@ def daemon(
     import signal
 
     from tuner.control.daemon import Daemon
+    from tuner.control.log import begin_log
+    from tuner.errors import InvalidInput
 
-    logging.basicConfig(
-        stream=sys.stdout,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S%z",
-        force=True,
-    )
-    logging.getLogger("tuner.control").setLevel(logging.DEBUG if verbose else logging.INFO)
+    if log_as not in ("text", "json"):
+        raise InvalidInput("--log", f"'{log_as}' is unknown", "write text or json")
+    begin_log(sys.stdout, as_json=log_as == "json")
     log = logging.getLogger("tuner.control")
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
 
     def say(name: str, sentence: str) -> None:
-        log.info("%s: %s", name or "daemon", sentence)
+        log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
 
     keeper = Daemon(file, windows=windows, fast=fast, say=say)
     signal.signal(signal.SIGHUP, lambda *_: keeper.reload())

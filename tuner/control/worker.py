@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
 from tuner.control.config import Bounds, TargetConfig
+from tuner.control.cost_map import CostMap, cost_map
 from tuner.control.decision import Apply, Hold, Rollback
 from tuner.control.driver import Driver, WindowRecord
 from tuner.control.guard import GuardState
@@ -119,6 +120,8 @@ class Worker:
         self.phase = "starting"
         self.record: WindowRecord | None = None
         self.turns = 0
+        self.learned: CostMap | None = None
+        """Only if somebody watches."""
         self._store = store
         self._now = now
         self._fast = fast
@@ -306,6 +309,7 @@ class Worker:
         )
         self._unseen = record.outcome == "applied" or (self._unseen and not usable)
         if self._watch is not None:
+            self.learned = cost_map(driver.loop) if self.config.mode != "observe" else None
             self._watch(self.config.name, report)
 
     def _report(self, record: WindowRecord, driver: Driver) -> None:

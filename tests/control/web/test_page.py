@@ -72,6 +72,8 @@ def test_the_page_shows_what_happens(page):
     expect(page.locator("#knobs")).to_contain_text("max_batch_size")
     expect(page.locator("#decisions")).to_contain_text("breaks 30ms")
     expect(page.locator("#events")).to_contain_text("it runs")
+    expect(page.locator("#costs .running")).to_have_count(1)
+    assert page.locator("#costs .cell").count() == 5 * 3
 
     page.get_by_role("button", name="b recommend").click()
     expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()

@@ -103,9 +103,27 @@ def test_the_api_tells_what_is_kept_and_why(site):
     assert "it runs" in site.ask("/api/targets/a/events").json[0]["sentence"]
 
 
+def test_learned_costs(site):
+    """Of what was tried the measured cost, of its region the inferred one; who only watches has none."""
+    learned = site.ask("/api/targets/a/costs").json
+    tried = [entry for entry in learned["costs"] if entry["windows"]]
+
+    assert learned["rate"] == pytest.approx(200, rel=0.15)
+    assert tried
+    assert len(learned["costs"]) >= len(tried)
+    assert dict(configuration()) in [entry["configuration"] for entry in tried]
+
+
 @pytest.mark.parametrize(
     "path",
-    ["/api/targets/c", "/api/targets/c/windows", "/api/targets/c/decisions", "/api/decisions/999999", "/no"],
+    [
+        "/api/targets/c",
+        "/api/targets/c/costs",
+        "/api/targets/c/windows",
+        "/api/targets/c/decisions",
+        "/api/decisions/999999",
+        "/no",
+    ],
 )
 def test_what_is_not_there(site, path):
     """Is told so."""

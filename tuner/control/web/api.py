@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query
 from tuner.control import order_book
 from tuner.control.history import events, explain, history, windows
 from tuner.control.web.views import (
+    CostsView,
     DecisionView,
     EventView,
     ExplainedView,
@@ -19,6 +20,7 @@ from tuner.control.web.views import (
     Problem,
     TargetView,
     WindowView,
+    costs_view,
     target_view,
     window_view,
 )
@@ -68,6 +70,7 @@ class Api:
         self._add("/targets/{name}", self.target, TargetView, responses=ABSENT)
         self._add("/targets/{name}/windows", self.windows, list[WindowView], responses=ABSENT)
         self._add("/targets/{name}/decisions", self.decisions, list[DecisionView], responses=ABSENT)
+        self._add("/targets/{name}/costs", self.costs, CostsView, responses=ABSENT)
         self._add("/targets/{name}/events", self.events, list[EventView], responses=ABSENT)
         self._add("/decisions/{number}", self.decision, ExplainedView, responses=ABSENT)
         orders = (self.pause, self.resume, self.pin, self.unpin, self.rollback)
@@ -108,6 +111,11 @@ class Api:
         self._known(name)
         found = self._read(lambda store: history(store, target=name, count=count, holds=holds))
         return [DecisionView.model_validate(entry) for entry in found]
+
+    def costs(self, name: Name) -> CostsView:
+        """Return what is learned of a target's configurations under its present load."""
+        self._known(name)
+        return costs_view(self._daemon.workers[name].learned)
 
     def events(self, name: Name, count: Count = 50) -> list[EventView]:
         """Return the newest unusual events of a target, oldest first."""

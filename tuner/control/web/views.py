@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from tuner.control.store import STATISTICS, without_credentials
@@ -12,10 +13,13 @@ from tuner.control.store import STATISTICS, without_credentials
 if TYPE_CHECKING:
     import sqlite3
 
+    from tuner.control.cost_map import CostMap
     from tuner.control.orders import Orders
     from tuner.control.worker import Worker
 
 __all__ = [
+    "CostView",
+    "CostsView",
     "DecisionView",
     "EventView",
     "ExplainedView",
@@ -66,6 +70,21 @@ class TargetView(BaseModel):
     paused: str = Field(description="Who has paused it and why; empty if nobody has.")
     pinned: dict[str, float] | None
     rollback: dict[str, float] | None = Field(description="What it goes back to after this window.")
+
+
+class CostView(BaseModel):
+    """What is known of one configuration."""
+
+    configuration: dict[str, float]
+    cost: float = Field(description="Mean of its windows; of those never tried, what is inferred.")
+    windows: int = Field(description="How many ran it; 0 was never tried.")
+
+
+class CostsView(BaseModel):
+    """What is learned under the present load."""
+
+    rate: float | None = Field(description="About which load, requests/s; null before anything was learned.")
+    costs: list[CostView]
 
 
 class WindowView(BaseModel):
@@ -189,6 +208,24 @@ def target_view(
         paused=orders.paused,
         pinned=dict(orders.pinned) if orders.pinned is not None else None,
         rollback=dict(orders.rollback) if orders.rollback is not None else None,
+    )
+
+
+def costs_view(learned: CostMap | None) -> CostsView:
+    """Return the configurations of which anything is known."""
+    if learned is None:
+        return CostsView(rate=None, costs=[])
+    known = [int(index) for index in learned.space.distinct if np.isfinite(learned.costs[index])]
+    return CostsView(
+        rate=learned.rate,
+        costs=[
+            CostView(
+                configuration=dict(learned.space.decode(index)),
+                cost=float(learned.costs[index]),
+                windows=learned.windows.get(index, 0),
+            )
+            for index in known
+        ],
     )
 
 

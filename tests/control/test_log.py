@@ -1,0 +1,31 @@
+"""The daemon's log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+from tuner.control.log import JsonLines
+
+
+def test_a_message_is_a_json_object_on_one_line():
+    """With time, level and target; line breaks and errors stay within it."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    log = logging.Logger("x")
+    log.addHandler(handler)
+
+    log.info("%s: %s", "a", "one\ntwo", extra={"target": "a", "sentence": "one\ntwo"})
+    log.warning("plain %d", 3)
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        log.exception("unexpected")
+
+    first, second, third = map(json.loads, stream.getvalue().splitlines())
+    assert (first["level"], first["target"], first["message"]) == ("info", "a", "one\ntwo")
+    assert first["time"].endswith("+00:00")
+    assert (second["message"], "target" in second) == ("plain 3", False)
+    assert "ValueError: a bug" in third["exception"]

@@ -1,0 +1,35 @@
+"""The daemon's log: a line of text or a JSON object for each message."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TextIO
+
+__all__ = ["JsonLines", "begin_log"]
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ``time``, ``level``, ``target`` (if it concerns one) and ``message``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a message, whatever is in it."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+        }
+        if target := getattr(record, "target", ""):
+            line["target"] = str(target)
+        line["message"] = str(getattr(record, "sentence", "") or record.getMessage())
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def begin_log(stream: TextIO, *, as_json: bool) -> None:
+    """Send all messages from INFO on to a stream."""
+    handler = logging.StreamHandler(stream)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(JsonLines() if as_json else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
