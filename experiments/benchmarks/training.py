@@ -49,7 +49,7 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 REGIONS = (1.0, 2.0, 3.0, 20.0)
 """Sizes of regions; the last holds every configuration."""
 UPDATES = 2000
-DECISIONS = 200
+DECISIONS = 100
 BEFORE = 20
 """Decisions before those that are timed: kernels are compiled, the network has learned something."""
 PAUSE = 0.02
