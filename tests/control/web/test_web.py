@@ -15,6 +15,7 @@ from tests.builders import configuration
 from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import read_token
+from tuner.control.web.access import allowed_names
 from tuner.errors import InvalidInput
 
 
@@ -195,6 +196,26 @@ def test_orders_of_strangers_are_refused(site, headers, status):
 
     assert answer.status in (status if isinstance(status, tuple) else (status,))
     assert site.ask("/api/targets/a").json["paused"] == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "answered"),
+    [
+        ("127.0.0.1", [], {"localhost", "127.0.0.1", "::1"}),
+        ("::1", ["tuner.example"], {"localhost", "127.0.0.1", "::1", "tuner.example"}),
+        ("0.0.0.0", [], set()),
+        ("0.0.0.0", ["tuner.example"], {"localhost", "127.0.0.1", "::1", "0.0.0.0", "tuner.example"}),
+    ],
+)
+def test_names_that_are_answered(host, names, answered):
+    """On a loopback address its own; elsewhere all, unless some are given."""
+    assert set(allowed_names(host, names)) == answered
+
+
+def test_probes_are_answered_under_any_name(site):
+    """Kubernetes asks for the address of the pod."""
+    assert site.ask("/healthz", headers={"Host": "10.1.2.3:7411"}).status == 200
+    assert site.ask("/metrics", headers={"Host": "10.1.2.3:7411"}).status == 421
 
 
 def test_the_page_may_give_orders(site):

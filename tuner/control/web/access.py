@@ -35,6 +35,8 @@ __all__ = ["Access", "Gate", "read_token"]
 SHORTEST_TOKEN = 16
 LONGEST_BODY = 16_384
 """Bytes of a request's body."""
+PROBES = ("/healthz", "/readyz")
+"""Asked for by address, whatever names there are; they tell nothing that is worth hiding."""
 bearer = HTTPBearer(auto_error=False, description="The token of the daemon's file or environment.")
 
 
@@ -125,16 +127,16 @@ class Gate:
                 message["headers"] = [*message["headers"], *SAFE_HEADERS]
             await send(message)
 
-        problem = self._problem(headers)
+        problem = self._problem(headers, scope["path"])
         if problem is not None:
             status, words = problem
             await JSONResponse({"detail": words}, status)(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
-    def _problem(self, headers: MutableMapping[bytes, bytes]) -> tuple[int, str] | None:
+    def _problem(self, headers: MutableMapping[bytes, bytes], path: str) -> tuple[int, str] | None:
         host = _name_of(headers.get(b"host", b"").decode("latin-1"))
-        if self._names and host not in self._names:
+        if self._names and host not in self._names and path not in PROBES:
             return 421, "this host is not answered here; see http.hosts in the daemon's file"
         if b"transfer-encoding" in headers:
             return 411, "bodies need a Content-Length"
@@ -159,7 +161,7 @@ def allowed_names(host: str, names: Collection[str]) -> list[str]:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
-    return ["localhost", "127.0.0.1", "::1", host, *names] if loopback else list(names)
+    return ["localhost", "127.0.0.1", "::1", host, *names] if loopback or names else []
 
 
 def _name_of(host: str) -> str:
