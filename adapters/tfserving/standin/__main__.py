@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> None:
     from tuner.adapters.tfserving.standin import rest, service
     from tuner.adapters.tfserving.standin.core import Core
 
+    gc.freeze()  # TensorFlow's 300,000 objects stay: collecting a version's must not hold requests up
     core = Core(options)
     server = service.serve(core, HOST, options.port, options.grpc_max_threads)
     web = None
