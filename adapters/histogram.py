@@ -43,15 +43,13 @@ class Histogram:
         total = int(self.counts.sum())
         if total == 0:
             return NOT_KNOWN
-        from scipy.interpolate import PchipInterpolator
-
         edges = _edges(self.bounds)
         slower = 1.0 - np.concatenate(([0.0], np.cumsum(self.counts) / total))
         used = slice(int(np.flatnonzero(self.counts)[0]), int(np.flatnonzero(self.counts)[-1]) + 2)
         # Empty buckets make steps; a hair of slope keeps the curve invertible.
         depth = -np.log(np.maximum(slower[used], UNSEEN / total)) + 1e-9 * np.arange(slower[used].size)
         wanted = -math.log(max(1.0 - share, UNSEEN / total))
-        return float(np.exp(PchipInterpolator(depth, np.log(edges[used]))(min(wanted, depth[-1]))))
+        return float(np.exp(monotone_cubic(depth, np.log(edges[used]), min(wanted, float(depth[-1])))))
 
     def middles(self) -> np.ndarray:
         """Return a duration that stands for each bucket.   # (n,) s."""
@@ -66,6 +64,49 @@ def _edges(bounds: np.ndarray) -> np.ndarray:
     first = finite[0] / (finite[1] / finite[0] if finite.size > 1 else 2.0)
     last = [finite[-1] * growth] * int(bounds.size - finite.size)
     return np.concatenate(([first], finite, last))
+
+
+def monotone_cubic(x: np.ndarray, y: np.ndarray, at: float) -> float:
+    """Interpolate by the piecewise cubic that never overshoots (Fritsch and Butland, 1984).
+
+    The same as ``scipy.interpolate.PchipInterpolator``, which costs whoever only watches 40 MB and a second.
+
+    Args:
+        x: Increasing, at least two.   # (n,)
+        y: Values there.   # (n,)
+        at: Where, within x.
+    """
+    step, slope = np.diff(x), np.diff(y) / np.diff(x)
+    left = min(max(int(np.searchsorted(x, at, side="right")) - 1, 0), step.size - 1)
+    begin, end = (_derivative(step, slope, left + side) for side in (0, 1))
+    h, t = float(step[left]), (at - float(x[left])) / float(step[left])
+    return float(
+        y[left] * (1 + 2 * t) * (1 - t) ** 2
+        + y[left + 1] * t * t * (3 - 2 * t)
+        + h * begin * t * (1 - t) ** 2
+        + h * end * t * t * (t - 1)
+    )
+
+
+def _derivative(step: np.ndarray, slope: np.ndarray, knot: int) -> float:
+    """Return the derivative at a knot: 0 at a turn, else a harmonic mean; one-sided at both ends."""
+    if slope.size == 1:
+        return float(slope[0])
+    if 0 < knot < slope.size:
+        before, after = float(slope[knot - 1]), float(slope[knot])
+        if before * after <= 0:
+            return 0.0
+        low, high = 2 * step[knot] + step[knot - 1], step[knot] + 2 * step[knot - 1]
+        return float((low + high) / (low / before + high / after))
+    near, next_ = (0, 1) if knot == 0 else (-1, -2)
+    found = float(
+        ((2 * step[near] + step[next_]) * slope[near] - step[near] * slope[next_])
+        / (step[near] + step[next_])
+    )
+    if found * slope[near] <= 0:
+        return 0.0
+    turns = slope[near] * slope[next_] < 0
+    return float(3 * slope[near]) if turns and abs(found) > 3 * abs(slope[near]) else found
 
 
 class PrintedSum:

@@ -110,6 +110,7 @@ def withdraw(control: Control, versions: Versions, steering: Steering, origin: i
             versions.show(folder)
         steering.revert()
         raise
+    steering.dismiss(ours)
     steering.restore()
     for folder in hidden:
         versions.discard(folder)

@@ -149,11 +149,17 @@ class ConfigFile:
             self._put_text(text)
 
     def restore(self) -> None:
-        """Write and send the operator's own text, if we changed it."""
+        """Write the operator's own text again, comments and all, if it says what is in force now.
+
+        If it does not, somebody has changed the file since: that is left as it is.
+        """
         kept = self._kept()
-        if kept.exists():
-            self._put_text(kept.read_text(encoding="utf-8"))
-            kept.unlink()
+        if not kept.exists():
+            return
+        text = kept.read_text(encoding="utf-8")
+        if text_format.Parse(text, message("ModelServerConfig")()) == self._read()[1]:
+            self._put_text(text)
+        kept.unlink()
 
     def _kept(self) -> Path:
         return self._path.with_name(f"{self._path.name}{KEPT}")

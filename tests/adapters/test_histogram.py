@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.interpolate import PchipInterpolator
 
-from tuner.adapters.histogram import Histogram, PrintedSum
+from tuner.adapters.histogram import Histogram, PrintedSum, monotone_cubic
 
 BOUNDS = np.append(10e-6 * 1.8 ** np.arange(33), np.inf)
 
@@ -59,6 +60,22 @@ def test_quantiles_increase_and_stay_in_their_bucket(counts: list[int]) -> None:
     for share, quantile in zip(shares, quantiles, strict=True):
         bucket = int(np.searchsorted(np.cumsum(counts), share * sum(counts) - 1e-9))
         assert edges[bucket] * 0.99 <= quantile <= edges[bucket + 1] * 1.8
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=8),
+    st.lists(st.floats(-5, 5), min_size=9, max_size=9),
+    st.floats(0, 1),
+)
+def test_the_cubic_is_scipys(steps: list[float], heights: list[float], place: float) -> None:
+    """Also where the data turn, and at both ends."""
+    x = np.concatenate(([0.0], np.cumsum(steps)))
+    y = np.array(heights[: x.size])
+    at = float(place * x[-1])
+
+    expected = float(PchipInterpolator(x, y)(at)) if x.size > 1 else y[0]
+
+    assert monotone_cubic(x, y, at) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_difference_of_two_readings() -> None:

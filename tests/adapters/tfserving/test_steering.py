@@ -78,12 +78,29 @@ def test_restoring_brings_the_operators_words_back(steering, server, path):
     steering.admit(3)
     steering.switch(3)
 
+    steering.switch(1)
+    steering.dismiss([3])
     steering.restore()
 
     assert path.read_text() == TEXT
     assert path.stat().st_mode & 0o777 == 0o640
     assert [file.name for file in path.parent.iterdir()] == ["models.config"]
     assert server.entry().version_labels["stable"] == 1
+
+
+def test_what_somebody_has_changed_meanwhile_stays(steering, server, path):
+    """The operator's newer words are not overwritten by the older ones."""
+    steering.admit(3)
+    steering.switch(3)
+    path.write_text(path.read_text().replace("/other", "/elsewhere"))
+
+    steering.switch(1)
+    steering.dismiss([3])
+    steering.restore()
+
+    assert "/elsewhere" in path.read_text()
+    assert server.entry().version_labels["stable"] == 1
+    assert [file.name for file in path.parent.iterdir()] == ["models.config"]
 
 
 def test_what_is_refused_is_not_left_in_the_file(steering, server, path):
