@@ -1,4 +1,4 @@
-"""The bench of the Triton experiments: the embedded server under a load of our own, and its knob grid."""
+"""The bench of the live experiments: an embedded server under a load of our own, and its knob grid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment, attach
 
-__all__ = ["GRIDS", "QUICK_GRIDS", "RATES", "distinct", "objective", "triton"]
+__all__ = ["GRIDS", "QUICK_GRIDS", "RATES", "distinct", "objective", "tfserving", "triton"]
 
 RATES = (140.0, 350.0)
 """The two load levels, requests/s: below and above what the default configuration can serve."""
@@ -23,6 +23,12 @@ QUICK_GRIDS: dict[str, tuple[float, ...]] = {
     "max_batch_size": (1, 4, 16),
     "max_queue_delay": (0.0, 0.005),
     "instances": (1, 2),
+}
+
+
+TFSERVING_GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 2, 4, 8, 16, 32),
+    "batch_timeout": (0.0, 0.002, 0.005, 0.01),
 }
 
 
@@ -40,6 +46,19 @@ def triton(
     with (
         EmbeddedTriton(model) as server,
         attach(server.target, grids=chosen, rate=rate, seed=seed) as attachment,
+    ):
+        attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
+        yield attachment
+
+
+@contextmanager
+def tfserving(rate: float, *, seed: int = 0, model: str = "mlp") -> Iterator[Attachment]:
+    """Start a fresh TensorFlow Serving, or its stand-in, under Poisson load and attach to it."""
+    from tuner.adapters.tfserving.embedded import EmbeddedTFServing
+
+    with (
+        EmbeddedTFServing(model) as server,
+        attach(server.target, grids=TFSERVING_GRIDS, rate=rate, seed=seed) as attachment,
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
         yield attachment

@@ -75,6 +75,18 @@ EXPERIMENTS = {
             minutes=3,
         ),
         Experiment(
+            name="tfserving-reconfigure",
+            title="50 live reconfigurations of TensorFlow Serving under 80 requests/s: failed requests",
+            module="tuner.experiments.tfserving_reconfigure",
+            minutes=3,
+        ),
+        Experiment(
+            name="tfserving-quantiles",
+            title="Quantiles from TensorFlow Serving's histogram beside those that clients see",
+            module="tuner.experiments.tfserving_quantiles",
+            minutes=3,
+        ),
+        Experiment(
             name="triton-cpu",
             title="CPU saved by --objective cpu under a 40 ms SLO",
             module="tuner.experiments.triton_cpu",

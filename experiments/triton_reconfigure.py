@@ -1,12 +1,11 @@
-"""Fifty live reconfigurations under 200 requests/s: how many requests fail, and what the worst waits for."""
+"""Fifty live reconfigurations of Triton under load: failed requests, and the worst wait."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from tuner.experiments.bench import distinct, triton
+from tuner.experiments.bench import triton
 from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
+from tuner.experiments.reconfigure import reconfigure
+from tuner.experiments.result import Result
 
 __all__ = ["run"]
 
@@ -15,40 +14,6 @@ RATE = 200.0
 
 def run(options: Options) -> Result:
     """Change the configuration at random under load, and count."""
-    changes = 5 if options.quick else 50
-    failed, reload_seconds, worst, sent = [], [], [], []
-    for seed in range(options.seeds):
-        generator = np.random.default_rng(seed)
-        with triton(RATE, seed=seed, quick=options.quick) as attachment:
-            # Without batching one instance cannot serve 200 requests/s: that would measure overload.
-            able = [c for c in distinct(attachment) if c["max_batch_size"] >= 4]
-            done = 0
-            while done < changes:
-                configuration = able[int(generator.integers(len(able)))]
-                begin = attachment.clock.now()
-                report = attachment.backend.apply(configuration)
-                if not report.changed:
-                    continue
-                done += 1
-                attachment.clock.sleep(1.0)
-                assert attachment.clients is not None, "the bench sends a load of its own"
-                sample = attachment.clients.sample(begin, begin + 1.0)
-                reload_seconds.append(report.seconds)
-                worst.append(float(np.nanmax(sample.latency)))
-                text = attachment.space.format(configuration)
-                options.report(f"{done}/{changes}  {text}  {report.seconds * 1e3:.0f} ms")
-            attachment.clock.sleep(2.0)
-            bad, all_sent = attachment.request_totals(())
-            failed.append(float(bad))
-            sent.append(float(all_sent))
-    return Result(
-        experiment="triton-reconfigure",
-        seeds=options.seeds,
-        configuration={"rate": RATE, "changes": changes},
-        rows=[
-            row("failed requests", failed, published=0.0, note=f"in {changes} reconfigurations"),
-            row("requests sent", sent),
-            row("time of a change", [s * 1e3 for s in reload_seconds], unit="ms"),
-            row("worst latency in the second of a change", [s * 1e3 for s in worst], unit="ms"),
-        ],
+    return reconfigure(
+        "triton-reconfigure", RATE, lambda seed: triton(RATE, seed=seed, quick=options.quick), options
     )
