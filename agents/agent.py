@@ -24,6 +24,8 @@ class State:
     """The load level: a point of the logarithmic grid of arrival rates (:class:`LoadLevels`)."""
     configuration: int
     """The number of the configuration in force."""
+    rate: float | None = None
+    """The arrival rate of the last window, requests/s, where it is known more closely than by its level."""
     observation: np.ndarray | None = field(default=None, compare=False)
     """The environment's observation of the last window, for agents with a network.   # (n,) float32."""
 

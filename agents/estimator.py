@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tuner.agents.network import Weights, forward, frozen, initial_weights
+from tuner.agents.worker import Worker
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +96,7 @@ class Estimator:
         unit: Seconds that a cost of 1 stands for; matters for labels in milliseconds only.
 
     Attributes:
-        background: May be changed between windows.
+        worker: What trains; whether in the background may be changed between windows.
         weights: The finished network that estimates rest on.
         first_level: The load level at which the load feature is 0: the first one observed.
     """
@@ -117,12 +118,8 @@ class Estimator:
         self.first_level: int | None = None
         self._samples: deque[tuple[int, int, float]] = deque(maxlen=self.parameters.memory)
         self._trained = False
-        self.background = background
-        self._wake = threading.Condition()
-        self._pending = 0
-        self._training = False
-        self._closed = False
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.worker = Worker(self._train, "rrl-estimator", background=background)
 
     @property
     def inputs(self) -> int:
@@ -136,26 +133,18 @@ class Estimator:
 
     def samples(self) -> np.ndarray:
         """Return the windows remembered: level, configuration, cost.   # (n, 3)."""
-        with self._wake:
+        with self._lock:
             return np.array(self._samples, dtype=np.float64).reshape(-1, 3)
 
     def observe(self, level: int, configuration: int, cost: float) -> None:
         """Note one window, and train or have the background thread train."""
-        with self._wake:
+        with self._lock:
             if self.first_level is None:
                 self.first_level = level
             self._samples.append((level, configuration, cost))
             enough = len(self._samples) >= self.parameters.minimum_samples
-            if not enough or self._closed:
-                return
-            self._pending += 1
-            if self.background:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="rrl-estimator", daemon=True)
-                    self._thread.start()
-                self._wake.notify_all()
-        if not self.background:
-            self._train()
+        if enough:
+            self.worker.request()
 
     def log_costs(self, level: int, configurations: np.ndarray) -> np.ndarray:
         """Return g(s, c), the estimated logarithm of the cost; 0 before training.   # (n,)."""
@@ -192,7 +181,7 @@ class Estimator:
             samples: As :meth:`samples` returns them.
             first_level: The load level at which the load feature is 0.
         """
-        with self._wake:
+        with self._lock:
             self.weights = frozen(weights)
             self._samples.clear()
             self._samples.extend((int(level), int(c), float(cost)) for level, c, cost in samples)
@@ -201,7 +190,7 @@ class Estimator:
 
     def thin(self, most: int) -> None:
         """Forget all but so many of the windows, evenly chosen."""
-        with self._wake:
+        with self._lock:
             kept = list(self._samples)
             if len(kept) > most:
                 chosen = np.linspace(0, len(kept) - 1, most).round().astype(int)
@@ -210,40 +199,20 @@ class Estimator:
 
     def wait(self, seconds: float) -> bool:
         """Wait until the background thread has trained on everything observed; False if it has not."""
-        with self._wake:
-            return self._wake.wait_for(lambda: not self._pending and not self._training, seconds)
+        return self.worker.wait(seconds)
 
     def close(self) -> None:
         """Stop the background thread. May be called twice."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self.worker.close()
 
     def _inputs(self, levels: np.ndarray, configurations: np.ndarray) -> np.ndarray:
         load = (np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
         return np.column_stack([self._features[configurations], load.astype(np.float32)])
 
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._pending or self._closed)
-                if self._closed:
-                    return
-                self._training = True
-            self._train()
-            with self._wake:
-                self._training = False
-                self._wake.notify_all()
-
-    def _train(self) -> None:
-        with self._wake:
-            # Windows that came in while the last training ran are trained on together.
-            steps = self.parameters.steps * min(self._pending, 4)
-            self._pending = 0
-            samples = np.array(self._samples, dtype=np.float64)
+    def _train(self, requests: int) -> None:
+        # Windows that came in while the last training ran are trained on together.
+        steps = self.parameters.steps * min(requests, 4)
+        samples = self.samples()
         levels, configurations = samples[:, 0].astype(np.int64), samples[:, 1].astype(np.int64)
         if self.parameters.label == "log":
             targets = np.log(np.maximum(samples[:, 2], SMALLEST_COST))
@@ -276,7 +245,7 @@ class Estimator:
         optimizer = Ftrl(arrays, p.learning_rate, l1=p.l1, l2=p.l2, proximal_start=True)
         everything = len(targets) <= p.batch
         for _ in range(steps):
-            if self._closed:
+            if self.worker.closed:
                 return None
             inputs_now, targets_now = x, y
             if not everything:

@@ -2,17 +2,17 @@
 
 Qin et al., "Swift machine learning model serving scheduling: a region based reinforcement learning
 approach", SC'19, section 4, algorithm 1. The state is the load level, the action a configuration. For
-each level there is a table Q(s, c). In every window:
+each level there is a perception Q(s, c). In every window:
 
 1. choose a configuration with probability proportional to ``exp(-beta * Q(s, c))`` (eq. 3);
-2. measure its cost r_t; for all configurations within distance delta estimate theirs and update
-   ``Q <- (1 - a) Q + a (r_hat + gamma * min_c' Q(s', c'))`` (eq. 2);
+2. measure its cost r_t; estimate that of all configurations in a region around it and update their Q (eq. 2);
 3. the policy follows from the new Q.
 
-Step 2 is the business of a perception (:mod:`tuner.agents.table_perception` is the paper's); this file
-chooses. What the paper leaves open is a parameter: see :mod:`tuner.agents.rrl_presets` for the paper's form
-and that of its authors' code. beta may be in units of one over the least learned cost, so that it needs no
-tuning per model, and grows with the windows seen at the level.
+This file chooses; step 2 is the business of a perception. The paper's is
+:mod:`tuner.agents.table_perception`; :mod:`tuner.agents.rrl_presets` has its constants and those of the
+authors' code. By default it is :mod:`tuner.agents.smooth_perception`, which goes beyond the paper and says
+how. beta may be in units of one over the least cost, so that it needs no tuning per model, and may grow with
+the windows seen at the level.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.explanation import Explanation
 from tuner.agents.load_levels import LoadLevels
+from tuner.agents.prior import Prior
 from tuner.agents.region import boltzmann
 from tuner.agents.rrl_file import load_perception, save_perception
 from tuner.agents.rrl_parameters import RRLParameters
 from tuner.agents.schedule import inverse_logits
+from tuner.agents.smooth_perception import SmoothPerception
 from tuner.agents.table_perception import TablePerception
 from tuner.knobs import KnobSpace
 
@@ -56,7 +58,11 @@ class RRL:
     ) -> None:
         self.space = space
         self.parameters = parameters or RRLParameters()
-        self.perception = TablePerception(space, self.parameters, seed=seed, synchronous=synchronous)
+        self.perception: SmoothPerception | TablePerception
+        if self.parameters.perception == "table":
+            self.perception = TablePerception(space, self.parameters, seed=seed, synchronous=synchronous)
+        else:
+            self.perception = SmoothPerception(space, self.parameters, synchronous=synchronous)
         self._everything = space.distinct
         self._generator = np.random.default_rng(seed)
 
@@ -68,7 +74,7 @@ class RRL:
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Draw a configuration from the Boltzmann policy over those allowed (eq. 3)."""
         allowed = self._allowed(allowed)
-        probabilities = self._policy(state.level, allowed)
+        probabilities = self._policy(state, allowed)
         drawn = int(np.searchsorted(np.cumsum(probabilities), self._generator.random(), side="right"))
         return int(allowed[min(drawn, allowed.size - 1)])
 
@@ -79,7 +85,7 @@ class RRL:
         configuration in force stays. Of equals it takes the one in force, then the lowest number.
         """
         allowed = self._allowed(allowed)
-        values = self.perception.cautious(state.level, allowed)
+        values = self.perception.cautious(state, allowed)
         if np.isnan(values).all():
             return state.configuration if state.configuration in allowed else int(allowed[0])
         equals = allowed[values == np.nanmin(values)]
@@ -89,7 +95,7 @@ class RRL:
         """Learn from one window: update the region of the configuration (eq. 2)."""
         if not (math.isfinite(cost) and cost >= 0):
             raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
-        self.perception.learn(state.level, configuration, cost, next_state.level)
+        self.perception.learn(state, configuration, cost, next_state)
 
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
@@ -99,7 +105,8 @@ class RRL:
         """Tell what is known about a configuration at a load level, and how likely it is to be chosen."""
         allowed = self._allowed(allowed)
         costs = self.costs(level)
-        best = self.best(State(level=level, configuration=configuration), allowed)
+        state = State(level=level, configuration=configuration)
+        best = self.best(state, allowed)
         return Explanation(
             level=level,
             configuration=configuration,
@@ -110,22 +117,31 @@ class RRL:
             best=best,
             best_text=self.space.format(self.space.decode(best)),
             best_cost=float(costs[best]),
-            probability=float(self._policy(level, allowed)[allowed == configuration].sum()),
+            probability=float(self._policy(state, allowed)[allowed == configuration].sum()),
         )
 
     def transfer(self, *, synchronous: bool = False) -> None:
         """Take everything learned so far as hearsay: it comes from a simulation or from another server.
 
-        Costs stay known but weigh no more than estimates, so that a single measurement outweighs them, and
-        the policy is as greedy as after ``transfer_windows``; but all counts as never measured, so that what
-        looks nearly as good as the best is tried again. The estimator keeps its weights and a sample of
-        its windows.
+        Costs stay known but weigh so little that a single measurement outweighs them, and all counts as never
+        measured, so that what looks nearly as good as the best is tried again. A table is as greedy as after
+        ``transfer_windows``, and its estimator keeps its weights and a sample of its windows; otherwise what
+        was learned becomes the prior.
 
         Args:
             synchronous: As for the class; false because what follows usually is live.
         """
         self.perception.transfer()
-        self.perception.estimator.background = not synchronous
+        self.perception.worker.background = not synchronous
+
+    def start_from(self, prior: Prior) -> None:
+        """Begin anew from what a simulation or another server says; not for a table, which has no prior.
+
+        Args:
+            prior: What configurations are thought to cost.
+        """
+        assert isinstance(self.perception, SmoothPerception), "a table has no prior"
+        self.perception.start_from(prior)
 
     def save(self, folder: Path) -> None:
         """Write everything learned to a folder, atomically, without pickle; see ``policy_file.py``.
@@ -165,16 +181,16 @@ class RRL:
             raise ValueError("at least one configuration must be allowed")
         return np.asarray(allowed, dtype=np.int64)
 
-    def _policy(self, level: int, allowed: np.ndarray) -> np.ndarray:
+    def _policy(self, state: State, allowed: np.ndarray) -> np.ndarray:
         """The probability of each configuration (eq. 3).   # (n,)."""
         p = self.parameters
-        values = self.perception.values(level, allowed)
+        values = self.perception.values(state, allowed)
         probabilities = np.empty(allowed.size)
         if p.temperature == "inverse":
             logits = inverse_logits(np.maximum(values * p.unit, 1e-6))
             boltzmann(-logits, 1.0, probabilities)
             return probabilities
         if p.temperature == "relative":
-            values = values / self.perception.scale(level, values)
-        boltzmann(values, p.beta(self.perception.windows(level)), probabilities)
+            values = values / self.perception.scale(state, values)
+        boltzmann(values, p.beta(self.perception.windows(state.level)), probabilities)
         return probabilities

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tuner.agents.drift import DriftParameters
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.schedule import TEMPERATURES, geometric
+from tuner.agents.smoothing import SmoothingParameters
 
 __all__ = ["RRLParameters"]
 
@@ -20,43 +22,57 @@ class RRLParameters:
     :data:`~tuner.agents.rrl_presets.PRESETS` holds the paper's form and that of its authors' code.
     """
 
+    perception: Literal["smooth", "table"] = "smooth"
+    """How costs are perceived: ``smooth`` is ours (:mod:`tuner.agents.smooth_perception`), ``table`` the
+    paper's (:mod:`tuner.agents.table_perception`). Each has parameters that mean nothing to the other."""
     delta: float = 1.0
-    """Size of the region in grid steps (section 4.2); 0 is plain Q-learning. The paper's best is 1."""
+    """Table: size of the region in grid steps (section 4.2); 0 is plain Q-learning. The paper's best is 1."""
     gamma: float = 0.0
-    """Discount of future costs, 0..1 (exclusive of 1)."""
+    """Table: discount of future costs, 0..1 (exclusive of 1)."""
     learning_rate: float | None = None
-    """A constant learning rate, above 0 and at most 1; None lets it fall with the evidence."""
+    """Table: a constant learning rate, above 0 and at most 1; None lets it fall with the evidence."""
     rate_exponent: float = 0.8
-    """How fast the learning rate falls, above 0.5 and at most 1; 1 averages, less follows drift."""
+    """Table: how fast the learning rate falls, above 0.5 and at most 1; 1 averages, less follows drift."""
     estimate_weight: float = 0.25
-    """Weight of an estimate against a measurement, above 0 and at most 1; 1 tells them not apart."""
+    """Table: weight of an estimate against a measurement, above 0 and at most 1; 1 tells them not apart."""
     temperature: Literal["relative", "absolute", "inverse"] = "relative"
     """``relative``: beta over the least learned cost; ``absolute``: beta as it is (eq. 3); ``inverse``: the
     authors' code, whose softmax is over one over Q and has no beta."""
-    beta_first: float = 2.0
+    beta_first: float = 200.0
     """Inverse temperature in the first window of a level."""
-    beta_growth: float = 1.25
+    beta_growth: float = 1.0
     """Factor on it per window seen at the level, at least 1."""
-    beta_last: float = 40.0
+    beta_last: float = 200.0
     """Where it stops growing; at 40 a configuration 10 % dearer is 50 times less likely than the best."""
     q0: float | Literal["first"] | None = None
-    """Q of the unknown; None is the paper's 1/|C|, ``first`` the first cost measured (the authors' code)."""
+    """Table: Q of the unknown; None is the paper's 1/|C|, ``first`` the first cost measured (the authors'
+    code)."""
     optimism: float = 0.3
-    """Share of q0 in the value of what was never measured; 0 believes estimates, 1 is the paper."""
+    """Table: share of q0 in the value of what was never measured; 0 believes estimates, 1 is the paper."""
     carry: bool = True
-    """Predict a level that was never seen from the nearest one seen (beyond the paper)."""
+    """Whether what is known of one load bears on others (beyond the paper)."""
     shared_table: bool = False
-    """One table for all load levels, as in the authors' code."""
+    """Table: one for all load levels, as in the authors' code."""
     noise: float = 0.15
-    """Relative noise of one window; :meth:`RRL.best` adds one standard error to costs it is unsure of."""
+    """Table: relative noise of one window; :meth:`RRL.best` adds one standard error to costs."""
     unit: float = 0.55
     """Seconds that a cost of 1 stands for, the SLO: what ``inverse`` and labels in milliseconds refer to."""
     transfer_windows: int = 14
-    """Windows of exploration that a transferred policy is spared at each level it knows."""
+    """Table: windows of exploration that a transferred policy is spared at each level it knows."""
     levels: LoadLevels = field(default_factory=LoadLevels)
     """The grid of arrival rates that tells states apart."""
     estimator: EstimatorParameters = field(default_factory=EstimatorParameters)
-    """The estimation function."""
+    """Table: the estimation function."""
+    smoothing: SmoothingParameters = field(default_factory=SmoothingParameters)
+    """Smooth: what takes its place."""
+    caution: float | None = None
+    """Smooth: explore only what is this many standard deviations sure to keep the SLO; None explores all."""
+    detect_drift: bool = True
+    """Smooth: whether to notice that the machine has changed."""
+    drift: DriftParameters = field(default_factory=DriftParameters)
+    """Smooth: how."""
+    memory: int = 4096
+    """Smooth: windows remembered."""
 
     def __post_init__(self) -> None:
         if not (self.delta >= 0 and 0 <= self.gamma < 1 and 0 <= self.optimism <= 1 and self.noise >= 0):
@@ -68,6 +84,11 @@ class RRLParameters:
             raise ValueError(
                 "`0.5 < rate_exponent <= 1` and `0 < estimate_weight <= 1` must hold, "
                 f"but got {self.rate_exponent=}, {self.estimate_weight=}"
+            )
+        if self.perception not in ("smooth", "table") or self.memory < 1:
+            raise ValueError(
+                "`perception` is smooth or table and `memory >= 1` must hold, "
+                f"but got {self.perception=}, {self.memory=}"
             )
         if self.learning_rate is not None and not 0 < self.learning_rate <= 1:
             raise ValueError(f"`0 < learning_rate <= 1` must hold, but got {self.learning_rate=}")

@@ -22,12 +22,15 @@ from tuner.agents.constants import changed
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.rrl_parameters import RRLParameters
 
-__all__ = ["PARAMETERS", "PRESETS", "preset"]
+__all__ = ["PARAMETERS", "PRESETS", "TABLE", "preset"]
 
 PARAMETERS = TypeAdapter(RRLParameters)
 """Reads and writes parameters as plain values."""
 
+TABLE = RRLParameters(perception="table", beta_first=2.0, beta_growth=1.25, beta_last=40.0)
+"""The paper's table with our answers to what the paper leaves open: what others are built on."""
 PAPER = RRLParameters(
+    perception="table",
     delta=1.0,
     gamma=0.5,
     estimate_weight=1.0,
@@ -41,6 +44,7 @@ PAPER = RRLParameters(
     noise=0.0,
 )
 CODE = RRLParameters(
+    perception="table",
     delta=3.0,
     learning_rate=0.3,
     estimate_weight=1.0,

@@ -22,10 +22,12 @@ import math
 
 import numpy as np
 
+from tuner.agents.agent import State
 from tuner.agents.estimator import Estimator
 from tuner.agents.level_table import LevelTable
 from tuner.agents.region import region_update
 from tuner.agents.rrl_parameters import RRLParameters
+from tuner.agents.worker import Worker
 from tuner.knobs import KnobSpace
 
 __all__ = ["TablePerception"]
@@ -69,9 +71,9 @@ class TablePerception:
             unit=parameters.unit,
         )
 
-    def learn(self, level: int, configuration: int, cost: float, next_level: int) -> None:
+    def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Update the region of a configuration that showed a cost (eq. 2)."""
-        p = self.parameters
+        p, level = self.parameters, state.level
         if p.q0 == "first" and not self.tables:
             self.q0 = cost
         table = self._table(level)
@@ -81,7 +83,7 @@ class TablePerception:
         table.cost[region[table.evidence[region] == 0]] = 0.0  # its rate is 1: any number will do
         rates = table.weigh(region, configuration, p.estimate_weight) ** p.rate_exponent
         own = rates if p.learning_rate is None else np.full(region.size, p.learning_rate)
-        future = p.gamma * float(self._table(next_level).q.min()) if p.gamma else 0.0
+        future = p.gamma * float(self._table(next_state.level).q.min()) if p.gamma else 0.0
         region_update(table.q, region, estimates, own, future)
         region_update(table.cost, region, estimates, rates, 0.0)
         table.visits[configuration] += 1
@@ -102,22 +104,24 @@ class TablePerception:
         table = self._known(level)
         return np.full(self.space.size, np.nan) if table is None else table.cost.copy()
 
-    def cautious(self, level: int, configurations: np.ndarray) -> np.ndarray:
+    def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Learned costs with one standard error added; NaN if unknown.   # (n,)."""
+        level = state.level
         table, change = self._known(level), np.ones(configurations.size)
         if table is None or not table.windows:
             table, change = self._nearest(level, configurations)
         error = self.parameters.noise / np.sqrt(np.maximum(table.evidence[configurations], 1e-9))
         return np.asarray(change * table.cost[configurations] * (1.0 + error))
 
-    def scale(self, level: int, values: np.ndarray) -> float:
+    def scale(self, state: State, values: np.ndarray) -> float:
         """The least learned cost, to which a relative temperature refers; else the least of the values."""
-        table = self._known(level)
+        table = self._known(state.level)
         least = table.least() if table else None
         return max(least[1] if least else float(values.min()), SMALLEST_SCALE)
 
-    def values(self, level: int, configurations: np.ndarray) -> np.ndarray:
+    def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """What the policy weighs: Q, predictions for the unknown, optimism for the unmeasured.   # (n,)."""
+        level = state.level
         table = self._known(level) or LevelTable.empty(self.space.size, self.q0)
         values = table.q[configurations].copy()
         if self.parameters.optimism == 1:
@@ -139,6 +143,11 @@ class TablePerception:
             table.visits[:] = 0
             table.windows = min(table.windows, self.parameters.transfer_windows)
         self.estimator.thin(HEARSAY_SAMPLES)
+
+    @property
+    def worker(self) -> Worker:
+        """What trains."""
+        return self.estimator.worker
 
     def close(self) -> None:
         """Stop background training. May be called twice."""

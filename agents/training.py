@@ -42,6 +42,8 @@ class TrainingWindow:
     """Whether the agent was told; disturbed windows and failures are not learned from."""
     ended: bool = False
     """Whether it was the last of its episode."""
+    rate: float | None = None
+    """The arrival rate that was measured, requests/s."""
     observation: np.ndarray | None = field(default=None, compare=False)
     """The environment's observation.   # (n,) float32."""
     figures: Mapping[str, float] = field(default_factory=dict, compare=False)
@@ -50,7 +52,12 @@ class TrainingWindow:
     @property
     def state(self) -> State:
         """The state that the window left behind."""
-        return State(level=self.level, configuration=self.configuration, observation=self.observation)
+        return State(
+            level=self.level,
+            configuration=self.configuration,
+            rate=self.rate,
+            observation=self.observation,
+        )
 
 
 Event = EpisodeBegin | TrainingWindow
@@ -154,7 +161,12 @@ class _Lesson:
             observation, info = self.env.reset(seed=episode_seed(self.seed, self.episodes))
             number = _number(self.env, info, self.start)
             begin = EpisodeBegin(
-                state=State(level=info["level"], configuration=number, observation=observation)
+                state=State(
+                    level=info["level"],
+                    configuration=number,
+                    rate=_rate(info),
+                    observation=observation,
+                )
             )
             self._enter(begin)
         assert self.state is not None
@@ -168,6 +180,7 @@ class _Lesson:
             cost=cost,
             learned=_teaches(cost, info),
             ended=terminated or truncated,
+            rate=_rate(info),
             observation=observation,
             figures=self.notice(action, info) if self.notice is not None else {},
         )
@@ -228,6 +241,13 @@ def _teaches(cost: float, info: dict[str, Any]) -> bool:
         return False
     measurement = info.get("measurement")
     return measurement is None or measurement.arrival_rate > 0
+
+
+def _rate(info: dict[str, Any]) -> float | None:
+    """The arrival rate that was measured, requests/s; None if there was none."""
+    measurement = info.get("measurement")
+    rate = 0.0 if measurement is None else float(measurement.arrival_rate)
+    return rate if rate > 0 else None
 
 
 def _number(env: gym.Env[Any, Any], info: dict[str, Any], start: int) -> int:

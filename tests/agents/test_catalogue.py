@@ -14,6 +14,7 @@ from tuner.agents import LoadLevels, State, catalogue
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
 from tuner.agents.random_search import RandomSearch
 from tuner.agents.rrl import RRL
+from tuner.agents.table_perception import TablePerception
 from tuner.errors import InvalidInput, StorageError
 
 SPACE = make_space()
@@ -69,6 +70,7 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
 
     assert isinstance(agent, RRL)
     assert np.flatnonzero(~np.isnan(agent.costs(LOW))).tolist() == [0, 1, 2]
+    assert isinstance(agent.perception, TablePerception)
     assert not agent.perception.estimator.trained
 
 

@@ -17,7 +17,7 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
-PARAMETERS = RRLParameters(estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3)
+PARAMETERS = RRLParameters(perception="table", estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3)
 
 
 @pytest.fixture

@@ -11,13 +11,15 @@ import pytest
 from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, windows_to_near
 from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.estimator import EstimatorParameters
+from tuner.agents import rrl_presets
 from tuner.agents.rrl import RRL, RRLParameters
 
 SPACE = make_space()
 NEVER = EstimatorParameters(minimum_samples=10**6)
 """An estimator that never trains: g = 0."""
 QUICK = EstimatorParameters(hidden=(16, 8), steps=5)
-PLAIN = RRLParameters(estimator=NEVER)
+TABLE = rrl_presets.TABLE
+PLAIN = replace(TABLE, estimator=NEVER)
 
 
 def at(level: int, configuration: int = 0) -> State:
@@ -250,7 +252,7 @@ def test_transferred_knowledge_yields_to_one_measurement() -> None:
 def test_same_seed_same_decisions() -> None:
     """Synchronous training makes runs repeatable."""
     truth = surface(SPACE, RATES[LOW])
-    parameters = RRLParameters(estimator=QUICK)
+    parameters = replace(TABLE, estimator=QUICK)
 
     ends = [
         windows_to_near(make(parameters, seed=4), SPACE, truth, LOW, seed=4, windows=15) for _ in range(2)
@@ -289,7 +291,7 @@ def test_warm_start_finds_it_at_once() -> None:
 
 def test_live_agent_trains_behind_the_windows() -> None:
     """By default the estimator has a thread, and closing ends it."""
-    agent = RRL(SPACE, RRLParameters(estimator=QUICK))
+    agent = RRL(SPACE, replace(TABLE, estimator=QUICK))
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))
 

@@ -93,7 +93,7 @@ class ControlLoop:
             return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
         index = self._index(measurement.configuration)
-        state = State(level=level, configuration=index)
+        state = State(level=level, configuration=index, rate=measurement.arrival_rate)
         kept = self._learn_from(measurement, state)
         frozen = self.guard.freeze.usable()
         if ordered is not None:

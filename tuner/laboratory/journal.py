@@ -26,7 +26,7 @@ from tuner.laboratory.trial import FIGURES, TrialSpec
 __all__ = ["JOURNAL", "Journal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
-FORMAT = "servetune-journal 1"
+FORMAT = "servetune-journal 2"
 CHECK = "check"
 _SPEC = TypeAdapter(TrialSpec)
 
@@ -190,6 +190,7 @@ def _event(values: dict[str, Any]) -> Event:
             state=State(
                 level=int(begin["level"]),
                 configuration=int(begin["configuration"]),
+                rate=begin["rate"],
                 observation=_array(begin["observation"]),
             )
         )
@@ -200,6 +201,7 @@ def _event(values: dict[str, Any]) -> Event:
         cost=_number(values["cost"]),
         learned=bool(values["learned"]),
         ended=bool(values["ended"]),
+        rate=values["rate"],
         observation=_array(values["observation"]),
         figures={name: _number(values["figures"][name]) for name in FIGURES},
     )
@@ -207,7 +209,12 @@ def _event(values: dict[str, Any]) -> Event:
 
 def _state(state: State) -> dict[str, Any]:
     observation = None if state.observation is None else [float(value) for value in state.observation]
-    return {"level": int(state.level), "configuration": int(state.configuration), "observation": observation}
+    return {
+        "level": int(state.level),
+        "configuration": int(state.configuration),
+        "rate": state.rate,
+        "observation": observation,
+    }
 
 
 def _array(values: list[float] | None) -> np.ndarray | None:

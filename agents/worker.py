@@ -1,0 +1,73 @@
+"""Does one job at a time, in a thread of its own or at once: how training never delays a window."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Does a job whenever it is asked to; requests that come meanwhile are served together afterwards.
+
+    Args:
+        job: Told how many requests it serves.
+        name: Of the thread.
+        background: In a thread of its own, which the first request starts; otherwise inside :meth:`request`.
+
+    Attributes:
+        background: May be changed between requests.
+        closed: Whether the job should come to an end.
+    """
+
+    def __init__(self, job: Callable[[int], None], name: str, *, background: bool) -> None:
+        self._job = job
+        self._name = name
+        self.background = background
+        self.closed = False
+        self._wake = threading.Condition()
+        self._pending = 0
+        self._working = False
+        self._thread: threading.Thread | None = None
+
+    def request(self) -> None:
+        """Have the job done; returns at once in the background. Does nothing after :meth:`close`."""
+        with self._wake:
+            if self.closed:
+                return
+            if self.background:
+                self._pending += 1
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                    self._thread.start()
+                self._wake.notify_all()
+                return
+        self._job(1)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until everything requested is done; False if it is not."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not self._pending and not self._working, seconds)
+
+    def close(self) -> None:
+        """Stop the thread. May be called twice."""
+        with self._wake:
+            self.closed = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._pending or self.closed)
+                if self.closed:
+                    return
+                self._working = True
+                requests, self._pending = self._pending, 0
+            self._job(requests)
+            with self._wake:
+                self._working = False
+                self._wake.notify_all()
