@@ -146,6 +146,8 @@ class Measured:
 
 def _least(loads: np.ndarray, logs: np.ndarray, eras: np.ndarray) -> np.ndarray:
     """The least that was measured in the same era, at each load and on the steepest way there.   # (n,)."""
+    if not logs.size:
+        return logs
     apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])
     there = np.where(eras[:, None] == eras[None, :], logs[None, :] + apart, np.inf)
     return np.asarray(there.min(axis=1))

@@ -17,7 +17,9 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
-PARAMETERS = RRLParameters(perception="table", estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3)
+PARAMETERS = RRLParameters(
+    perception="table", estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3
+)
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_loaded_agent_goes_on_learning(saved: Path) -> None:
 
 def test_agent_that_knows_nothing_can_be_saved(tmp_path: Path) -> None:
     """Before its first window."""
-    RRL(SPACE, synchronous=True).save(tmp_path)
+    RRL(SPACE, PARAMETERS, synchronous=True).save(tmp_path)
 
     assert RRL.load(tmp_path, SPACE).perception.tables == {}
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, windows_to_near
-from tuner.agents import Agent, LoadLevels, State
+from tuner.agents import Agent, LoadLevels, State, rrl_presets
 from tuner.agents.estimator import EstimatorParameters
-from tuner.agents import rrl_presets
 from tuner.agents.rrl import RRL, RRLParameters
 
 SPACE = make_space()
@@ -309,7 +308,7 @@ def test_live_agent_trains_behind_the_windows() -> None:
         {"delta": -1.0},
         {"gamma": 1.0},
         {"rate_exponent": 0.5},
-        {"beta_first": 99.0},
+        {"beta_first": 9999.0},
         {"optimism": 2.0},
         {"q0": -1.0},
     ],

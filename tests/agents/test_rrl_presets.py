@@ -74,7 +74,9 @@ def test_paper_knows_nothing_of_other_levels() -> None:
     agent.update(at(LOW), 30, 2.0, at(LOW))
 
     assert np.isnan(agent.costs(HIGH)).all()
-    assert agent.perception.values(HIGH, SPACE.distinct).tolist() == [1 / SPACE.size] * SPACE.distinct.size
+    assert (
+        agent.perception.values(at(HIGH), SPACE.distinct).tolist() == [1 / SPACE.size] * SPACE.distinct.size
+    )
 
 
 def test_code_shares_one_table_that_starts_at_the_first_cost() -> None:
@@ -84,7 +86,7 @@ def test_code_shares_one_table_that_starts_at_the_first_cost() -> None:
     agent.update(at(LOW), 30, 2.0, at(LOW))
     agent.update(at(HIGH), 30, 1.0, at(HIGH))
 
-    q = agent.perception.values(LOW, np.arange(SPACE.size))
+    q = agent.perception.values(at(LOW), np.arange(SPACE.size))
     region = SPACE.region(30, 3.0)
     assert q[region] == pytest.approx(0.7 * 2.0 + 0.3 * 1.0)
     assert q[np.setdiff1d(np.arange(SPACE.size), region)] == pytest.approx(2.0)
@@ -160,7 +162,7 @@ def test_presets_can_be_changed() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"detla": 1}, "parameter detla: unknown; there are delta, gamma"),
+        ({"detla": 1}, "parameter detla: unknown; there are perception, delta, gamma"),
         ({"estimator": {"layers": 1}}, r"parameter estimator\.layers: unknown; there are hidden"),
         ({"delta": "wide"}, "parameter delta"),
         ({"delta": -1}, "`delta >= 0`"),
