@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.scheduling.cluster import grow
-from tuner.scheduling.policy import arrive, finish, wake
-from tuner.scheduling.vocabulary import DISPATCH, FULL
+from tuner.scheduling.vocabulary import DISPATCH, Cluster
+from tuner.testing.driver import Command, Trace, believed, tell
 
 
 @dataclass(frozen=True)
@@ -52,62 +51,52 @@ class NaiveEngine:
     data: Sequence[float]
     response: Sequence[float]
     now: float = 0.0
+    times: Sequence[float] = ()
     requests: dict[int, Request] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     busy_until: dict[int, float] = field(default_factory=dict)
     outstanding: list[tuple[float, int]] = field(default_factory=list)
 
     def run(self, times: Sequence[float], sessions: Sequence[int]) -> None:
+        self.times = times
+        trace = Trace(policy=self.policy)
         arrived = 0
         while True:
             end = self.outstanding[0][0] if self.outstanding else math.inf
             arrival = float(times[arrived]) if arrived < len(times) else math.inf
-            timer = max(float(self.policy[0].board[0].wake_at), self.now)
+            timer = max(float(trace.policy[0].board[0].wake_at), self.now)
             if arrived == len(self.requests) == len(times) and end == math.inf:
                 return
-            now, kind = min((end, 0), (arrival, 1), (timer, 2))
-            assert self.now <= now < math.inf
-            self.now = now
+            self.now, kind = min((end, 0), (arrival, 1), (timer, 2))
+            assert self.now < math.inf
             if kind == 0:
-                _, accelerator = heapq.heappop(self.outstanding)
-                finish(self.policy, accelerator, now)
+                event = tell(trace, "finish", (heapq.heappop(self.outstanding)[1],), self.now)
             elif kind == 1:
-                while arrive(self.policy, int(sessions[arrived]), 0, arrived, now) == FULL:
-                    self.policy = grow(self.policy)
+                event = tell(trace, "arrive", (int(sessions[arrived]), 0, arrived), self.now)
                 arrived += 1
             else:
-                wake(self.policy, now)
-            self._carry_out()
+                event = tell(trace, "wake", (), self.now)
+            for command in event.commands:
+                self._carry_out(trace.policy[0], command)
 
-    def _carry_out(self) -> None:
-        cluster = self.policy[0]
-        for command in cluster.commands[: cluster.board[0].commands]:
-            length = cluster.waiting.shape[1]
-            slots = [(command["first"] + place) % length for place in range(command["count"])]
-            waiting = cluster.waiting[command["queue"]]
-            numbers = tuple(int(waiting[slot]["number"]) for slot in slots)
-            arrivals = [float(waiting[slot]["arrival"]) for slot in slots]
-            assert not set(numbers) & set(self.requests), "answered twice"
-            session = int(command["session"])
-            if command["kind"] == DISPATCH:
-                start, answer = self._execute(command, numbers, arrivals[-1])
-                answers = [Request(session, arrival, start, answer) for arrival in arrivals]
-            else:
-                answers = [Request(session, arrival) for arrival in arrivals]
-            self.requests.update(zip(numbers, answers, strict=True))
+    def _carry_out(self, cluster: Cluster, command: Command) -> None:
+        assert not set(command.numbers) & set(self.requests), "answered twice"
+        start = answer = math.nan
+        if command.kind == DISPATCH:
+            start, answer = self._execute(cluster, command)
+        for number in command.numbers:
+            self.requests[number] = Request(command.session, float(self.times[number]), start, answer)
 
-    def _execute(self, command: Any, numbers: tuple[int, ...], newest: float) -> tuple[float, float]:
+    def _execute(self, cluster: Cluster, command: Command) -> tuple[float, float]:
         draw = len(self.batches)
-        accelerator, session = int(command["accelerator"]), int(command["session"])
-        kind = int(self.policy[0].accelerators[accelerator]["kind"])
         control, data = self.control[draw % len(self.control)], self.data[draw % len(self.data)]
-        there = self.now + control + data * len(numbers)
-        if int(self.policy[0].queues[int(command["queue"])]["accelerator"]) >= 0:
-            there = newest + control + data  # sent to the accelerator's own queue when it arrived
-        start = max(float(command["start"]), there, self.busy_until.get(accelerator, 0.0))
-        believed = float(self.policy[0].latency[kind, session, len(numbers)])
-        end = start + believed * self.factor[draw % len(self.factor)]
-        self.batches.append(Batch(session, accelerator, start, end, numbers))
-        self.busy_until[accelerator] = end
-        heapq.heappush(self.outstanding, (end, accelerator))
+        there = self.now + control + data * len(command.numbers)
+        if cluster.queues[command.queue].accelerator >= 0:
+            # sent to the accelerator's own queue when it arrived
+            there = float(self.times[command.numbers[-1]]) + control + data
+        start = max(command.start, there, self.busy_until.get(command.accelerator, 0.0))
+        end = start + believed(cluster, command) * self.factor[draw % len(self.factor)]
+        self.batches.append(Batch(command.session, command.accelerator, start, end, command.numbers))
+        self.busy_until[command.accelerator] = end
+        heapq.heappush(self.outstanding, (end, command.accelerator))
         return start, end + self.response[draw % len(self.response)]
