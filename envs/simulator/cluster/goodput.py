@@ -102,7 +102,8 @@ def goodput(
         tried = long_enough(scenario.scaled(multiplier), least_requests)
         outcome = outcomes[multiplier] = run(tried)
         bad_rate = outcome.bad_rate if overall else outcome.worst_bad_rate
-        trials.append(Trial(multiplier, tried.total_rate, bad_rate, bad_rate <= limit))
+        good = bad_rate <= limit and outcome.requests > 0  # of no requests nothing is known
+        trials.append(Trial(multiplier, tried.total_rate, bad_rate, good))
         if progress:
             progress(trials[-1])
         return trials[-1].kept

@@ -39,6 +39,7 @@ class Told:
     bad_rate: float
     worst_bad_rate: float
     scenario: Scenario
+    requests: int = 1
 
     def to_json(self):
         return {"bad_rate": self.bad_rate}
@@ -84,6 +85,14 @@ def test_no_rate_and_every_rate():
     assert (nothing.rate, nothing.multiplier) == (0.0, 0.0)
     assert nothing.outcome.scenario.total_rate == min(trial.rate for trial in nothing.evaluations)
     assert everything.rate > 10 * capacity(scenario())
+
+
+def test_a_rate_without_requests_is_not_good():
+    """An SLO that nothing can meet has no goodput, not one so low that no request came to be late."""
+    found = goodput(scenario(network={"response_ms": 24.0}, seconds=0.5, warmup_seconds=0.1))
+
+    assert found.rate == 0.0
+    assert min(trial.rate for trial in found.evaluations) < 1
 
 
 def test_progress_is_told_every_trial():
