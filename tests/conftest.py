@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.errors import UnsupportedPlatform
 
 Sender = Callable[..., None]
 
@@ -16,6 +17,17 @@ Sender = Callable[..., None]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and children would inherit it: tests of Ctrl-C could not work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs TensorFlow where it is neither installed nor to be had."""
+    if item.get_closest_marker("tfserving") is not None:
+        from tuner.adapters.tfserving.download import require_platform
+
+        try:
+            require_platform()
+        except UnsupportedPlatform as error:
+            pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

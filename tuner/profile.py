@@ -54,12 +54,13 @@ def fit_profile(counts: np.ndarray, seconds: np.ndarray, *, few: int = 5) -> Bat
         few: Batch sizes with fewer executions are ignored: their mean is noise.
 
     Returns:
-        The profile, or None if nothing was executed. With one batch size only, the split between alpha
-        and beta cannot be known: all of it is taken as beta, which is right where weights dominate.
+        The profile, or None if nothing was executed, or in no time. With one batch size only, the split
+        between alpha and beta cannot be known: all of it is taken as beta, which is right where weights
+        dominate.
     """
     sizes = np.flatnonzero(counts >= few)
     sizes = sizes[sizes > 0]
-    if sizes.size == 0:
+    if sizes.size == 0 or not seconds[sizes].sum() > 0:
         return None
     weights = counts[sizes].astype(float)
     means = seconds[sizes] / weights

@@ -29,7 +29,8 @@ RUNTIME = f"{PREFIX}runtime_latency"
 QUEUE = f"{PREFIX}batching_session:queuing_latency"
 BATCH = f"{PREFIX}batching_session:processed_batch_size"
 ROWS = f"{PREFIX}batching_session:input_batch_size"
-LARGEST_COUNT = 2**62
+LARGEST_COUNT = 2**50
+"""Larger numbers from a server are clipped, so that sums of them fit the arrays."""
 FIX = (
     "start TensorFlow Serving with --rest_api_port=8501 --monitoring_config_file=FILE, FILE having "
     'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest='
