@@ -65,6 +65,20 @@ def test_bounds_take_the_values_of_the_server_between_them(load):
     assert grids == {"max_batch_size": (2, 4, 8), "max_queue_delay": (0.0, 0.005), "instances": (2.0,)}
 
 
+def test_the_latency_may_come_from_elsewhere(load, tmp_path):
+    """A Prometheus server, its query, and a token in a file beside this one."""
+    (tmp_path / "token").write_text("secret\n")
+    sli = "    sli: {prometheus: http://prom:9090, query: 'gateway[{window}]', token_file: token}\n"
+
+    target = load(TARGET + sli).targets[0]
+
+    indicator = target.sli.indicator("p99")
+    assert (indicator.url, indicator.statistic, indicator.token) == ("http://prom:9090", "p99", "secret")
+    assert "secret" not in repr(indicator) + repr(target)
+    with pytest.raises(InvalidInput, match=r"targets\[0\]\.sli.*is not a web address"):
+        load(TARGET + "    sli: {prometheus: prom, query: x}\n")
+
+
 @pytest.mark.parametrize(
     ("knobs", "names"),
     [
