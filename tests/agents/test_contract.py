@@ -68,8 +68,9 @@ class TestTpe(CatalogueContract):
 
 class TestGp(CatalogueContract):
     name = "gp"
-    parameters: ClassVar = {"budget": 20}
-    windows = 25
+    parameters: ClassVar = {"budget": 14, "startup": 8}
+    windows = 18
+    near = 1.7
     seeds = 1
 
 
