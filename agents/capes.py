@@ -8,9 +8,9 @@ epsilon falling linearly to 0.05.
 
 ``capes_level`` earns the level of the objective instead. Changes cancel out on the way: with a discount
 near 1 it hardly matters when, or whether, a better configuration is reached, and nothing is lost by staying
-in overload. On the simulated TensorFlow Serving (1,331 configurations, 800 windows) the last 50 windows of
-``capes`` cost 15 times the best, those of ``capes_level`` 1.04 times. So ``capes`` is the published rival,
-and ``capes_level`` the one to beat.
+in overload. Over 800 windows of the simulated TensorFlow Serving (``tuner compare --agents capes,capes_level
+--windows 800 --seeds 3``) the mean cost of ``capes`` was 17 times above the oracle's, that of ``capes_level``
+1.5 times. So ``capes`` is the published rival, and ``capes_level`` the one to beat.
 
 What the papers leave open, chosen to make it as strong as we could:
 

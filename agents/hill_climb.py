@@ -15,8 +15,9 @@ Where we differ, to make it stronger in our setting:
 * When it is done it descends: from the best so far it measures direct neighbours and moves to the best of
   them while that is cheaper. Windows are noisy, and step vectors end up to two steps beside the optimum.
 * From a local optimum it starts anew, ``restarts`` times, as far as possible from all that was measured. By
-  default it does not: on the simulated TensorFlow Serving that cost more windows than it found better places.
-* The radius is 2 rather than 3, which found the same places in fewer windows there.
+  default it does not: on the simulated TensorFlow Serving (``tuner compare --windows 250 --seeds 6``) it was
+  near the best after 69 windows in the median without restarts, in 5 runs of 6, and with one in 3 of 6.
+* The radius is 2 rather than 3, which took 136 windows there.
 * Costs are weighed by ``2 (home - other) / (home + other)``, which is in -2..2 whatever the objective, and a
   configuration measured in several windows counts with its mean.
 """
