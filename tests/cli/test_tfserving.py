@@ -61,3 +61,28 @@ def test_the_wrong_server_name(tmp_path):
 
     assert done.returncode == 2
     assert done.stderr.strip() == "error: --server: 'torchserve' is unknown; use one of triton, tfserving"
+
+
+def test_the_daemon_keeps_it(tmp_path):
+    """In apply mode, with requests of its own to see something; the history tells what was done."""
+    with EmbeddedTFServing() as server:
+        (tmp_path / "servetune.yaml").write_text(
+            f"""
+targets:
+  - name: mlp
+    url: "{server.target}"
+    slo: p95=300ms
+    mode: apply
+    window: 1s
+    probe_rate: 15
+    foreign_limit: 64
+    knobs: {{max_batch_size: [1, 4, 16], batch_timeout: [0, 5ms]}}
+"""
+        )
+
+        done = tuner(tmp_path, "daemon", "servetune.yaml", "--windows", "4")
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        history = tuner(tmp_path, "history", "--target", "mlp")
+        assert history.returncode == 0, history.stdout + history.stderr
+        assert "batch" in history.stdout
