@@ -95,7 +95,7 @@ class Measured:
     def begin_era(self, windows: int) -> None:
         """Begin an era with the last so many windows: the machine is another since then."""
         cut = len(self._rows) - windows
-        rows = [(*row[:4], self.era + (n >= cut)) for n, row in enumerate(self._rows)]
+        rows = [row if n < cut else (*row[:4], self.era + 1) for n, row in enumerate(self._rows)]
         self._restore(rows, self.era + 1)
 
     def rows(self) -> np.ndarray:

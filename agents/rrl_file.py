@@ -77,7 +77,9 @@ def _smooth_arrays(perception: SmoothPerception) -> dict[str, np.ndarray]:
     arrays = {
         "windows": measured.rows(),
         "theta": perception.theta,
-        "counts": np.array([measured.total, measured.era, drift.above_since, drift.below_since]),
+        "counts": np.array(
+            [measured.total, measured.era, perception.fitted, drift.above_since, drift.below_since]
+        ),
         "drift": np.array([drift.above, drift.below]),
     }
     return arrays if prior is None else arrays | {"prior_loads": prior.loads, "prior_logs": prior.logs}
@@ -87,8 +89,8 @@ def _fill_smooth(folder: Path, arrays: StoredArrays, perception: SmoothPerceptio
     """Check and take over what was saved; ``perception`` is modified in place."""
     size, knobs = perception.space.size, len(perception.space.knobs)
     rows, theta = arrays.take("windows", (None, 5)), arrays.take("theta", (knobs + 3,))
-    counts, drift = arrays.take("counts", (4,), "i"), arrays.take("drift", (2,))
-    total, era, above_since, below_since = map(int, counts)
+    counts, drift = arrays.take("counts", (5,), "i"), arrays.take("drift", (2,))
+    total, era, fitted, above_since, below_since = map(int, counts)
     inside = (
         (rows[:, 2] >= 0) & (rows[:, 2] < size) & (rows[:, 3] >= 0) & (rows[:, 4] >= 0) & (rows[:, 4] <= era)
     )
@@ -103,7 +105,7 @@ def _fill_smooth(folder: Path, arrays: StoredArrays, perception: SmoothPerceptio
         ):
             raise damaged(folder, "its prior has values out of range")
         perception.start_from(Prior(loads, logs))
-    perception.resume(rows, theta, era=era, total=total)
+    perception.resume(rows, theta, era=era, total=total, fitted=fitted)
     perception.drift.above, perception.drift.below = map(float, drift)
     perception.drift.above_since, perception.drift.below_since = above_since, below_since
 

@@ -43,8 +43,8 @@ class RRLParameters:
     beta_growth: float = 1.0
     """Factor on it per window seen at the level, at least 1."""
     beta_last: float = 1000.0
-    """Where it stops growing; at 40 a configuration 10 % dearer is 50 times less likely than the best, at 1000
-    one 1 % dearer is hardly ever chosen."""
+    """Where it stops growing; at 40 a configuration 10 % dearer is 50 times less likely than the best, at
+    1000 one 1 % dearer is hardly ever chosen."""
     q0: float | Literal["first"] | None = None
     """Table: Q of the unknown; None is the paper's 1/|C|, ``first`` the first cost measured (the authors'
     code)."""

@@ -14,6 +14,11 @@ What becomes of the parts of the paper's (:mod:`tuner.agents.table_perception`),
 * *A start.* A calibrated simulation may say what to expect (``prior``).
 * *Drift.* When what was foretold turns out wrong for good, an era ends (:mod:`tuner.agents.drift`): what was
   measured before counts as that of a similar machine, and loses to what is measured now where they differ.
+
+A known weakness: exploration may end too early. What is far from everything measured is taken to cost about
+the mean of what was, with a fitted deviation that can be too small; on the synthetic valley of
+``tests/agents/test_smooth_perception.py`` the agent stays at 1.1 to 2.1 times the best. Neither a higher
+``smoothing.ceiling`` nor a floor under the deviation cured it.
 """
 
 from __future__ import annotations
@@ -62,6 +67,7 @@ class SmoothPerception:
         theta: The fitted parameters of the smoother.
         prior: What was thought before, if anything was.
         drift: Watches whether what was foretold comes true.
+        fitted: Points that the last fit rested on.
         worker: What fits; whether in the background may be changed between windows.
     """
 
@@ -74,8 +80,7 @@ class SmoothPerception:
         self._places = coordinates(space)
         self.measured = Measured(self._places, parameters.memory)
         self.theta = start(parameters.smoothing, len(space.knobs))
-        self._fitted = 0
-        """Points that the last fit rested on."""
+        self.fitted = 0
         self._present = State(level=0, configuration=0)
         self._beliefs: dict[tuple[int, int], Belief] = {}
         self._lock = Lock()
@@ -159,10 +164,10 @@ class SmoothPerception:
             self.measured = Measured(self._places, self.parameters.memory)
             self.theta = start(self._smoothing, len(self.space.knobs))
             self.drift = DriftDetector(self.parameters.drift)
-            self._fitted = 0
+            self.fitted = 0
             self._beliefs = {}
 
-    def resume(self, rows: np.ndarray, theta: np.ndarray, *, era: int, total: int) -> None:
+    def resume(self, rows: np.ndarray, theta: np.ndarray, *, era: int, total: int, fitted: int) -> None:
         """Take over windows and fitted parameters that were saved.
 
         Args:
@@ -170,11 +175,11 @@ class SmoothPerception:
             theta: The fitted parameters.
             era: The present one.
             total: Windows there ever were.
+            fitted: Points that the last fit rested on.
         """
         with self._lock:
             self.measured.restore(rows, era, total)
-            self.theta, self._beliefs = theta.copy(), {}
-            self._fitted = 0
+            self.theta, self.fitted, self._beliefs = theta.copy(), fitted, {}
 
     def close(self) -> None:
         """Stop background work. May be called twice."""
@@ -253,8 +258,8 @@ class SmoothPerception:
         """Fit the reach to what is known now, unless hardly anything was added."""
         with self._lock:
             points = self._points(self._present)
-        if points.logs.size < self._fitted * (1.0 + 1.0 / REFIT):
+        if points.logs.size < self.fitted * (1.0 + 1.0 / REFIT):
             return
         theta = fit(self.theta, points, self._smoothing)
         with self._lock:
-            self.theta, self._fitted, self._beliefs = theta, points.logs.size, {}
+            self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}

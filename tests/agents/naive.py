@@ -19,3 +19,17 @@ def boltzmann(values: list[float], beta: float) -> list[float]:
     """RRL, eq. 3, as it is written; overflows for large values."""
     weights = [math.exp(-beta * value) for value in values]
     return [weight / sum(weights) for weight in weights]
+
+
+def covariance(a, b, law) -> list[list[float]]:
+    """The smoother's prior covariance: Matern 5/2, a trend over the load, the eras."""
+
+    def one(x, y) -> float:
+        axes = len(law.inverse_reach)
+        distance = math.sqrt(sum(((x[q] - y[q]) * law.inverse_reach[q]) ** 2 for q in range(axes)))
+        root = math.sqrt(5) * distance
+        alike = law.variance * (1 + root + 5 * distance**2 / 3) * math.exp(-root)
+        same = x[axes] == y[axes]
+        return (alike + law.offset if same else alike * law.shared) + law.slope * x[axes - 1] * y[axes - 1]
+
+    return [[one(x, y) for y in b] for x in a]

@@ -1,0 +1,50 @@
+"""Page's test: changes are noticed soon and dated, noise is not taken for one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.agents.drift import DriftDetector, DriftParameters
+
+
+@pytest.mark.parametrize("shift", [3.0, -3.0])
+def test_a_change_is_noticed_within_some_windows_and_dated(shift: float) -> None:
+    """Dearer or cheaper by three standard deviations from window 100 on."""
+    generator, drift = np.random.default_rng(1), DriftDetector()
+
+    for window in range(120):
+        since = drift.add(generator.normal() + shift * (window >= 100), window)
+        if since is not None:
+            break
+
+    assert 100 <= window <= 106
+    assert since is not None
+    assert 97 <= since <= 103
+
+
+def test_noise_is_no_change() -> None:
+    """A thousand windows as foretold."""
+    for seed in range(5):
+        generator, drift = np.random.default_rng(seed), DriftDetector()
+        assert all(drift.add(generator.normal(), window) is None for window in range(1000))
+
+
+def test_one_window_is_no_change() -> None:
+    """However far off."""
+    assert DriftDetector().add(1e6, 0) is None
+
+
+def test_begins_anew_after_a_change() -> None:
+    """It has to add up again."""
+    drift = DriftDetector()
+    found = [drift.add(4.0, window) for window in range(3)]
+
+    assert found == [None, None, 0]
+    assert drift.add(4.0, 3) is None
+
+
+def test_nonsense_is_refused() -> None:
+    """One window must not be able to raise the alarm."""
+    with pytest.raises(ValueError, match="must hold"):
+        DriftParameters(threshold=3.0)

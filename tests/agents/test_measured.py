@@ -1,0 +1,72 @@
+"""What the smoother remembers of the windows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tuner.agents.measured import Measured
+
+PLACES = np.arange(6.0)[:, None]
+
+
+def measured() -> Measured:
+    found = Measured(PLACES, 100)
+    for level, load, configuration, cost in ((3, 1.0, 2, 1.0), (3, 1.01, 2, math.e**2), (4, 2.0, 5, 1.5)):
+        found.add(level, load, configuration, cost)
+    return found
+
+
+def test_windows_of_nearly_one_load_are_taken_together() -> None:
+    """The mean of the logarithms, and how many there were."""
+    points = measured().points(1.0, 5.0, 10)
+
+    assert points.numbers.tolist() == [2, 5]
+    assert points.windows.tolist() == [2.0, 1.0]
+    np.testing.assert_allclose(points.logs, [1.0, math.log(1.5)])
+    np.testing.assert_allclose(points.places[0], [2.0, 1.005, 0.0])
+
+
+def test_how_bad_the_bad_ones_are_does_not_matter() -> None:
+    """Costs count at most so much above the least of their load."""
+    found = Measured(PLACES, 100)
+    for configuration, cost in ((0, 1.0), (1, 500.0)):
+        found.add(0, 0.0, configuration, cost)
+
+    np.testing.assert_allclose(found.points(0.0, 1.0, 10).logs, [0.0, 1.0])
+
+
+def test_nearest_loads_are_taken_when_there_are_too_many() -> None:
+    """And those of one level alone, if that is asked for."""
+    found = measured()
+
+    assert found.points(2.1, 5.0, 1).numbers.tolist() == [5]
+    assert found.points(2.1, 5.0, 9, level=3).numbers.tolist() == [2]
+    assert found.points(2.1, 5.0, 9, level=9).logs.size == 0
+
+
+def test_an_era_begins_with_the_last_windows() -> None:
+    """The windows since the change belong to the new one; eras long past are forgotten."""
+    found = measured()
+
+    found.begin_era(1)
+    after = found.points(1.0, 5.0, 10)
+    for _ in range(2):
+        found.begin_era(0)
+
+    assert (found.era, after.places[:, -1].tolist()) == (3, [0.0, 1.0])
+    assert found.points(1.0, 5.0, 10).numbers.tolist() == [5]
+
+
+def test_memory_is_bounded_and_comes_back() -> None:
+    """Old windows go; what is left is saved and restored."""
+    found = Measured(PLACES, 8)
+    for n in range(20):
+        found.add(n, float(n), n % 6, 1.0)
+    again = Measured(PLACES, 8)
+    again.restore(found.rows(), found.era, found.total)
+
+    assert len(found) <= 8
+    assert again.total == 20
+    np.testing.assert_array_equal(again.points(0.0, 1.0, 99).places, found.points(0.0, 1.0, 99).places)

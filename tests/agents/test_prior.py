@@ -1,0 +1,24 @@
+"""What a simulation says before anything was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.agents.prior import make_prior
+
+
+def test_loads_in_between_are_interpolated() -> None:
+    """On the logarithms of load and cost; beyond the ends the nearest holds."""
+    prior = make_prior([400.0, 100.0], lambda rate: np.array([1.0, rate / 100.0]))
+
+    assert np.exp(prior.at(np.log2(200.0))) == pytest.approx([1.0, 2.0])
+    assert np.exp(prior.at(np.log2(50.0))) == pytest.approx([1.0, 1.0])
+    assert np.exp(prior.at(np.log2(999.0))) == pytest.approx([1.0, 4.0])
+
+
+@pytest.mark.parametrize("rates", [[], [0.0], [1.0, 1.0]])
+def test_rates_that_are_none_are_refused(rates: list[float]) -> None:
+    """Nothing, 0, and the same twice."""
+    with pytest.raises(ValueError, match="positive and each once"):
+        make_prior(rates, lambda _: np.ones(2))

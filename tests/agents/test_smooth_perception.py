@@ -1,0 +1,194 @@
+"""Our perception at work: few windows, each part switched, and nothing lost when it is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
+from tuner.agents import State
+from tuner.agents.prior import make_prior
+from tuner.agents.rrl import RRL
+from tuner.agents.rrl_presets import preset
+from tuner.agents.smooth_perception import SmoothPerception
+from tuner.errors import StorageError
+from tuner.knobs import Knob, KnobSpace
+
+SPACE = make_space()
+TRUTH = {level: surface(SPACE, rate) for level, rate in RATES.items()}
+WIDE = KnobSpace([Knob(name=name, grid=tuple(range(11)), default=5) for name in ("a", "b", "c")])
+
+
+def make(changes: dict[str, Any] | None = None, seed: int = 0, space: KnobSpace = SPACE) -> RRL:
+    return RRL(space, preset("rrl", changes), seed=seed, synchronous=True)
+
+
+def smooth(agent: RRL) -> SmoothPerception:
+    assert isinstance(agent.perception, SmoothPerception)
+    return agent.perception
+
+
+def play(agent: RRL, truth: np.ndarray, windows: int, *, level: int = LOW, seed: int = 0) -> list[int]:
+    """Let an agent choose and learn; returns its choices."""
+    generator, state, chosen = np.random.default_rng(seed), State(level=level, configuration=0), []
+    for _ in range(windows):
+        chosen.append(agent.select(state))
+        state = State(level=level, configuration=chosen[-1])
+        agent.update(state, chosen[-1], float(truth[chosen[-1]]) * noise(generator), state)
+    return chosen
+
+
+def valley() -> np.ndarray:
+    """1,331 configurations: a curved valley, cut off where it is steep; three within 5 % of the best."""
+    a, b, c = (np.log2(np.maximum(axis, 0.5)) for axis in WIDE.coordinates.T.astype(float))
+    depth = 0.5 * (a + 0.7 * b + c - 4.2) ** 2 + 0.15 * (a - 1.6) ** 2 + 0.1 * (b - 1.0) ** 2
+    return np.asarray(0.4 * np.exp(np.minimum(depth, 4.0)))
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, reason="exploration ends too early here: it stays at 1.1 to 2.1 times the best"
+)
+def test_wide_space_is_learned_in_few_windows() -> None:
+    """1,331 configurations: near the best for good within 60 windows, median of 3 seeds."""
+    truth, found = valley(), []
+    for seed in range(3):
+        costs = truth[play(make(seed=seed, space=WIDE), truth, 80, seed=seed)] / truth.min()
+        mean = np.convolve(costs, np.full(10, 0.1), "valid")
+        off = np.flatnonzero(mean > 1.05)
+        found.append(int(off[-1]) + 11 if off.size else 10)
+
+    assert np.median(found) <= 60, found
+
+
+def test_what_runs_is_measured_first() -> None:
+    """Nothing is known yet: no leap into the dark."""
+    assert make().select(State(level=LOW, configuration=7)) == 7
+
+
+def test_what_is_known_of_a_load_bears_on_its_neighbour_unless_switched_off() -> None:
+    """`carry`: one level higher the agent goes on where it was; without it what runs is measured first."""
+    for carry in (True, False):
+        agent = make({"carry": carry})
+        play(agent, TRUTH[LOW], 25)
+        dear = int(TRUTH[LOW].argmax())
+        chosen = agent.select(State(level=LOW + 1, configuration=dear))
+        assert (TRUTH[LOW][chosen] < 1.3 * TRUTH[LOW].min()) == carry
+        assert (chosen == dear) == (not carry)
+
+
+def test_reach_is_fitted_unless_switched_off() -> None:
+    """`adaptive`: the region's size follows what was measured."""
+    fitted, fixed = make(), make({"smoothing": {"adaptive": False}})
+    for agent in (fitted, fixed):
+        before = smooth(agent).theta.copy()
+        play(agent, TRUTH[LOW], 20)
+        assert np.array_equal(smooth(agent).theta, before) == (agent is fixed)
+
+
+def test_a_simulation_spares_windows() -> None:
+    """`prior`: the first choice is already near, though the simulation is a fifth off everywhere."""
+    agent = make()
+    agent.start_from(make_prior([RATES[LOW]], lambda _: 1.2 * TRUTH[LOW]))
+
+    chosen = play(agent, TRUTH[LOW], 10)
+
+    assert TRUTH[LOW][chosen[0]] < 1.15 * TRUTH[LOW].min()
+    assert np.mean(TRUTH[LOW][chosen]) < 1.3 * TRUTH[LOW].min()
+
+
+def test_caution_breaks_the_slo_less_often() -> None:
+    """`caution`: fewer windows with a cost above 1 while learning."""
+    start = int(np.argmin(np.abs(TRUTH[LOW] - 0.9)))
+
+    def broken(changes: dict[str, Any]) -> int:
+        agent = make(changes)
+        state = State(level=LOW, configuration=start)
+        agent.update(state, start, float(TRUTH[LOW][start]), state)
+        return int((TRUTH[LOW][play(agent, TRUTH[LOW], 25)] > 1).sum())
+
+    assert broken({"caution": 1.0}) <= broken({})
+
+
+def test_a_changed_machine_is_noticed_and_learned_anew() -> None:
+    """Drift: another best after 30 windows; a new era begins and the new best is found."""
+    changed = TRUTH[LOW][::-1] * 1.5
+    agent = make()
+    play(agent, TRUTH[LOW], 30)
+    play(agent, changed, 40, seed=1)
+
+    assert smooth(agent).measured.era >= 1
+    assert changed[agent.best(State(level=LOW, configuration=0))] < 1.15 * changed.min()
+
+
+def test_an_unchanged_machine_is_not_doubted() -> None:
+    """No era ends in 120 windows under two loads."""
+    agent = make()
+    for level in (LOW, HIGH):
+        play(agent, TRUTH[level], 60, level=level, seed=level)
+
+    assert smooth(agent).measured.era == 0
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior: bool) -> None:
+    """Windows, reach, era, drift and prior come back: the same decisions from there on."""
+    agent = make({"beta_first": 1e6, "beta_last": 1e6})
+    if prior:
+        agent.start_from(make_prior([100.0, 900.0], lambda rate: TRUTH[LOW] * rate / 150.0))
+    play(agent, TRUTH[LOW], 15)
+    agent.save(tmp_path)
+    loaded = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    np.testing.assert_array_equal(loaded.costs(LOW), agent.costs(LOW))
+    assert play(loaded, TRUTH[LOW], 6, seed=4) == play(agent, TRUTH[LOW], 6, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("windows", np.array([[20.0, 1.0, 9999.0, 1.0, 0.0]])),
+        ("windows", np.array([[20.0, np.nan, 1.0, 1.0, 0.0]])),
+        ("theta", np.zeros(2)),
+        ("theta", np.full(6, 900.0)),
+        ("counts", np.array([0, 0, 0, 0, 0])),
+        ("drift", np.array([np.nan, 0.0])),
+    ],
+)
+def test_damage_is_told(tmp_path: Path, name: str, array: np.ndarray) -> None:
+    """Values out of range do not reach the policy."""
+    from tests.agents.test_policy_file import rewrite
+
+    agent = make()
+    play(agent, TRUTH[LOW], 5)
+    agent.save(tmp_path)
+    rewrite(tmp_path, **{name: array})
+
+    with pytest.raises(StorageError, match=r"policy .*(wrong|out of range)"):
+        RRL.load(tmp_path, SPACE)
+
+
+def test_very_many_configurations_are_looked_at_in_part() -> None:
+    """A space of 100,000 is decided on at once, from what is allowed."""
+    space = KnobSpace([Knob(name=n, grid=tuple(range(1, 11)), default=1) for n in "abcde"])
+    agent, state = make(space=space), State(level=LOW, configuration=11111)
+    for _ in range(5):
+        chosen = agent.select(state)
+        agent.update(state, chosen, 1.0 + chosen / 1e5, state)
+
+    assert 0 <= chosen < space.size
+
+
+def test_live_agent_fits_behind_the_windows() -> None:
+    """By default the reach is fitted in a thread, and closing ends it."""
+    agent = RRL(SPACE)
+    play(agent, TRUTH[LOW], 8)
+
+    finished = agent.perception.worker.wait(30)
+    agent.close()
+    agent.close()
+
+    assert finished

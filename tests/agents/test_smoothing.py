@@ -1,0 +1,124 @@
+"""Gaussian smoothing: kernels, the fit of the reach, and what is foretold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.agents import naive
+from tuner.agents.covariance import Law, covariance
+from tuner.agents.smoothing import Points, SmoothingParameters, coordinates, fit, misfit, posterior, start
+from tuner.knobs import Knob, KnobSpace
+
+PARAMETERS = SmoothingParameters()
+SPACE = KnobSpace([Knob(name="threads", grid=tuple(range(11)), default=5)])
+
+
+def random_points(seed: int, count: int = 12, knobs: int = 2, eras: int = 2) -> Points:
+    generator = np.random.default_rng(seed)
+    places = generator.uniform(-2, 2, (count, knobs + 2))
+    places[:, -1] = generator.integers(eras, size=count)
+    windows = generator.integers(1, 5, count).astype(float)
+    return Points(places, generator.normal(size=count), windows, np.arange(count))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_covariance_is_as_written(seed: int) -> None:
+    """The compiled kernel and its plain twin agree."""
+    a, b = random_points(seed).places, random_points(seed + 10, 5).places
+    law = Law(np.array([0.7, 1.3, 0.4]), 0.8, 0.6, 0.9, 0.25)
+    ours = np.empty((12, 5))
+
+    covariance(a, b, law, ours)
+
+    np.testing.assert_allclose(ours, naive.covariance(a, b, law), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_is_that_of_the_misfit(seed: int) -> None:
+    """Against central differences, eras included."""
+    points = random_points(seed)
+    theta = start(PARAMETERS, 2) + np.random.default_rng(seed).normal(0, 0.2, 5)
+
+    _, gradient = misfit(theta, points, PARAMETERS)
+
+    step = 1e-5
+    numeric = [
+        (misfit(theta + step * e, points, PARAMETERS)[0] - misfit(theta - step * e, points, PARAMETERS)[0])
+        / (2 * step)
+        for e in np.eye(5)
+    ]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-5)
+
+
+def test_octaves_of_a_grid() -> None:
+    """Doublings are one apart, and 0 lies one below 1."""
+    knobs = [
+        Knob(name="size", grid=(0, 1, 2, 8), default=1),
+        Knob(name="odd", grid=(-2, -1, 0), default=0),
+    ]
+
+    places = coordinates(KnobSpace(knobs))
+
+    assert sorted(set(places[:, 0])) == [-1, 0, 1, 3]
+    assert sorted(set(places[:, 1])) == [0, 1, 2]
+    assert coordinates(KnobSpace([])).shape == (1, 0)
+
+
+def test_what_was_measured_is_believed_and_the_rest_is_unsure() -> None:
+    """Near a measurement the mean is its own; the deviation grows with the distance."""
+    places = np.column_stack([coordinates(SPACE), np.zeros(11), np.zeros(11)])
+    points = Points(places[[3, 4]], np.array([-0.5, -0.4]), np.array([50.0, 50.0]), np.array([3, 4]))
+
+    mean, deviation = posterior(start(PARAMETERS, 1), points, PARAMETERS, places)
+
+    assert mean[3] == pytest.approx(-0.5, abs=0.01)
+    assert deviation[3] < 0.02
+    assert deviation[5] < deviation[8] < deviation[0]
+
+
+def test_a_configuration_alone_averages() -> None:
+    """Ten windows are ten times as sure as one."""
+    place = np.zeros((1, 3))
+    theta = start(PARAMETERS, 1)
+
+    def noise(windows: float) -> float:
+        points = Points(place, np.array([0.3]), np.array([windows]), np.array([0]))
+        return float(posterior(theta, points, PARAMETERS, place)[1][0])
+
+    assert noise(1.0) == pytest.approx(PARAMETERS.noise, rel=0.01)
+    assert noise(10.0) == pytest.approx(PARAMETERS.noise / math.sqrt(10), rel=0.01)
+
+
+def test_reach_grows_where_neighbours_are_alike_and_shrinks_where_not() -> None:
+    """The region adapts to how wrong the neighbours were, per knob."""
+    generator = np.random.default_rng(0)
+    places = np.column_stack([generator.uniform(0, 3, (60, 2)), np.zeros((60, 2))])
+    logs = np.sin(4.0 * places[:, 0]) + 0.02 * places[:, 1]
+    points = Points(places, logs, np.ones(60), np.arange(60))
+
+    theta = fit(start(PARAMETERS, 2), points, replace(PARAMETERS, steps=60))
+
+    rough, smooth = np.exp(theta[:2])
+    assert rough < PARAMETERS.reach < smooth
+
+
+def test_another_era_tells_less() -> None:
+    """What was measured before the machine changed leaves more doubt than what was measured since."""
+    theta, here = start(PARAMETERS, 1), np.array([[0.0, 0.0, 1.0]])
+
+    def doubt(era: float) -> float:
+        far = Points(np.array([[0.0, 0.0, era], [3.0, 0.0, 1.0]]), np.zeros(2), np.full(2, 9.0), np.arange(2))
+        return float(posterior(theta, far, PARAMETERS, here)[1][0])
+
+    assert doubt(0.0) > 3 * doubt(1.0)
+
+
+@pytest.mark.parametrize("wrong", [{"reach": 0.0}, {"shared": 1.1}, {"optimism": -1.0}, {"points": 0}])
+def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
+    """Parameters are checked when they are made."""
+    with pytest.raises(ValueError, match="must hold"):
+        SmoothingParameters(**wrong)
