@@ -61,7 +61,7 @@ def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
 
 @pytest.mark.usefixtures("one_core")
 def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner, tmp_path):
-    """What was learned costs less than the default at a load that overloads it, and not less than the best."""
+    """What was learned costs less than the default where that is overloaded, not less than the best."""
     small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "500ms", *GRID)
     tuner("train", *small, "--windows", "12", "--out", "policy", "--tensorboard", "logs")
 
