@@ -216,6 +216,13 @@ EXPERIMENTS = {
             paper=RRL,
         ),
         Experiment(
+            name="rrl-ablation",
+            title="What each part of RRL beyond the paper is worth, switched off one at a time",
+            module="tuner.experiments.rrl.ablation",
+            minutes=20,
+            paper=RRL,
+        ),
+        Experiment(
             name="rrl-fig11",
             title="Windows to converge, and the error of what was learned, against the size of the region",
             module="tuner.experiments.rrl.fig11",

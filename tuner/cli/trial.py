@@ -29,7 +29,7 @@ __all__ = [
     "parse_agents",
 ]
 
-AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl:delta=2."
+AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2."
 
 Environment = Annotated[
     str,
@@ -138,7 +138,9 @@ def parse_agent(text: str, setting: str = "--agent") -> tuple[str, dict[str, Any
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise InvalidInput(f"{setting} {name}", f"'{part}' is not PARAMETER=VALUE", "write rrl:delta=2")
+            raise InvalidInput(
+                f"{setting} {name}", f"'{part}' is not PARAMETER=VALUE", "write rrl_paper:delta=2"
+            )
         parameters[key] = _value(value)
     return name, parameters
 

@@ -1,0 +1,135 @@
+"""What each part of RRL beyond the paper is worth: switched off (or on) one at a time.
+
+Inception V3 on the CPU server under the paper's dynamic load; and a drift: half way the served model is
+replaced by DeepSpeech under the same load, which the agent is not told. All have the same windows and
+arrivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, row
+from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
+from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.trial import Trial, TrialSpec, new_agent, serving, stage_environment, train_agent
+
+__all__ = ["VARIANTS", "run"]
+
+NAME = "rrl-ablation"
+WINDOWS = 300
+LOADS = (0.6, 0.8, 1.0, 1.2)
+"""Over the nominal one: at which the simulation says what to expect."""
+OFF = 1.2
+"""By which factor the simulation is wrong everywhere; beside that by a tenth at random."""
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "all as shipped": ("rrl", {}),
+    "reach not fitted": ("rrl", {"smoothing": {"adaptive": False}}),
+    "no carrying between loads": ("rrl", {"carry": False}),
+    "drift not detected": ("rrl", {"detect_drift": False}),
+    "with caution": ("rrl", {"caution": 1.0}),
+    "with a prior": ("rrl", {}),
+    "the paper's form": ("rrl_paper", {}),
+}
+"""Name -> agent and parameters."""
+MEASURED: Mapping[str, tuple[Callable[[Figures], float], str]] = {
+    "windows to converge": (lambda f: f.windows_to_converge, "windows"),
+    "windows not near the oracle": (lambda f: f.windows_off, "windows"),
+    "mean cost": (lambda f: f.mean_cost, "of the SLO"),
+    "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run."""
+
+    variant: str
+    drift: bool
+    seed: int
+    quick: bool
+
+    def spec(self, model: str) -> TrialSpec:
+        """The trial of one served model."""
+        agent, parameters = VARIANTS[self.variant]
+        return TrialSpec(
+            env=CPU,
+            arguments={"model": model, **MEAN},
+            workload="constant" if self.drift else "dynamic",
+            agent=agent,
+            parameters=dict(parameters),
+            seed=self.seed,
+            windows=QUICK_WINDOWS if self.quick else WINDOWS,
+            exact=not self.quick,
+        )
+
+
+def run(options: Options) -> Result:
+    """Run every variant, scenario and seed."""
+    names = [name for name in VARIANTS if not (options.quick and name == "with a prior")]
+    tasks = [
+        Task(name, drift, seed, options.quick)
+        for seed in range(options.seeds)
+        for drift in (False, True)
+        for name in names
+    ]
+    trials = run_all(try_one, tasks, options, "variants, scenarios and seeds")
+    rows: list[Row] = []
+    for drift, scenario in ((False, "dynamic load"), (True, "after the model was replaced")):
+        for name in names:
+            pairs = zip(tasks, trials, strict=True)
+            of = [t for task, t in pairs if (task.variant, task.drift) == (name, drift)]
+            rows += _rows(f"{scenario}, {name}", of)
+    configuration = {"windows": WINDOWS, "loads of the prior": list(LOADS), "prior wrong by": OFF, **MEAN}
+    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows)
+
+
+def try_one(task: Task) -> Trial:
+    """Run one variant; of a drift, return what came after it."""
+    make = _with_prior if task.variant == "with a prior" else None
+    agent, trial = train_agent(task.spec("inception"), make=make)
+    if task.drift:
+        _, trial = train_agent(task.spec("deepspeech"), make=lambda *_: agent)
+    agent.close()
+    return trial
+
+
+def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
+    figures = [figures_of(trial) for trial in trials]
+    rows = []
+    for what, (value, unit) in MEASURED.items():
+        numbers = [value(f) for f in figures]
+        if not np.isnan(numbers).all():
+            rows.append(row(f"{name}: {what}", numbers, unit=unit))
+    return rows
+
+
+def _with_prior(spec: TrialSpec, env: Any) -> Any:
+    """Make the agent, told what a simulation says that is wrong: by a factor, and at random by a tenth."""
+    from tuner.agents.prior import make_prior
+    from tuner.agents.rrl import RRL
+
+    agent, world = new_agent(spec, env), serving(env)
+    assert isinstance(agent, RRL)
+    generator = np.random.default_rng([spec.seed, 17])
+    errors = OFF * generator.lognormal(0.0, 0.1, world.space.size)
+    nominal = _nominal(spec)
+    rates = [nominal * share for share in LOADS]
+    agent.start_from(make_prior(rates, lambda rate: world.expected_costs(rate) * errors))
+    return agent
+
+
+def _nominal(spec: TrialSpec) -> float:
+    from tuner.envs.rack_env import RackEnv
+
+    env = stage_environment(spec)
+    world = serving(env)
+    assert isinstance(world, RackEnv), world
+    env.close()
+    return float(world.workload.rate)
