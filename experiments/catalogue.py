@@ -21,6 +21,7 @@ LIVE = "A live server"
 """The group of measurements of our own; the others are named by their paper."""
 SYMPHONY = "Symphony"
 NEXUS = "Nexus"
+KAIROS = "Kairos"
 RRL = "RRL"
 
 
@@ -263,6 +264,13 @@ EXPERIMENTS = {
             module="tuner.experiments.symphony.fig13",
             minutes=3,
             paper=SYMPHONY,
+        ),
+        Experiment(
+            name="kairos-pools",
+            title="Allowable throughput of every pool within 2.5 $/h against its bound",
+            module="tuner.experiments.kairos.pools",
+            minutes=20,
+            paper=KAIROS,
         ),
     )
 }

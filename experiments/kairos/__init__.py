@@ -1,0 +1,1 @@
+"""The figures of Kairos (HPDC'23) again, in virtual time."""

@@ -1,0 +1,175 @@
+"""One cell of Kairos's figures: the allowable throughput of a pool for a model under a policy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner.envs.simulator.mixed import MixedCluster, allowable_throughput, climb_threshold
+from tuner.kairos.bound import Terms, bounds, make_terms
+from tuner.kairos.catalogue import InstanceType, Offers, make_offers
+from tuner.kairos.choice import best_homogeneous, choose
+from tuner.kairos.paper import BUDGET, MODELS, QOS, QUANTILE, paper_catalogue
+from tuner.kairos.pool import pools_within, ranked
+from tuner.kairos.sizes import parse_sizes
+
+__all__ = [
+    "LABELS",
+    "POLICIES",
+    "QUERIES",
+    "QUICK_QUERIES",
+    "Cell",
+    "Pool",
+    "Setting",
+    "Space",
+    "configuration",
+    "homogeneous",
+    "make_space",
+    "measure",
+    "name_of",
+]
+
+QUERIES, QUICK_QUERIES = 20_000, 1_500
+"""Per rate that is tried; the first as in the paper's code."""
+LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": "WND"}
+"""The models as the paper names them, in its order."""
+POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
+"""Distribution policies; the fifth is ours, see :mod:`tuner.scheduling.queries.clkwrk`."""
+REFUSING = ", refusing"
+
+Pool = tuple[int, ...]
+"""Instances of g4dn.xlarge, c5n.2xlarge, r5n.large and t3.xlarge."""
+
+
+class Setting(NamedTuple):
+    """Under what a pool is measured; the paper's, unless said otherwise."""
+
+    model: str
+    sizes: str = "paper"
+    arrival: str = "poisson"
+    stretch: float = 1.0
+    """Of the QoS target."""
+    wealth: float = 1.0
+    """Of the budget, and of how many instances of each type can be had."""
+    noise: float = 0.0
+    """Standard deviation of execution times, relative."""
+    prediction_noise: float = 0.0
+    """The same of Kairos's predictions, with exact execution times."""
+    queries: int = QUERIES
+
+
+class Cell(NamedTuple):
+    """What is measured."""
+
+    setting: Setting
+    pool: Pool
+    policy: str = "kairos"
+    seed: int = 1
+
+
+class Space(NamedTuple):
+    """All pools that the budget buys in a setting, with what the bounds say of them."""
+
+    setting: Setting
+    offers: Offers
+    terms: Terms
+    pools: np.ndarray  # (n, 4)
+    bound: np.ndarray  # (n,) queries/s, eq. 15
+    order: np.ndarray  # (n,) highest bound first
+    chosen: Pool
+    same: Pool
+    """The best homogeneous pool."""
+    scale: float
+    """By which its throughput grows if the whole budget is used (section 8.1)."""
+
+
+def measure(cell: Cell) -> float:
+    """Return the allowable throughput, queries/s; of ``drs`` with the best threshold that climbing finds."""
+    cluster = _cluster(cell)
+    if cell.policy == "drs":
+        return climb_threshold(cluster).best.rate
+    return allowable_throughput(cluster).rate
+
+
+def make_space(setting: Setting) -> Space:
+    """Return the pools of a setting, and Kairos's choice among them."""
+    sizes = parse_sizes(setting.sizes)
+    offers = make_offers(_types(setting), setting.model, sizes)
+    terms = make_terms(offers.latency, _qos(setting), sizes.probability)
+    budget = BUDGET * setting.wealth
+    pools = pools_within(offers.price, offers.max_count, terms.base, budget)
+    bound = bounds(pools, terms)
+    order = ranked(bound, pools @ offers.price)
+    chosen = pools[choose(pools, order, terms.base).pool]
+    best = best_homogeneous(offers.price, offers.max_count, terms.base_rate, budget)
+    same = np.where(np.arange(offers.price.size) == best.kind, best.instances, 0)
+    scale = budget / float(same @ offers.price)
+    return Space(
+        setting, offers, terms, pools, bound, order, tuple(chosen.tolist()), tuple(same.tolist()), scale
+    )
+
+
+def homogeneous(space: Space, seed: int) -> Cell:
+    """Return the cell of the best homogeneous pool, first come, first served; times ``space.scale``."""
+    return Cell(space.setting._replace(prediction_noise=0.0), space.same, "ribbon", seed)
+
+
+def name_of(pool: Pool) -> str:
+    """Write a pool as the paper does."""
+    return f"({', '.join(str(count) for count in pool)})"
+
+
+def configuration(queries: int) -> dict[str, object]:
+    """Return what all figures have in common, for their results."""
+    return {
+        "queries": queries,
+        "quantile": QUANTILE,
+        "qos_ms": {model: QOS[model] * 1e3 for model in MODELS},
+        "budget": BUDGET,
+        "types": [kind.name for kind in paper_catalogue()],
+        "sizes": "paper",
+        "arrivals": "exponential gaps",
+    }
+
+
+def _qos(setting: Setting) -> float:
+    return QOS[setting.model] * setting.stretch
+
+
+def _types(setting: Setting) -> tuple[InstanceType, ...]:
+    return tuple(
+        kind.model_copy(update={"max_count": int(kind.max_count * setting.wealth)})
+        for kind in paper_catalogue()
+    )
+
+
+def _cluster(cell: Cell) -> MixedCluster:
+    setting = cell.setting
+    types = _types(setting)
+    options: dict[str, float | bool | int] = {}
+    if cell.policy == "kairos" and setting.prediction_noise:
+        options = {"prediction_noise": setting.prediction_noise, "seed": cell.seed}
+    if cell.policy.endswith(REFUSING):
+        options = {"refuse": True}
+    session = {
+        "name": setting.model,
+        "model": setting.model,
+        "qos_ms": _qos(setting) * 1e3,
+        "sizes": setting.sizes,
+        "arrival": setting.arrival,
+    }
+    return MixedCluster.model_validate(
+        {
+            "policy": cell.policy.removesuffix(REFUSING),
+            "options": options,
+            "instances": [
+                {"type": kind.name, "count": count} for kind, count in zip(types, cell.pool, strict=True)
+            ],
+            "catalogue": [kind.model_dump() for kind in types],
+            "sessions": [session],
+            "noise": setting.noise,
+            "queries": setting.queries,
+            "seed": cell.seed,
+        }
+    )
