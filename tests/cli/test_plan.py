@@ -109,3 +109,57 @@ def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan):
 
     assert code == 2
     assert "types.yaml line 3: catalogue[1].price" in err
+
+
+def test_profiles_of_observed_servers(plan):
+    """What was learned of a server takes the catalogue's place, and the plan says so."""
+    window = {
+        "configuration": {"max_batch_size": 64.0, "instances": 1.0},
+        "profile": {"alpha": 0.0001, "beta": 0.002, "residual": 0.0, "largest": 64, "executions": 900},
+        "disturbed": [],
+    }
+    Path("gpu.jsonl").write_text(json.dumps(window) + "\n")
+    Path("learned.json").write_text(json.dumps({"gpu": {"m": "gpu.jsonl"}}))
+
+    code, out, _ = plan(
+        f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json", "--json", "plan.json"
+    )
+
+    assert code == 0
+    assert "m on gpu was learned: 0.1 ms per item and 2 ms per execution" in " ".join(out.split())
+    assert "900 executions" in json.loads(Path("plan.json").read_text())["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"gpu": {"m": "none.jsonl"}}', "learned.json line 1: the file: there is no file none.jsonl"),
+        (
+            '{"gpo": {"m": {"alpha_ms": 1, "beta_ms": 1}}}',
+            "--profiles gpo: is not in the catalogue; use gpu, cpu",
+        ),
+        ("{", "learned.json line 1: is not valid YAML"),
+    ],
+)
+def test_mistakes_in_learned_profiles(plan, content, said):
+    """They are told like any other, and nothing is stored."""
+    Path("learned.json").write_text(content)
+
+    code, _, err = plan(
+        f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json", "--json", "plan.json"
+    )
+
+    assert code == 2
+    assert said in " ".join(err.split())
+    assert not Path("plan.json").exists()
+
+
+def test_the_pool_of_the_file_is_compared(plan):
+    """A file that says what runs is told what a switch gains and costs."""
+    code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--json", "plan.json")
+
+    running = json.loads(Path("plan.json").read_text())["running"]
+    assert code == 0
+    assert "To switch, start 4 x r5n.large and stop 1 x g4dn.xlarge: 60 s" in " ".join(out.split())
+    assert running["gain"] == pytest.approx(0.21, abs=0.01)
+    assert running["switch"]["stop"] == {"g4dn.xlarge": 1}

@@ -30,20 +30,29 @@ def plan_instances(
     out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
     ] = None,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            "--profiles", metavar="LEARNED.json", help="Profiles of observed servers, in place of the file's."
+        ),
+    ] = None,
 ) -> None:
     """Choose the instances of mixed types that serve most queries within the latency target and the budget.
 
-    Nothing is started: the choice is made from upper bounds of the throughput (Kairos, section 5.2).
+    Nothing is started: the choice is made from upper bounds of the throughput (Kairos, section 5.2). If the
+    file says which `instances` run now, also tells what a switch would gain and cost.
     """
     from tuner.cli.console import make_console
-    from tuner.kairos import MixedScenario, plan_scenario
+    from tuner.kairos import LearnedFile, MixedScenario, plan_scenario, running_pool
     from tuner.storage import make_folder_of, write_atomically
     from tuner.yaml_file import load_yaml
 
     scenario = load_yaml(file, MixedScenario)
     if out is not None:
         make_folder_of(out, "--json")
-    plan = plan_scenario(scenario)
+    learned = load_yaml(profiles, LearnedFile) if profiles is not None else None  # JSON is YAML
+    plan = plan_scenario(scenario, learned)
+    running = running_pool(scenario, plan)
     console = make_console()
     for note in plan.offers.notes:
         console.print(f"[yellow]note:[/yellow] {note}")
@@ -51,10 +60,13 @@ def plan_instances(
     counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
     rate = f"{_rate(plan.chosen.bound)} queries/s"
     console.print(f"[bold]{counts}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
-    for sentence in plan.why:
+    for sentence in (*plan.why, *([running.text] if running else [])):
         console.print(f"  {sentence}")
     if out is not None:
-        write_atomically(out, json.dumps(plan.to_json(), indent=1, allow_nan=False) + "\n")
+        content = plan.to_json()
+        if running is not None:
+            content["running"] = running.to_json()
+        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
         print(out)
 
 

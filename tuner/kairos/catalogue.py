@@ -1,9 +1,10 @@
 """The instance types that can be rented: price, how many there are, and how fast each runs each model.
 
-An execution profile is a line (``alpha_ms`` per item and ``beta_ms`` per query) or a table from items to
-milliseconds. Between the sizes of a table the time is interpolated; outside them it is unknown, and a plan
-that would need it is refused. A table that falls somewhere is made monotone by the cumulative maximum, which
-never promises a shorter time than was measured, and every plan made with it says so.
+An execution profile is a line (``alpha_ms`` per item and ``beta_ms`` per execution) or a table from items
+to milliseconds. A line may come with the batching knobs of a server, which cut large queries into parts.
+Between the sizes of a table the time is interpolated; outside them it is unknown, and a plan that would
+need it is refused. A table that falls somewhere is made monotone by the cumulative maximum, which never
+promises a shorter time than was measured, and every plan made with it says so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import model_validator as check_model
 from tuner.errors import InvalidInput
 from tuner.kairos.sizes import SizeDistribution
 
-__all__ = ["CatalogueFile", "Entry", "InstanceType", "Line", "Offers", "Table", "make_offers"]
+__all__ = ["CatalogueFile", "Entry", "InstanceType", "Line", "Offers", "Profile", "Table", "make_offers"]
 
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NotNegative = Annotated[float, Field(strict=True, ge=0)]
@@ -35,12 +36,23 @@ class Entry(BaseModel):
 
 
 class Line(Entry):
-    """A query of n items takes ``alpha_ms * n + beta_ms``."""
+    """A query of n items takes ``alpha_ms * n + beta_ms``, if it executes as one batch.
+
+    A server that executes at most ``max_batch`` items at once is sent a larger query in parts: as many full
+    ones as there are, and the rest. So many parts as ``parallel`` execute at the same time.
+
+    >>> Line(alpha_ms=1, beta_ms=5, max_batch=8, parallel=2).latency(np.array([4, 20])).tolist()
+    [0.009, 0.022]
+    """
 
     alpha_ms: NotNegative
     """Per item."""
     beta_ms: NotNegative
-    """Per query."""
+    """Per execution."""
+    max_batch: Count | None = None
+    """Items that execute at once; None for as many as a query has."""
+    parallel: Count = 1
+    """Executions at the same time, each as fast as the line says."""
 
     @check_model(mode="after")
     def _takes_time(self) -> Line:
@@ -49,9 +61,17 @@ class Line(Entry):
         return self
 
     def latency(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the execution times of queries of so many items.   # (n,) s."""
-        latency: np.ndarray = (self.alpha_ms * sizes + self.beta_ms) / 1e3
-        return latency
+        """Return the execution times of queries of so many items, never falling.   # (n,) s."""
+        if self.max_batch is None:
+            return np.asarray((self.alpha_ms * sizes + self.beta_ms) / 1e3)
+        full, rest = np.divmod(sizes, self.max_batch)
+        parts = full + (rest > 0)
+        rounds = np.maximum(-(-parts // self.parallel), 1)
+        # In the last round there is a full part, unless the rest is all that is left for it.
+        alone = (rest > 0) & ((rounds - 1) * self.parallel == full)
+        last = np.where(alone, rest, np.minimum(sizes, self.max_batch))
+        times = (rounds - 1) * (self.alpha_ms * self.max_batch + self.beta_ms)
+        return np.asarray((times + self.alpha_ms * last + self.beta_ms) / 1e3)
 
     def unknown(self, smallest: int, largest: int) -> str:  # noqa: ARG002 - a line knows every size
         """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
@@ -91,9 +111,8 @@ class Table(RootModel[Annotated[dict[Items, Positive], Field(min_length=1)]]):
 
 
 def _form(value: Any) -> str:
-    line = isinstance(value, Line) or (
-        isinstance(value, dict) and not {"alpha_ms", "beta_ms"}.isdisjoint(value)
-    )
+    fields = {"alpha_ms", "beta_ms", "max_batch", "parallel"}
+    line = isinstance(value, Line) or (isinstance(value, dict) and not fields.isdisjoint(value))
     return "line" if line else "table"
 
 

@@ -16,6 +16,7 @@ from tuner.kairos.bound import Terms, auxiliary_limited, bounds, make_terms
 from tuner.kairos.catalogue import Offers, make_offers
 from tuner.kairos.ceiling import ceilings
 from tuner.kairos.choice import Homogeneous, best_homogeneous, choose
+from tuner.kairos.learned import LearnedFile, with_profiles
 from tuner.kairos.pool import pools_within, ranked
 from tuner.kairos.reason import reasons
 from tuner.kairos.scenario import MixedScenario, QuerySession
@@ -123,8 +124,12 @@ class Plan:
         }
 
 
-def plan_scenario(scenario: MixedScenario) -> Plan:
+def plan_scenario(scenario: MixedScenario, learned: LearnedFile | None = None) -> Plan:
     """Plan the instances of a scenario.
+
+    Args:
+        scenario: What is to be served, within which budget.
+        learned: Profiles in place of the catalogue's.
 
     Raises:
         TunerError: It has more than one session or no budget, or a plan is impossible.
@@ -138,7 +143,12 @@ def plan_scenario(scenario: MixedScenario) -> Plan:
         raise InvalidInput("budget", "is missing", "write how many $/h the instances may cost: budget: 2.5")
     session = scenario.sessions[0]
     sizes = session.distribution()
-    return plan_instances(session, sizes, make_offers(scenario.types, session.model, sizes), scenario.budget)
+    types, notes = scenario.types, tuple[str, ...]()
+    if learned is not None:
+        types, notes = with_profiles(types, learned, session.model, sizes)
+    offers = make_offers(types, session.model, sizes)
+    offers = offers._replace(notes=(*notes, *offers.notes))
+    return plan_instances(session, sizes, offers, scenario.budget)
 
 
 def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offers, budget: float) -> Plan:

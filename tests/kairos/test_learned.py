@@ -1,0 +1,186 @@
+"""Plans from profiles of observed servers, and what their batching knobs do to a query."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tuner.errors import InvalidInput, StorageError
+from tuner.kairos.catalogue import Line, make_offers
+from tuner.kairos.learned import LearnedFile, read_observations, with_profiles
+from tuner.kairos.paper import paper_catalogue
+from tuner.kairos.plan import plan_scenario
+from tuner.kairos.scenario import MixedScenario
+from tuner.kairos.sizes import parse_sizes
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
+from tuner.profile import BatchingProfile
+from tuner.yaml_file import load_yaml
+
+PAPER = parse_sizes("paper")
+
+
+def window(alpha=0.0003, beta=0.004, *, executions=100, largest=1000, disturbed=(), **knobs):
+    """A measurement as `tuner observe --json` writes it."""
+    profile = BatchingProfile(alpha=alpha, beta=beta, largest=largest, executions=executions)
+    return Measurement(
+        start=0.0,
+        end=1.0,
+        configuration=Configuration(knobs or {"max_batch_size": 1.0, "instances": 1.0}),
+        requests=100,
+        arrival_rate=100.0,
+        profile=profile if executions else None,
+        disturbed=disturbed,
+    ).to_json()
+
+
+def observed(path, *windows):
+    path.write_text("".join(json.dumps(one) + "\n" for one in windows))
+    return path
+
+
+def plan_with(tmp_path, learned, **fields):
+    (tmp_path / "learned.json").write_text(json.dumps(learned))
+    file = load_yaml(tmp_path / "learned.json", LearnedFile)
+    scenario = MixedScenario(budget=2.5, sessions=[{"name": "a", "model": "rm2", "qos_ms": 350}], **fields)
+    return plan_scenario(scenario, file)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 24, 25, 40, 1000])
+@pytest.mark.parametrize("parallel", [1, 2, 3])
+def test_large_queries_are_sent_in_parts(size, parallel):
+    """A query executes in rounds of full parts, and the rest in the last round."""
+    line = Line(alpha_ms=1, beta_ms=5, max_batch=8, parallel=parallel)
+
+    parts = [8] * (size // 8) + ([size % 8] if size % 8 else [])
+    rounds = [parts[first : first + parallel] for first in range(0, len(parts), parallel)]
+    expected = sum(max(part + 5 for part in one) for one in rounds) / 1e3
+    assert line.latency(np.array([size]))[0] == pytest.approx(expected)
+
+
+def test_knobs_never_make_a_larger_query_faster():
+    """Times in parts do not fall with the size, and one part is the line itself."""
+    sizes = np.arange(1001)
+    for parallel in (1, 2, 5):
+        assert (
+            np.diff(Line(alpha_ms=0.4, beta_ms=3, max_batch=7, parallel=parallel).latency(sizes)) >= 0
+        ).all()
+    whole = Line(alpha_ms=0.4, beta_ms=3)
+    np.testing.assert_allclose(
+        whole.latency(sizes)[1:], Line(alpha_ms=0.4, beta_ms=3, max_batch=2000).latency(sizes)[1:]
+    )
+
+
+def test_observations_of_the_latest_configuration_count(tmp_path):
+    """Means are weighted by executions; other configurations and disturbed windows do not count."""
+    path = observed(
+        tmp_path / "o.jsonl",
+        window(0.9, 0.9, max_batch_size=4.0, instances=1.0),
+        window(0.002, 0.010, executions=300, largest=12, max_batch_size=16.0, instances=2.0),
+        window(0.9, 0.9, disturbed=("foreign CPU",), max_batch_size=16.0, instances=2.0),
+        window(0.006, 0.030, executions=100, largest=16, max_batch_size=16.0, instances=2.0),
+        window(executions=0, max_batch_size=16.0, instances=2.0),
+    )
+
+    (found,) = read_observations(path)
+
+    assert (found.line.alpha_ms, found.line.beta_ms) == (pytest.approx(3.0), pytest.approx(15.0))
+    assert (found.line.max_batch, found.line.parallel) == (16, 2)
+    assert (found.largest, found.executions) == (16, 400)
+
+
+def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path):
+    """The knobs under which the queries that come take least on average."""
+    rows = [
+        {
+            "configuration": {},
+            "windows": [window(0.0003, 0.001, largest=8, max_batch_size=8.0, instances=1.0)],
+        },
+        {
+            "configuration": {},
+            "windows": [window(0.0002, 0.002, largest=64, max_batch_size=64.0, instances=1.0)],
+        },
+        {"configuration": {}, "windows": [], "refused": "no"},
+    ]
+    (tmp_path / "sweep.json").write_text(json.dumps({"version": 1, "rows": rows}))
+
+    plan = plan_with(tmp_path, {"g4dn.xlarge": {"rm2": "sweep.json"}})
+
+    assert len(read_observations(tmp_path / "sweep.json")) == 2
+    assert "0.2 ms per item" in plan.offers.notes[0]
+    assert plan.offers.latency[0, 128] == pytest.approx(2 * (0.064 * 0.2 + 0.002))
+
+
+def test_a_plan_follows_the_knobs_of_the_servers(tmp_path):
+    """A knob that makes one type slower moves the pool to other types, and the plan says what was learned."""
+    observed(tmp_path / "slow.jsonl", window(0.0012, 0.02, max_batch_size=1.0, instances=4.0))
+    before = plan_with(tmp_path, {})
+    after = plan_with(tmp_path, {"r5n.large": {"rm2": "slow.jsonl"}})
+
+    assert before.chosen.counts["r5n.large"] == 13
+    assert after.chosen.counts["r5n.large"] < 5
+    assert after.chosen.bound < before.chosen.bound
+    assert after.offers.notes[0].startswith(
+        "rm2 on r5n.large was learned: 1.2 ms per item and 20 ms per execution"
+    )
+
+
+def test_profiles_may_be_written_out(tmp_path):
+    """As in a catalogue: a line or a table; also of a model that the type did not have."""
+    table = {"1": 5.0, "1000": 300.0}
+    learned = {"g4dn.xlarge": {"new": {"alpha_ms": 0.1, "beta_ms": 1}}, "r5n.large": {"new": table}}
+    (tmp_path / "learned.json").write_text(json.dumps(learned))
+    types, notes = with_profiles(
+        paper_catalogue(), load_yaml(tmp_path / "learned.json", LearnedFile), "new", PAPER
+    )
+
+    offers = make_offers(types, "new", PAPER)
+    assert offers.names == ("g4dn.xlarge", "r5n.large")
+    assert notes == ()
+    assert offers.latency[:, 1000] == pytest.approx([0.101, 0.300])
+
+
+def test_what_goes_beyond_what_was_seen_is_noted(tmp_path):
+    """Extrapolation, and one size of batch, from which nothing can be known of others."""
+    observed(tmp_path / "small.jsonl", window(0.0, 0.01, largest=8))
+
+    notes = plan_with(tmp_path, {"g4dn.xlarge": {"rm2": "small.jsonl"}}).offers.notes
+
+    assert "rm2 on g4dn.xlarge is extrapolated from batches of 8 items to 1000" in notes
+    assert "rm2 on g4dn.xlarge saw one size of batch only, and takes larger ones for as fast" in notes
+
+
+@pytest.mark.parametrize(
+    ("learned", "said"),
+    [
+        ({"p3": {"rm2": {"alpha_ms": 1, "beta_ms": 1}}}, "p3: is not in the catalogue; use g4dn.xlarge"),
+        ({"g4dn.xlarge": {"rm2": "none.jsonl"}}, "there is no file"),
+        ({"g4dn.xlarge": {"rm2": {"alpha_ms": -1, "beta_ms": 1}}}, "must be greater than or equal to 0"),
+        ({"g4dn.xlarge": "gpu.jsonl"}, "must be a group"),
+        ({"g4dn.xlarge": {"rm2": "empty.jsonl"}}, "holds no undisturbed window with a profile"),
+        ({"g4dn.xlarge": {"rm2": "text.jsonl"}}, "text.jsonl line 2: is not JSON; give what `tuner observe"),
+        ({"g4dn.xlarge": {"rm2": "other.jsonl"}}, "other.jsonl line 1: is no observed window"),
+        ({"g4dn.xlarge": {"rm2": "damaged.jsonl"}}, "damaged.jsonl line 1: has a damaged profile"),
+        ({"g4dn.xlarge": {"rm2": "binary.jsonl"}}, "is not text"),
+    ],
+)
+def test_mistakes_are_told(tmp_path, learned, said):
+    """Which file, which line, and what to give instead."""
+    observed(tmp_path / "empty.jsonl", window(executions=0), window(disturbed=("reloading",)))
+    (tmp_path / "text.jsonl").write_text(json.dumps(window()) + "\nhello\n")
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "damaged.jsonl").write_text(json.dumps(window() | {"profile": {"alpha": "x"}}) + "\n")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(InvalidInput) as error:
+        plan_with(tmp_path, learned)
+
+    assert said in str(error.value)
+
+
+def test_a_file_that_is_gone_is_told(tmp_path):
+    """Between the check and the reading it may vanish."""
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_observations(tmp_path / "gone.jsonl")

@@ -1,0 +1,209 @@
+"""When another pool is worth a switch: sizes that change, load that grows or falls, and what it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.errors import InvalidInput
+from tuner.kairos.paper import paper_catalogue
+from tuner.kairos.plan import plan_scenario
+from tuner.kairos.replan import Replanner, Rules
+from tuner.kairos.scenario import MixedScenario, QuerySession
+from tuner.kairos.sizes import parse_sizes
+from tuner.kairos.switch import make_switch, running_pool
+
+SESSION = QuerySession(name="a", model="rm2", qos_ms=350)
+PAPER = parse_sizes("paper")
+CHOSEN = {"g4dn.xlarge": 1, "r5n.large": 13}
+PRICE = {kind.name: kind.price for kind in paper_catalogue()}
+
+
+def planner(pool=CHOSEN, **fields):
+    rules = Rules(**fields)
+    return Replanner(SESSION, paper_catalogue(), 2.5, pool, planned=PAPER, rules=rules)
+
+
+def pass_by(watch, sizes, rate, count, start=0.0, seed=1):
+    """Let queries come; return the time of the last."""
+    rng = np.random.default_rng(seed)
+    times = start + np.cumsum(rng.standard_exponential(count)) / rate
+    for now, items in zip(times.tolist(), sizes.sample(rng, count).tolist(), strict=True):
+        watch.observe(now, items)
+    return float(times[-1])
+
+
+def test_nothing_is_decided_from_few_queries():
+    """Below a thousand queries the pool stays."""
+    watch = planner()
+    pass_by(watch, PAPER, 90.0, 999)
+
+    decision = watch.decide(100.0)
+
+    assert (decision.do, decision.pool) == ("keep", CHOSEN)
+    assert decision.reason == "only 999 queries were seen, 1000 are needed"
+    assert decision.switch.none
+
+
+def test_a_pool_that_is_right_stays():
+    """Under the load and sizes that it was planned for, it is kept, at any look."""
+    watch = planner()
+    now = 0.0
+    for seed in range(20):
+        now = pass_by(watch, PAPER, 85.0, 1000, start=now, seed=seed)
+        decision = watch.decide(now)
+
+        assert decision.do == "keep"
+        assert not decision.changed
+        assert decision.rate == pytest.approx(85.0, rel=0.15)
+
+
+def test_a_change_of_sizes_is_seen_within_a_thousand_queries():
+    """The new plan is made from the new sizes alone, and says what is gained and what the switch costs."""
+    watch = planner()
+    now = pass_by(watch, PAPER, 80.0, 10_000)
+    now = pass_by(watch, parse_sizes("gaussian:850,30"), 80.0, 1000, start=now)
+
+    decision = watch.decide(now)
+
+    assert decision.do == "switch"
+    assert decision.changed
+    assert decision.reason.startswith("the sizes have changed: ")
+    assert decision.would_serve > decision.serves * 1.05
+    assert decision.gain == pytest.approx(decision.would_serve / decision.serves - 1)
+    scenario = MixedScenario(budget=2.5, sessions=[SESSION.model_copy(update={"sizes": "gaussian:850,30"})])
+    expected = plan_scenario(scenario).chosen.counts
+    assert sum(abs(decision.pool.get(name, 0) - count) for name, count in expected.items()) <= 3
+    assert decision.switch.cost == pytest.approx(
+        sum(PRICE[name] * count for name, count in decision.switch.start.items()) * 60 / 3600
+    )
+
+
+def test_sizes_that_no_instance_of_the_pool_serves_in_time():
+    """A pool without a base instance for what comes now is left, whatever the load."""
+    watch = planner(pool={"r5n.large": 5})
+    now = pass_by(watch, PAPER, 10.0, 2000)
+
+    decision = watch.decide(now)
+
+    assert decision.do == "switch"
+    assert decision.serves == 0
+    assert decision.gain == float("inf")
+    assert decision.reason.startswith("no instance keeps 350 ms at 1000 items: ")
+
+
+def test_load_that_grows_takes_a_larger_pool():
+    """A pool that was enough for a low load is left for the one with the highest throughput."""
+    watch = planner(pool={"g4dn.xlarge": 1, "r5n.large": 2})
+    assert watch.decide(pass_by(watch, PAPER, 20.0, 2000)).do == "keep"
+    now = pass_by(watch, PAPER, 60.0, 1500, start=1000.0)
+
+    decision = watch.decide(now)
+
+    assert (decision.do, decision.pool) == ("switch", CHOSEN)
+    assert decision.reason.startswith("the load has grown: ")
+    assert decision.switch.start == {"r5n.large": 11}
+    assert decision.switch.saving < 0
+
+
+def test_load_that_falls_saves_money():
+    """A pool much larger than the load needs is left for the cheapest that is enough."""
+    watch = planner()
+    now = pass_by(watch, PAPER, 20.0, 2000)
+
+    decision = watch.decide(now)
+
+    assert decision.do == "switch"
+    assert decision.switch.saving > 1.0
+    assert decision.would_serve >= 1.2 * decision.rate
+    assert decision.would_serve < decision.serves
+    assert "$/h less are enough" in decision.reason
+    assert decision.switch.payback < 3600
+
+
+def test_a_saving_must_pay_for_the_switch():
+    """With instances that take hours to start, a cheaper pool of other instances is not worth it."""
+    pool = {"g4dn.xlarge": 2, "c5n.2xlarge": 3}
+    now = pass_by(planner(pool), PAPER, 25.0, 2000)
+    quick, slow = planner(pool), planner(pool, startup=4 * 3600.0)
+    for watch in (quick, slow):
+        pass_by(watch, PAPER, 25.0, 2000)
+
+    assert quick.decide(now).do == "switch"
+    assert quick.decide(now).switch.start
+    assert slow.decide(now).do == "keep"
+    assert "would pay for the switch only after" in slow.decide(now).reason
+
+
+def test_an_overload_that_no_pool_can_serve():
+    """What the budget cannot buy is said, and nothing is switched."""
+    watch = planner()
+    now = pass_by(watch, PAPER, 500.0, 2000)
+
+    decision = watch.decide(now)
+
+    assert decision.do == "keep"
+    assert "no pool within 2.5 $/h serves much more" in decision.reason
+
+
+def test_after_a_switch_there_is_rest():
+    """The pool is left alone for a while, and then judged by the sizes of then."""
+    watch = planner()
+    now = pass_by(watch, PAPER, 20.0, 2000)
+    decision = watch.decide(now)
+    watch.switched(decision.pool, now)
+
+    assert watch.decide(now + 10).reason == "the last switch was 10 s ago"
+    later = watch.decide(now + 301)
+    assert later.do == "keep"
+    assert watch.pool == decision.pool
+
+
+def test_without_a_plan_older_queries_tell_of_a_change():
+    """If nobody says what the pool was planned for, the recent queries are compared with the older ones."""
+    watch = Replanner(SESSION, paper_catalogue(), 2.5, CHOSEN)
+    now = pass_by(watch, PAPER, 85.0, 5000)
+    assert not watch.decide(now).changed
+    now = pass_by(watch, parse_sizes("gaussian:600,80"), 85.0, 1000, start=now)
+
+    assert watch.decide(now).changed
+
+
+def test_mistakes():
+    """Types that are not offered, and rules that make no sense."""
+    with pytest.raises(InvalidInput, match=r"pool p3: is not in the catalogue; use g4dn\.xlarge"):
+        planner(pool={"p3": 1})
+    for wrong in ({"share": 0.0}, {"headroom": 0.5}, {"horizon": 0.0}, {"rest": -1.0}):
+        with pytest.raises(ValueError, match="must"):
+            Rules(**wrong)
+
+
+def test_a_switch_is_what_differs():
+    """Instances to start and to stop; what is started is paid for while it starts."""
+    switch = make_switch({"a": 2, "b": 1}, {"a": 1, "b": 4}, {"a": 1.0, "b": 0.1}, seconds=90.0)
+
+    assert (switch.start, switch.stop) == ({"b": 3}, {"a": 1})
+    assert switch.cost == pytest.approx(0.3 * 90 / 3600)
+    assert switch.saving == pytest.approx(0.7)
+    assert switch.payback == pytest.approx(0.3 * 90 / 0.7)
+    assert switch.text == "start 3 x b and stop 1 x a"
+    assert make_switch({"a": 1}, {"a": 1}, {"a": 1.0}).none
+
+
+def test_a_plan_beside_the_pool_that_runs():
+    """The file's instances are compared with the chosen pool."""
+    scenario = MixedScenario(
+        budget=2.5,
+        sessions=[SESSION],
+        instances=[{"type": "g4dn.xlarge", "count": 2}, {"type": "r5n.large", "count": 9}],
+    )
+    plan = plan_scenario(scenario)
+
+    running = running_pool(scenario, plan)
+
+    assert running.gain == pytest.approx(plan.chosen.bound / running.bound - 1)
+    assert (running.switch.start, running.switch.stop) == ({"r5n.large": 4}, {"g4dn.xlarge": 1})
+    assert "bound +21%" in running.text
+    assert running.to_json()["switch"]["start"] == {"r5n.large": 4}
+    same = scenario.model_copy(update={"instances": None})
+    assert running_pool(same, plan) is None

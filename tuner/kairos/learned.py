@@ -1,0 +1,213 @@
+"""Profiles learned from servers: what a plan uses instead of, or besides, those of the catalogue.
+
+The file says which server runs on which type of instance, and either where its observations are, or its
+profile as a catalogue has it::
+
+    {"g4dn.xlarge": {"ranker": "gpu.jsonl"},
+     "r5n.large": {"ranker": {"alpha_ms": 0.3, "beta_ms": 2, "max_batch": 64}}}
+
+An observation is what ``tuner observe TARGET --json > gpu.jsonl`` wrote, a window to a line, or the result
+of ``tuner sweep``. A window holds l(b) and the configuration that ran, so that a plan follows the knobs:
+batches are no larger than ``max_batch_size`` and ``instances`` of them execute at once. Of observations the
+windows of the latest configuration count; of a sweep each configuration is a profile, and the one under
+which the queries take least is planned with. Windows that were disturbed do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import RootModel, ValidationInfo
+from pydantic import model_validator as check_model
+
+from tuner.errors import InvalidInput, StorageError
+from tuner.kairos.catalogue import InstanceType, Line, Profile
+from tuner.kairos.sizes import SizeDistribution
+
+__all__ = ["Learned", "LearnedFile", "read_observations", "with_profiles"]
+
+LARGEST = 100_000_000
+"""Bytes of observations."""
+
+
+class Learned(NamedTuple):
+    """A profile that was seen, and how."""
+
+    line: Line
+    largest: int
+    """Items of the largest batch that was seen."""
+    executions: int
+    knobs: dict[str, float]
+    """What the server ran."""
+
+    @property
+    def text(self) -> str:
+        """What it is, in a line."""
+        knobs = ", ".join(f"{name} {value:g}" for name, value in self.knobs.items())
+        return (
+            f"{self.line.alpha_ms:.4g} ms per item and {self.line.beta_ms:.4g} ms per execution, from "
+            f"{self.executions:,} executions of up to {self.largest} items with {knobs or 'no knobs'}"
+        )
+
+
+class LearnedFile(RootModel[dict[str, dict[str, Profile | str]]]):
+    """Per instance type and model a profile, or the name of a file with observations beside this one."""
+
+    @check_model(mode="after")
+    def _files_are_there(self, info: ValidationInfo) -> LearnedFile:
+        folder = Path((info.context or {}).get("folder", Path()))
+        for models in self.root.values():
+            for model, given in models.items():
+                if isinstance(given, str):
+                    path = folder / given
+                    if not path.is_file():
+                        raise ValueError(f"there is no file {path}")
+                    models[model] = str(path)
+        return self
+
+
+def with_profiles(
+    types: Sequence[InstanceType], learned: LearnedFile, model: str, sizes: SizeDistribution
+) -> tuple[tuple[InstanceType, ...], tuple[str, ...]]:
+    """Return the types with the learned profiles of a model in place of their own, and what was done.
+
+    Args:
+        types: Of the catalogue.
+        learned: Profiles by type and model.
+        model: The one that is planned for.
+        sizes: Of its queries; they choose among the configurations of a sweep.
+
+    Raises:
+        InvalidInput: A type is not in the catalogue, or observations hold no profile.
+        StorageError: Observations cannot be read.
+    """
+    known = [kind.name for kind in types]
+    for name in learned.root:
+        if name not in known:
+            raise InvalidInput(f"--profiles {name}", "is not in the catalogue", f"use {', '.join(known)}")
+    notes, changed = [], []
+    for kind in types:
+        given = learned.root.get(kind.name, {}).get(model)
+        if isinstance(given, str):
+            found = _best(read_observations(Path(given)), sizes)
+            notes.append(f"{model} on {kind.name} was learned: {found.text}")
+            notes += _doubts(f"{model} on {kind.name}", found, sizes)
+            given = found.line
+        if given is not None:
+            kind = kind.model_copy(update={"profile": {**kind.profile, model: given}})  # noqa: PLW2901
+        changed.append(kind)
+    return tuple(changed), tuple(notes)
+
+
+def read_observations(path: Path) -> list[Learned]:
+    """Return the profiles that a file of windows holds: of the latest configuration, or all of a sweep.
+
+    Raises:
+        StorageError: It cannot be read.
+        InvalidInput: It holds no window with a profile; says what it needs.
+    """
+    windows, sweep = _windows(path)
+    if not sweep:
+        windows = [one for one in windows if one["configuration"] == windows[-1]["configuration"]]
+    groups: dict[tuple[tuple[str, float], ...], list[Mapping[str, Any]]] = {}
+    for window in windows:
+        groups.setdefault(tuple(window["configuration"].items()), []).append(window)
+    found = [_learned(dict(knobs), group) for knobs, group in groups.items()]
+    profiles = [one for one in found if one is not None]
+    if not profiles:
+        fix = "observe under load, with batches of several sizes: tuner observe TARGET --json > FILE"
+        raise InvalidInput(f"--profiles {path}", "holds no undisturbed window with a profile", fix)
+    return profiles
+
+
+def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
+    """Return all undisturbed windows, and whether they are of a sweep."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InvalidInput(f"--profiles {path}", f"is larger than {LARGEST // 1_000_000} MB")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise InvalidInput(f"--profiles {path}", "is not text", _FIX) from None
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        whole = None
+    rows = whole.get("rows") if isinstance(whole, dict) else None
+    if isinstance(rows, list):
+        found = [window for row in rows if isinstance(row, dict) for window in row.get("windows", [])]
+        return [_window(one, f"{path}") for one in found if _counts(one)], True
+    windows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                one = json.loads(line)
+            except json.JSONDecodeError:
+                raise InvalidInput(f"--profiles {path} line {number}", "is not JSON", _FIX) from None
+            if _counts(_window(one, f"{path} line {number}")):
+                windows.append(one)
+    return windows, False
+
+
+_FIX = "give what `tuner observe TARGET --json` or `tuner sweep` wrote"
+
+
+def _window(value: Any, place: str) -> Mapping[str, Any]:
+    """Return a window, checked as far as it is used."""
+    if not (isinstance(value, dict) and isinstance(value.get("configuration"), dict) and "profile" in value):
+        raise InvalidInput(f"--profiles {place}", "is no observed window", _FIX)
+    profile = value["profile"]
+    names = ("alpha", "beta", "largest", "executions")
+    if profile is not None and not (
+        isinstance(profile, dict) and all(isinstance(profile.get(name), int | float) for name in names)
+    ):
+        raise InvalidInput(f"--profiles {place}", "has a damaged profile", _FIX)
+    return value
+
+
+def _counts(window: Any) -> bool:
+    """Whether a window may be learned from."""
+    return isinstance(window, dict) and not window.get("disturbed")
+
+
+def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> Learned | None:
+    """Return the mean profile of windows of one configuration, weighted by executions."""
+    profiles = [window["profile"] for window in windows if window["profile"] is not None]
+    executions = sum(profile["executions"] for profile in profiles)
+    if executions == 0:
+        return None
+    weights = np.array([profile["executions"] for profile in profiles], dtype=float)
+    alpha, beta = (
+        float(np.average([profile[name] for profile in profiles], weights=weights))
+        for name in ("alpha", "beta")
+    )
+    most = int(knobs.get("max_batch_size", 1))
+    line = Line(
+        alpha_ms=alpha * 1e3,
+        beta_ms=beta * 1e3,
+        max_batch=most if most > 1 else None,  # 1: batching is off, and a query executes as it is sent
+        parallel=max(int(knobs.get("instances", 1)), 1),
+    )
+    return Learned(line, max(int(profile["largest"]) for profile in profiles), int(executions), knobs)
+
+
+def _best(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
+    """Return the profile under which the queries take least, on average."""
+    items = np.arange(sizes.probability.size)
+    return min(found, key=lambda one: float(one.line.latency(items) @ sizes.probability))
+
+
+def _doubts(what: str, found: Learned, sizes: SizeDistribution) -> list[str]:
+    """Say where a profile goes beyond what was seen."""
+    largest = min(sizes.largest, found.line.max_batch or sizes.largest)
+    doubts = []
+    if largest > found.largest:
+        doubts.append(f"{what} is extrapolated from batches of {found.largest} items to {largest}")
+    if found.line.alpha_ms == 0:
+        doubts.append(f"{what} saw one size of batch only, and takes larger ones for as fast")
+    return doubts
