@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tuner.envs.simulator.cluster.log import EventLog
 from tuner.envs.simulator.cluster.outcome import Outcome, SessionOutcome
 from tuner.envs.simulator.cluster.simulation import Simulation, simulate
 from tuner.envs.simulator.mixed.cluster import MixedCluster
 
-__all__ = ["MixedOutcome", "simulate_mixed"]
+__all__ = ["MixedOutcome", "simulate_mixed", "simulate_while_kept"]
 
 INSTANT = 1e-12
 """s; long enough to tell the oracle of all queries."""
+PIECES = 20
+"""Of the time, after each of which it is checked whether QoS can still be kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,5 +104,25 @@ def simulate_mixed(
         return MixedOutcome(cluster=cluster, outcome=simulate(cluster, log=log, progress=progress))
     simulation = Simulation(cluster, log=log)
     simulation.advance(INSTANT)
+    simulation.drain()
+    return MixedOutcome(cluster=cluster, outcome=simulation.outcome())
+
+
+def simulate_while_kept(cluster: MixedCluster) -> MixedOutcome:
+    """Simulate a cluster until it is done, or sure not to keep QoS; an overload is cut short.
+
+    Not for the oracle. If it is cut short, the outcome is that of the queries up to then.
+    """
+    simulation = Simulation(cluster)
+    simulation.measure(0.0, cluster.seconds)
+    # Of several sessions it is not known yet how many queries each has; a fifth more than its share is safe.
+    shares = cluster.rates / cluster.rates.sum() * (1.2 if len(cluster.sessions) > 1 else 1.0)
+    most = cluster.queries * shares * (1 - np.array([one.quantile for one in cluster.sessions]))  # (M,)
+    for until in np.linspace(0.0, cluster.seconds, PIECES + 1)[1:].tolist():
+        for _ in simulation.steps(until):
+            pass
+        counts = simulation.totals.sessions
+        if (counts["late"] + counts["dropped"] > most).any():
+            return MixedOutcome(cluster=cluster, outcome=simulation.outcome())
     simulation.drain()
     return MixedOutcome(cluster=cluster, outcome=simulation.outcome())

@@ -2,7 +2,7 @@
 
 The paper raises the rate until QoS is violated (section 7); here the highest rate is bracketed, beginning
 near what no policy can exceed, then bisected. Every rate is tried with the same queries, faster or slower, so
-that two rates differ by the rate and not by luck.
+that two rates differ by the rate and not by luck; a rate that is too high is not simulated to its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.envs.simulator.cluster.goodput import highest
 from tuner.envs.simulator.mixed.cluster import MixedCluster
-from tuner.envs.simulator.mixed.outcome import MixedOutcome, simulate_mixed
+from tuner.envs.simulator.mixed.outcome import MixedOutcome, simulate_mixed, simulate_while_kept
 from tuner.kairos.ceiling import ceilings
 
 __all__ = ["Allowable", "RateTrial", "allowable_throughput"]
@@ -30,7 +30,7 @@ class RateTrial(NamedTuple):
     rate: float
     """Queries/s of all sessions together."""
     excess: float
-    """The worst session's bad rate, over what its quantile allows."""
+    """The worst session's bad rate, over what its quantile allows; above 1 of a run that was cut short."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ def allowable_throughput(
     total = float(cluster.rates.sum())
 
     def kept(multiplier: float) -> bool:
-        outcome = outcomes[multiplier] = simulate_mixed(cluster.scaled(multiplier))
+        outcome = outcomes[multiplier] = simulate_while_kept(cluster.scaled(multiplier))
         trials.append(RateTrial(total * multiplier, outcome.excess))
         if progress:
             progress(trials[-1])
@@ -85,7 +85,7 @@ def allowable_throughput(
         return Allowable(rate=rate, outcome=outcome, trials=(RateTrial(rate, outcome.excess),))
     loosest = 1 - min(session.quantile for session in cluster.sessions)
     multiplier = highest(kept, most_rate(cluster) / total, loosest, tolerance)
-    outcome = outcomes[multiplier or min(outcomes)]
+    outcome = outcomes[multiplier] if multiplier else simulate_mixed(cluster.scaled(min(outcomes)))
     return Allowable(rate=multiplier * total, outcome=outcome, trials=tuple(trials))
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.envs.simulator.mixed.builders import PLAIN, mixed
 from tuner.envs.simulator.cluster import EventLog, replay
 from tuner.envs.simulator.mixed import allowable_throughput, simulate_mixed
+from tuner.envs.simulator.mixed.outcome import simulate_while_kept
 from tuner.scheduling.catalogue import QUERY_POLICIES
 
 
@@ -88,3 +89,24 @@ def within(rate: float, service: float, wait: float) -> float:
         for k in steps
     ]
     return (1 - rate * service) * sum(terms)
+
+
+@pytest.mark.parametrize("rate", [5.0, 30.0])
+def test_what_keeps_qos_is_simulated_to_its_end(rate):
+    """A run that keeps QoS is the same whether or not it could have been cut short."""
+    cluster = mixed(rate=rate, quantile=0.9)
+
+    whole, watched = simulate_mixed(cluster), simulate_while_kept(cluster)
+
+    assert whole.kept
+    assert watched.to_json() == whole.to_json()
+
+
+def test_an_overload_is_cut_short():
+    """It is known not to keep QoS before all queries have come."""
+    cluster = mixed(rate=200.0)
+
+    watched = simulate_while_kept(cluster)
+
+    assert not watched.kept
+    assert watched.outcome.requests < 0.9 * cluster.queries
