@@ -15,6 +15,7 @@ from tuner.kairos.pool import pools_within, ranked
 from tuner.kairos.sizes import parse_sizes
 
 __all__ = [
+    "GAUSSIAN",
     "LABELS",
     "POLICIES",
     "QUERIES",
@@ -37,6 +38,8 @@ LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": 
 POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
 """Distribution policies; the fifth is ours, see :mod:`tuner.scheduling.queries.clkwrk`."""
 REFUSING = ", refusing"
+GAUSSIAN = "gaussian:300,120"
+"""Sizes after the change of figures 12 and 16; the paper does not say which. All sizes up to 1000 come."""
 
 Pool = tuple[int, ...]
 """Instances of g4dn.xlarge, c5n.2xlarge, r5n.large and t3.xlarge."""

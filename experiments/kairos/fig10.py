@@ -1,0 +1,126 @@
+"""Kairos, Figure 10: how many pools must be tried to find the best for each distribution policy.
+
+All are searched by Kairos+ (algorithm 1): from the highest bound down, with both prunings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tuner.experiments import style
+from tuner.experiments.kairos.cell import (
+    LABELS,
+    QUERIES,
+    QUICK_QUERIES,
+    Cell,
+    Setting,
+    configuration,
+    make_space,
+    measure,
+    name_of,
+)
+from tuner.experiments.kairos.pools import measured_pools
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, curve, row
+from tuner.kairos.search import Found, kairos_plus
+
+__all__ = ["plot", "run", "until_best"]
+
+NAME = "kairos-fig10"
+POLICIES = ("kairos", "ribbon", "clkwrk", "drs")
+QUICK_LIMIT = 6
+UNTIL_BEST, UNTIL_SURE = "until the best is tried", "until none can be better"
+
+
+class Search(NamedTuple):
+    """One search."""
+
+    model: str
+    policy: str
+    queries: int
+    limit: int | None
+    known: tuple[tuple[tuple[int, ...], float], ...]
+    """Throughputs that were measured before, by pool."""
+
+
+def run(options: Options) -> Result:
+    """Search the best pool of every model under every policy."""
+    queries = QUICK_QUERIES if options.quick else QUERIES
+    limit = QUICK_LIMIT if options.quick else None
+    tasks = []
+    for model in LABELS:
+        known = {} if options.quick else measured_pools(options.folder, model)["kairos"]
+        for policy in POLICIES:
+            of_policy = tuple(known.items()) if policy == "kairos" else ()
+            tasks.append(Search(model, policy, queries, limit, of_policy))
+    found = dict(zip(tasks, run_all(search, tasks, options, "searches"), strict=True))
+    rows: list[Row] = []
+    series = []
+    for panel, count in ((UNTIL_BEST, until_best), (UNTIL_SURE, lambda one: len(one.evaluations))):
+        for policy in POLICIES:
+            shares = [[100 * count(one) / one.pools] for task, one in found.items() if task.policy == policy]
+            series.append(curve(policy, range(len(LABELS)), shares, panel=panel))
+    for task, one in found.items():
+        rows += _rows(f"{LABELS[task.model]}, {task.policy}", one, task.policy)
+    return Result(
+        experiment=NAME,
+        seeds=1,
+        configuration=configuration(queries) | {"search": "kairos+"},
+        rows=rows,
+        series=series,
+    )
+
+
+def search(task: Search) -> Found:
+    """Search the best pool under a policy."""
+    setting = Setting(task.model, queries=task.queries)
+    space, known = make_space(setting), dict(task.known)
+
+    def evaluate(pool: tuple[int, ...]) -> float:
+        return known[pool] if pool in known else measure(Cell(setting, pool, task.policy))
+
+    return kairos_plus(space.pools, space.bound, space.order, evaluate, task.limit)
+
+
+def until_best(found: Found) -> int:
+    """Return how many pools were tried when the best had been."""
+    return next(
+        (n for n, one in enumerate(found.evaluations, 1) if one.pool == found.pool), len(found.evaluations)
+    )
+
+
+def _rows(name: str, found: Found, policy: str) -> list[Row]:
+    note = f"best {name_of(found.pool)} {found.rate:.4g} queries/s" if found.pool else "none serves anything"
+    published = 1.0 if policy == "kairos" else None
+    return [
+        row(
+            f"{name}: tried {UNTIL_BEST}",
+            [100 * until_best(found) / found.pools],
+            unit="%",
+            published=published,
+            note=f"{until_best(found)} of {found.pools} pools; {note}",
+        ),
+        row(
+            f"{name}: tried {UNTIL_SURE}",
+            [100 * len(found.evaluations) / found.pools],
+            unit="%",
+            published=published,
+            note=f"{len(found.evaluations)} tried, {found.pruned_by_bound} pruned by bound, "
+            f"{found.pruned_as_part} as parts",
+        ),
+    ]
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw the shares on a logarithmic axis."""
+    figure, axes = style.figure("Pools that Kairos+ tries, of 331", columns=2, sharey=True)
+    for axis, panel in zip(axes.flat, (UNTIL_BEST, UNTIL_SURE), strict=True):
+        style.bars(axis, list(LABELS.values()), [(one.name, one.y) for one in result.panel(panel)])
+        axis.axhline(1, color=style.INK, lw=1, ls="--", label="published for Kairos+: below")
+        axis.set(title=panel, yscale="log", ylim=(0.2, 150))
+        axis.tick_params(axis="x", labelsize=7)
+    axes.flat[0].set_ylabel("of the search space, %")
+    style.legend(axes.flat[1], ncols=2, loc="upper left", fontsize=7)
+    return [style.save(figure, folder, NAME)]

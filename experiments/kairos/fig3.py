@@ -1,0 +1,62 @@
+"""Kairos, Figure 3: what a pool serves depends on the distribution policy (RM2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.experiments import style
+from tuner.experiments.kairos.cell import (
+    POLICIES,
+    QUERIES,
+    QUICK_QUERIES,
+    Cell,
+    Setting,
+    configuration,
+    measure,
+)
+from tuner.experiments.kairos.fig1 import POOLS, name_of_three
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, curve, row
+
+__all__ = ["plot", "run"]
+
+NAME = "kairos-fig3"
+MIXED = POOLS[1:]
+
+
+def run(options: Options) -> Result:
+    """Measure the mixed pools of Figure 1 under every policy."""
+    queries = QUICK_QUERIES if options.quick else QUERIES
+    seeds = range(1, options.seeds + 1)
+    setting = Setting("rm2", queries=queries)
+    cells = [Cell(setting, pool, policy, seed) for policy in POLICIES for pool in MIXED for seed in seeds]
+    found = dict(zip(cells, run_all(measure, cells, options, "pools, policies and seeds"), strict=True))
+    rows: list[Row] = []
+    series = []
+    for policy in POLICIES:
+        values = [[found[Cell(setting, pool, policy, seed)] for seed in seeds] for pool in MIXED]
+        series.append(curve(policy, range(len(MIXED)), values))
+        rows += [
+            row(f"{name_of_three(pool)}, {policy}", rates, unit="queries/s")
+            for pool, rates in zip(MIXED, values, strict=True)
+        ]
+    return Result(
+        experiment=NAME,
+        seeds=options.seeds,
+        configuration=configuration(queries),
+        rows=rows,
+        series=series,
+    )
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw the policies side by side for each pool."""
+    figure, axes = style.figure("RM2: three pools under six distribution policies", size=(7.5, 3.6))
+    (axis,) = axes.flat
+    style.bars(axis, [name_of_three(pool) for pool in MIXED], [(one.name, one.y) for one in result.series])
+    axis.set(
+        xlabel="instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)", ylabel="allowable throughput, queries/s"
+    )
+    style.legend(axis, ncols=2)
+    return [style.save(figure, folder, NAME)]

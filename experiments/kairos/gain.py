@@ -1,0 +1,65 @@
+"""Kairos over the best homogeneous pool at equal cost, in any setting: figures 8, 15 and 16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tuner.experiments.kairos.cell import Cell, Setting, Space, homogeneous, make_space, measure, name_of
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Row, row
+
+__all__ = ["Gain", "gains", "rows_of"]
+
+
+class Gain(NamedTuple):
+    """What was measured in one setting, per seed."""
+
+    space: Space
+    kairos: list[float]
+    """Queries/s of the pool that Kairos chose."""
+    same: list[float]
+    """Queries/s of the best homogeneous pool, scaled up to the whole budget."""
+
+    @property
+    def ratios(self) -> list[float]:
+        """Kairos's throughput over the other, per seed."""
+        return [one / other for one, other in zip(self.kairos, self.same, strict=True)]
+
+
+def gains(settings: Sequence[Setting], options: Options) -> list[Gain]:
+    """Measure both pools in each setting, with every seed; the homogeneous one without any noise."""
+    spaces = [make_space(setting) for setting in settings]
+    seeds = range(1, options.seeds + 1)
+    pairs = [
+        (Cell(space.setting, space.chosen, "kairos", seed), _same(space, seed))
+        for space in spaces
+        for seed in seeds
+    ]
+    cells = list(dict.fromkeys(cell for pair in pairs for cell in pair))
+    found = dict(zip(cells, run_all(measure, cells, options, "pools and seeds"), strict=True))
+    return [
+        Gain(
+            space,
+            [found[Cell(space.setting, space.chosen, "kairos", seed)] for seed in seeds],
+            [found[_same(space, seed)] * space.scale for seed in seeds],
+        )
+        for space in spaces
+    ]
+
+
+def rows_of(gain: Gain, name: str, published: float | None, note: str = "") -> list[Row]:
+    """Return the gain, and the two throughputs that it is made of."""
+    space = gain.space
+    pools = f"{name_of(space.chosen)} against {name_of(space.same)}"
+    return [
+        row(f"{name}: gain", gain.ratios, unit="times", published=published, note=f"{pools}{note}"),
+        row(f"{name}: kairos", gain.kairos, unit="queries/s"),
+        row(f"{name}: homogeneous, scaled", gain.same, unit="queries/s"),
+    ]
+
+
+def _same(space: Space, seed: int) -> Cell:
+    cell = homogeneous(space, seed)
+    return cell._replace(setting=cell.setting._replace(noise=0.0))
