@@ -38,7 +38,11 @@ INK, MUTED = "#1b2733", "#7b8794"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A7F00", INK)
 MARKERS = "osD^vPX*"
 POLICIES = ("symphony", "eager", "nexus", "clockwork", "timeout", "clipper", "tuned", "ideal")
-DISTRIBUTIONS = ("kairos", "ribbon", "drs", "clkwrk, refusing", "clkwrk", "homogeneous", "bound", "oracle")
+DISTRIBUTIONS = {
+    "kairos, refusing": 6, "kairos+": 5, "kairos": 0, "ribbon": 1, "drs": 2, "clkwrk, refusing": 3,
+    "clkwrk": 4, "oracle": 7, "bound": 7,
+}  # fmt: skip
+"""Which colour and marker each has; of two that a name begins with, the first counts."""
 DPI = 110
 
 
@@ -54,8 +58,8 @@ def look(name: str, index: int = 0) -> Look:
 
     A name begins with the policy's, as in ``symphony (20 ms)``.
     """
-    families = (POLICIES, DISTRIBUTIONS)
-    known = [n for family in families for n, policy in enumerate(family) if name.lower().startswith(policy)]
+    families = {policy: number for number, policy in enumerate(POLICIES)} | DISTRIBUTIONS
+    known = [number for policy, number in families.items() if name.lower().startswith(policy)]
     number = known[0] if known else index
     return Look(PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)])
 

@@ -35,8 +35,8 @@ QUERIES, QUICK_QUERIES = 20_000, 1_500
 """Per rate that is tried; the first as in the paper's code."""
 LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": "WND"}
 """The models as the paper names them, in its order."""
-POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
-"""Distribution policies; the fifth is ours, see :mod:`tuner.scheduling.queries.clkwrk`."""
+POLICIES = ("kairos", "kairos, refusing", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
+"""Distribution policies; that two of them may refuse queries which cannot be in time is ours."""
 REFUSING = ", refusing"
 GAUSSIAN = "gaussian:300,120"
 """Sizes after the change of figures 12 and 16; the paper does not say which. All sizes up to 1000 come."""

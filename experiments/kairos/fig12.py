@@ -122,9 +122,8 @@ def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the throughput of the pool that each scheme runs at each step."""
     figure, axes = style.figure("RM2 after its sizes became Gaussian: the pools that are tried", size=(8, 4))
     (axis,) = axes.flat
-    for index, one in enumerate(result.series):
-        color, marker = style.look(one.name, index)
-        color = style.PALETTE[5] if one.name == "kairos+" else color
+    for one in result.series:
+        color, marker = style.look(one.name)
         axis.plot(one.x, [y or 0.0 for y in one.y], color=color, marker=marker, ms=4, lw=1.2, label=one.name)
     oracle = next(each.measured for each in result.rows if each.id.startswith("oracle"))
     axis.axhline(oracle or 0.0, color=style.INK, lw=1, ls="--", label="oracle, best pool")

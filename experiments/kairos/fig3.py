@@ -52,7 +52,7 @@ def run(options: Options) -> Result:
 
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the policies side by side for each pool."""
-    figure, axes = style.figure("RM2: three pools under six distribution policies", size=(7.5, 3.6))
+    figure, axes = style.figure("RM2: three pools under every distribution policy", size=(7.5, 3.6))
     (axis,) = axes.flat
     style.bars(axis, [name_of_three(pool) for pool in MIXED], [(one.name, one.y) for one in result.series])
     axis.set(

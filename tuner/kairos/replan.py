@@ -69,7 +69,9 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not (0 < self.share <= 1 <= self.headroom and self.least_gain >= 0 and self.slack >= 0):
-            raise ValueError(f"`0 < share <= 1 <= headroom` and gains of at least 0 must hold, but got {self}")
+            raise ValueError(
+                f"`0 < share <= 1 <= headroom` and gains of at least 0 must hold, but got {self}"
+            )
         if not (self.horizon > 0 and self.startup >= 0 and self.rest >= 0):
             raise ValueError(f"times must not be negative, and the horizon positive, but got {self}")
 

@@ -86,7 +86,7 @@ def allowable_throughput(
     loosest = 1 - min(session.quantile for session in cluster.sessions)
     multiplier = highest(kept, most_rate(cluster) / total, loosest, tolerance)
     outcome = outcomes[multiplier] if multiplier else simulate_mixed(cluster.scaled(min(outcomes)))
-    return Allowable(rate=multiplier * total, outcome=outcome, trials=tuple(trials))
+    return Allowable(rate=float(multiplier * total), outcome=outcome, trials=tuple(trials))
 
 
 def most_rate(cluster: MixedCluster) -> float:

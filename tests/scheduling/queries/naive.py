@@ -86,14 +86,30 @@ class Base:
 
 
 class Kairos(Base):
-    guard, penalty = 0.98, 10.0
+    guard, penalty, refuse = 0.98, 10.0, False
+
+    def look(self) -> list[Query]:
+        """The oldest queries, twice as many as instances."""
+        order = sorted(self.waiting, key=lambda query: (query.arrival, query.session))
+        return order[: 2 * len(self.spec.kinds)]
+
+    def refuse_lost(self) -> None:
+        for query in self.look():
+            kinds = range(max(self.spec.kinds) + 1)
+            least = min(float(self.spec.sessions[query.session].latency[kind, query.items]) for kind in kinds)
+            if self.now - query.arrival + self.travel + least > self.budget(query.session):
+                self.waiting.remove(query)
+                self.commands.append(Given(DROP, query.session, (query.number,)))
 
     def assign(self) -> None:
         if not self.idle or not self.waiting:
             return
+        if self.refuse:
+            self.refuse_lost()
         instances = range(len(self.spec.kinds))
-        order = sorted(self.waiting, key=lambda query: (query.arrival, query.session))
-        looked_at = order[: 2 * len(instances)]
+        looked_at = self.look()
+        if not looked_at:
+            return
         cost = np.array([[self.cost(query, instance) for instance in instances] for query in looked_at])
         wide = len(looked_at) > len(instances)
         work = make_matching(min(cost.shape), max(cost.shape))

@@ -28,7 +28,7 @@ class TestKairos(OfCatalogue):
 
 class TestKairosLearning(OfCatalogue):
     name = "kairos"
-    options: ClassVar[dict[str, Any]] = {"prediction_noise": 0.1, "spread": 2.0}
+    options: ClassVar[dict[str, Any]] = {"prediction_noise": 0.1, "spread": 2.0, "refuse": True}
     reorders = True
     believes = False
 

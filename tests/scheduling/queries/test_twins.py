@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.scheduling.queries.naive import TWINS, Clkwrk
+from tests.scheduling.queries.naive import TWINS
 from tests.scheduling.scenarios import random_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.catalogue import build_policy, options_of
@@ -27,17 +27,20 @@ def test_like_its_twin(name: str, seed: int) -> None:
     assert_twin(trace.events, TWINS[name](scenario.spec), within=1e-9)
 
 
+@pytest.mark.parametrize("name", ["clkwrk", "kairos"])
 @pytest.mark.parametrize("seed", range(4))
-def test_clkwrk_that_refuses_is_like_its_twin(seed: int) -> None:
-    """What no instance can serve in time is refused when it comes."""
+def test_those_that_refuse_are_like_their_twins(name: str, seed: int) -> None:
+    """What no instance can serve in time is refused: when it comes by clkwrk, when it is lost by kairos."""
     scenario = random_scenario(seed, requests=80)
-    policy = build_policy("clkwrk", scenario.spec, options_of("clkwrk")(refuse=True))
-    twin = Clkwrk(scenario.spec)
+    options = options_of(name)(refuse=True, learn=False)
+    policy = build_policy(name, scenario.spec, options)
+    twin = TWINS[name](scenario.spec)
     twin.refuse = True
 
     trace = drive(policy, scenario.arrivals, scenario.stretch, items=sizes(scenario, seed))
 
     assert_twin(trace.events, twin, within=1e-9)
+    assert trace.dropped or seed != 0
 
 
 def sizes(scenario, seed):

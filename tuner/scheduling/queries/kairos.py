@@ -8,7 +8,8 @@ would end after its QoS target, guarded, the cost is that of ten times the targe
 those with an idle instance are sent (eq. 6, 7); the other queries wait, and are matched anew next time.
 
 Execution times are learned from nothing (:mod:`tuner.scheduling.queries.predictor`), unless ``learn`` is off.
-No query is refused; a late one is served once nothing better can be done with an instance.
+No query is refused, unless ``refuse`` is on: then one that no instance could serve in time any more, even if
+it were idle, is. Else a late one is served once nothing better can be done with an instance.
 
 Where we go further: real times scatter around the prediction, and a fixed guard of 2 % does not know by how
 much. A query must also keep the target, unguarded, if it takes longer by ``spread`` standard deviations of
@@ -31,9 +32,9 @@ from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.queries.matching import Matching, make_matching, match
-from tuner.scheduling.queries.pool import Pool, ended, make_pool, send_query, take_in, travel
+from tuner.scheduling.queries.pool import Pool, ended, make_pool, refuse_query, send_query, take_in, travel
 from tuner.scheduling.queries.predictor import Predictor, learn, make_predictor, predict, spread
-from tuner.scheduling.requests import begin, push
+from tuner.scheduling.requests import begin, has_room, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = ["Kairos", "Options", "build"]
@@ -49,6 +50,7 @@ RULE = np.dtype(
         ("penalty", "f8"),  # QoS targets that a late pair counts as
         ("spread", "f8"),  # standard deviations of the error that a query must keep the target with
         ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
+        ("refuses", "i8"),  # 1: what cannot be in time any more is refused
         ("drawn", "i8"),  # factors on predictions used so far
     ],
     align=True,
@@ -69,6 +71,8 @@ class Options:
     """It must end within the target, too, if it takes longer by so many standard deviations of the error."""
     learn: bool = True
     """Whether execution times are learned; if not, the profile is believed."""
+    refuse: bool = False
+    """Whether a query that no instance could serve in time any more is refused."""
     prediction_noise: float = 0.0
     """Standard deviation of an error on each prediction, relative: to see what errors do (Fig. 16b)."""
     seed: int = 0
@@ -107,11 +111,12 @@ class Kairos(NamedTuple):
 def build(spec: ClusterSpec, options: Options | None = None) -> Kairos:
     """Return the state at time 0."""
     options = options or Options()
-    cluster = build_cluster(spec)
+    cluster = build_cluster(spec, commands=len(spec.sessions) + 3 * len(spec.kinds) + 64)
     kinds, sessions, size = cluster.latency.shape
     instances = cluster.accelerators.size
     rule = records(1, RULE)
-    rule[0] = (options.guard, options.penalty, options.spread, int(options.learn), 0)
+    flags = (int(options.learn), int(options.refuse))
+    rule[0] = (options.guard, options.penalty, options.spread, *flags, 0)
     noise = np.ones(1)
     if options.prediction_noise > 0:
         drawn = np.random.default_rng(options.seed).normal(1.0, options.prediction_noise, NOISE)
@@ -178,6 +183,10 @@ def wake(policy: Kairos, now: float) -> int:
     if policy.pool.state[0].idle == 0 or policy.pool.state[0].waiting == 0:
         return OK
     count = _look(policy)
+    if policy.rule[0].refuses and _refuse(policy, count):
+        count = _look(policy)
+    if count == 0:
+        return OK
     instances = cluster.accelerators.size
     wide = count > instances  # more queries than instances: instances are the rows
     for accelerator in range(instances):
@@ -215,6 +224,23 @@ def _look(policy: Kairos) -> int:
         policy.candidates[index].position = policy.pointers[queue]
         policy.pointers[queue] += 1
     return int(policy.candidates.size)
+
+
+@njit_flat
+def _refuse(policy: Kairos, count: int) -> bool:
+    """Refuse the candidates that no instance could serve in time; return whether there were any."""
+    cluster, refused = policy.cluster, False
+    for index in range(count):
+        queue, position = policy.candidates[index].queue, policy.candidates[index].position
+        slot = position & (cluster.waiting.shape[1] - 1)
+        least = np.inf
+        for kind in range(policy.times.size):
+            least = min(least, _believed(policy, kind, queue, cluster.waiting[queue, slot].items))
+        waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival
+        if waited + travel(cluster) + least > cluster.sessions[queue].budget and has_room(cluster):
+            refuse_query(cluster, policy.pool, queue, position)
+            refused = True
+    return refused
 
 
 @njit_flat

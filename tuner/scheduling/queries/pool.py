@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.requests import dispatch_query
+from tuner.scheduling.requests import dispatch_query, drop
 from tuner.scheduling.vocabulary import Cluster, records
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ended",
     "make_pool",
     "oldest",
+    "refuse_query",
     "send_oldest",
     "send_query",
     "speed_order",
@@ -135,6 +136,14 @@ def send_oldest(cluster: Cluster, pool: Pool, queue: int, accelerator: int) -> N
     items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
     kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
     send_query(cluster, pool, queue, head, accelerator, cluster.latency[kind, session, items])
+
+
+@njit_flat
+def refuse_query(cluster: Cluster, pool: Pool, queue: int, position: int) -> None:
+    """Refuse a waiting query; older ones of its queue move up by one place. Modifies both states."""
+    _bring_to_head(cluster, queue, position)
+    drop(cluster, queue, 1)
+    pool.state[0].waiting -= 1
 
 
 @njit_flat
