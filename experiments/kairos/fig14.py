@@ -62,6 +62,6 @@ def plot(result: Result, folder: Path) -> list[Path]:
     *curves, oracle = result.series
     style.curves(axis, curves)
     axis.plot(oracle.x, [y or 0.0 for y in oracle.y], color=style.INK, ls="--", lw=1, label=oracle.name)
-    axis.set(xlabel="rank of the bound", ylabel="allowable throughput, queries/s", ylim=(0, None))
-    style.legend(axis, ncols=2, loc="lower left", fontsize=7)
+    axis.set(xlabel="rank of the bound", ylabel="allowable throughput, queries/s", ylim=(0, 185))
+    style.legend(axis, ncols=4, loc="upper center", fontsize=7)
     return [style.save(figure, folder, NAME)]

@@ -58,5 +58,6 @@ def plot(result: Result, folder: Path) -> list[Path]:
     axis.set(
         xlabel="instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)", ylabel="allowable throughput, queries/s"
     )
-    style.legend(axis, ncols=2)
+    axis.set_ylim(top=160)
+    style.legend(axis, ncols=4, loc="upper center")
     return [style.save(figure, folder, NAME)]

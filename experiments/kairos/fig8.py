@@ -38,7 +38,7 @@ def _rows(gain: Gain) -> list[Row]:
 
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the gain of each model."""
-    figure, axes = style.figure("Kairos over the best homogeneous pool, scaled to the same cost")
+    figure, axes = style.figure("Kairos over the best homogeneous pool", size=(5.5, 3.6))
     (axis,) = axes.flat
     (series,) = result.series
     heights = [height or 0.0 for height in series.y]
@@ -48,6 +48,6 @@ def plot(result: Result, folder: Path) -> list[Path]:
     style.published(axis, series.x, list(PUBLISHED.values()), "published: at least (RM2: up to)")
     axis.axhline(1, color=style.MUTED, lw=1, ls="--")
     axis.set_xticks(series.x, list(LABELS.values()))
-    axis.set(ylabel="allowable throughput, times", ylim=(0, max(heights) * 1.3))
+    axis.set(ylabel="allowable throughput at equal cost, times", ylim=(0, max(heights) * 1.3))
     style.legend(axis, loc="upper left")
     return [style.save(figure, folder, NAME)]

@@ -23,7 +23,8 @@ def bench(
         typer.Argument(
             metavar="NAME",
             help="engine: requests simulated per second. scheduler: a policy alone. "
-            "decision: one call from Python. training: windows per minute in the environments.",
+            "decision: one call from Python. kairos: matching queries, bounds of pools. "
+            "training: windows per minute in the environments.",
         ),
     ],
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,

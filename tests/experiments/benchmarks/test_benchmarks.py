@@ -76,3 +76,17 @@ def test_benchmarks_run(tmp_path, name):
 
     assert len({row.id for row in rows}) == len(rows) > 10
     assert all(row.value > 0 for row in rows)
+
+
+def test_kairos_is_measured_beside_scipy(tmp_path, monkeypatch):
+    """Matchings that cost what scipy's do, bounds, and simulations, each with its unit."""
+    from tuner.experiments.benchmarks import kairos
+
+    monkeypatch.setattr(kairos, "QUICK", 100)
+    monkeypatch.setattr(kairos, "QUERIES", 20_000)
+    monkeypatch.setattr(kairos, "SIZES", (5, 20))
+    rows = kairos.run(options(tmp_path))
+
+    assert [row.unit for row in rows] == ["us"] * 4 + ["ms"] * 2 + ["queries/s"] * 2
+    assert all(row.value > 0 for row in rows)
+    assert all(row.baseline for row in rows if row.unit != "ms")
