@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["channel_options", "tidy"]
+from typing import Any
+
+from tuner.adapters.security import Security
+
+__all__ = ["channel_options", "open_channel", "tidy"]
 
 LARGEST_MESSAGE = 64 * 1024 * 1024
 # After a restart of the server the channel must find it again within seconds, not gRPC's two minutes.
@@ -19,6 +23,20 @@ def channel_options(host: str) -> list[tuple[str, int]]:
     """Return the options for a channel to a host; a proxy is never asked for this machine."""
     loopback = host in ("localhost", "127.0.0.1", "::1")
     return [*CHANNEL, *([("grpc.enable_http_proxy", 0)] if loopback else [])]
+
+
+def open_channel(address: str, host: str, security: Security) -> Any:
+    """Open a ``grpc.Channel``.
+
+    Raises:
+        StorageError: A certificate or token cannot be read.
+    """
+    import grpc
+
+    credentials = security.channel_credentials()
+    if credentials is None:
+        return grpc.insecure_channel(address, options=channel_options(host))
+    return grpc.secure_channel(address, credentials, options=channel_options(host))
 
 
 def tidy(text: str) -> str:

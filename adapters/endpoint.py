@@ -12,6 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tuner.adapters.security import SECURITY_OPTIONS
+
 __all__ = ["Endpoint", "Loadable", "Wire"]
 
 
@@ -26,6 +28,8 @@ class Endpoint:
     model: str
     options: Mapping[str, str] = field(default_factory=dict)
     """What else names the model or a part of it, such as a version label."""
+    security: Mapping[str, str] = field(default_factory=lambda: dict(SECURITY_OPTIONS))
+    """How it is reached, as options of a target; names of files, no secrets."""
 
 
 @runtime_checkable

@@ -10,10 +10,11 @@ import http.client
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tuner.adapters.security import Security
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
 __all__ = ["MetricsPage", "Sample", "get", "is_sane", "read_bounded", "read_samples"]
@@ -37,6 +38,7 @@ class MetricsPage:
     path: str
     fix: str
     """What the user can do if there is no such page."""
+    security: Security = field(default_factory=Security)
 
     def fetch(self, timeout: float) -> str:
         """Fetch the page.
@@ -51,7 +53,7 @@ class MetricsPage:
         """
         where = f"metrics port {self.port}"
         try:
-            status, body = get(self.host, self.port, self.path, timeout)
+            status, body = get(self.host, self.port, self.path, timeout, self.security)
         except TimeoutError as error:
             raise TimedOut(f"{where}: no answer within {timeout:g} s; {self.fix}") from error
         except OSError as error:
@@ -65,7 +67,9 @@ class MetricsPage:
         return body.decode("utf-8", errors="replace")
 
 
-def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
+def get(
+    host: str, port: int, path: str, timeout: float, security: Security | None = None
+) -> tuple[int, bytes]:
     """Return status and body of what a server answers to a GET.
 
     Args:
@@ -73,15 +77,21 @@ def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
         port: Its port.
         path: What to get.
         timeout: Longest wait for all of it, s.
+        security: How to reach it; by default in the clear.
 
     Raises:
         TimeoutError: It did not come in time.
         OSError: The port is closed.
         HTTPException: Who answers does not speak HTTP.
     """
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    context, headers = security.web() if security is not None else (None, {})
+    connection: http.client.HTTPConnection
+    if context is not None:
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, read_bounded(answer, LARGEST_PAGE, time.monotonic() + timeout)
     finally:

@@ -25,14 +25,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tuner.adapters.metrics_page import read_bounded
-from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 from tuner.measurement import NOT_KNOWN, Measurement
 
-__all__ = ["PrometheusIndicator", "read_token"]
+__all__ = ["PrometheusIndicator"]
 
 QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 LARGEST_ANSWER = 1_000_000
@@ -131,21 +130,6 @@ class PrometheusIndicator:
             hint = "; its certificate is not trusted" if isinstance(reason, ssl.SSLError) else ""
             raise Unreachable(f"{self.url}: {reason}{hint}; is this the Prometheus server?") from error
         return _number(body, query)
-
-
-def read_token(path: Path) -> str:
-    """Return the secret that a file holds.
-
-    Raises:
-        StorageError: It cannot be read, or is empty.
-    """
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"--sli-token-file {path}: {error}") from error
-    if not token or not token.isprintable():
-        raise StorageError(f"--sli-token-file {path}: holds no token")
-    return token
 
 
 def _number(body: bytes, query: str) -> float:

@@ -25,6 +25,7 @@ import grpc
 import numpy as np
 
 from tuner.adapters.endpoint import Wire
+from tuner.adapters.security import parse_security
 from tuner.errors import InvalidInput
 from tuner.profiler.arrivals import parse_arrival
 from tuner.profiler.load_wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
@@ -181,7 +182,13 @@ async def _serve(output: int) -> None:
     setup = Setup.from_line(await commands.readline())
     wire = cast(Wire, import_module(setup.endpoint.wire))
     addresses = setup.endpoint.address.split(",") * setup.channels
-    channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for address in addresses]
+    credentials = parse_security(setup.endpoint.security).channel_credentials()
+    channels = [
+        grpc.aio.insecure_channel(address, options=OPTIONS)
+        if credentials is None
+        else grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+        for address in addresses
+    ]
     raw, problem = await _prepare(setup, wire, channels)
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:

@@ -120,7 +120,13 @@ class TFServingBackend:
         """Return how clients reach the model."""
         target = self._target
         options = {"label": target.label, "signature": target.signature}
-        return Endpoint(wire=WIRE, address=target.address, model=target.model, options=options)
+        return Endpoint(
+            wire=WIRE,
+            address=target.address,
+            model=target.model,
+            options=options,
+            security=target.security.options(),
+        )
 
     def describe(self) -> Description:
         """Return who this is and what it can do."""

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import grpc
 
-from tuner.adapters.channel import channel_options, tidy
+from tuner.adapters.channel import open_channel, tidy
 from tuner.adapters.metrics_page import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import Target
@@ -60,7 +60,7 @@ class TFServingClient:
         self._timeout = timeout
         self._patience = min(timeout, PATIENCE)
         self._known = False  # whether the model was there once
-        self._channel = grpc.insecure_channel(target.address, options=channel_options(target.host))
+        self._channel = open_channel(target.address, target.host, target.security)
         self._status = self._method(f"{MODEL}GetModelStatus", "GetModelStatus")
         self._metadata = self._method(f"{PREDICTION}GetModelMetadata", "GetModelMetadata")
         self._reload = self._method(f"{MODEL}HandleReloadConfigRequest", "ReloadConfig")
@@ -121,7 +121,8 @@ class TFServingClient:
         """Return what the REST port says of the model, None if it says nothing of use."""
         address = f"/v1/models/{quote(self._target.model, safe='')}{path}"
         try:
-            status, body = get(self._target.host, self._target.rest_port, address, self._timeout)
+            target = self._target
+            status, body = get(target.host, target.rest_port, address, self._timeout, target.security)
             return read(json.loads(body)) if status == http.HTTPStatus.OK else None
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -79,6 +79,7 @@ def metrics_page(target: Target) -> MetricsPage:
         port=target.rest_port,
         path=target.metrics_path,
         fix=FIX,
+        security=target.security,
     )
 
 

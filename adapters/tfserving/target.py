@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
+from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
 __all__ = ["Target", "parse_target"]
@@ -23,6 +24,7 @@ OPTIONS = {
     "signature": SIGNATURE,
     "config": "",
     "restart": "",
+    **SECURITY_OPTIONS,
 }
 
 
@@ -48,6 +50,8 @@ class Target:
     """The server's ``--model_config_file``, as it is seen from here; needed where it names versions."""
     restart: Path | None = None
     """The operator's command that restarts the server with other threads."""
+
+    security: Security = field(default_factory=Security)
 
     @property
     def address(self) -> str:
@@ -88,4 +92,5 @@ def parse_target(text: str) -> Target:
         signature=options["signature"] or SIGNATURE,
         config=existing_path("config", options["config"], folder=False),
         restart=existing_path("restart", options["restart"], folder=False),
+        security=parse_security(options),
     )

@@ -135,7 +135,10 @@ class TritonBackend:
         """Return how clients reach the model."""
         options = {"version": self._target.version}
         address = self._target.address
-        return Endpoint(wire=WIRE, address=address, model=self._target.model, options=options)
+        security = self._target.security.options()
+        return Endpoint(
+            wire=WIRE, address=address, model=self._target.model, options=options, security=security
+        )
 
     def describe(self) -> Description:
         """Return who this is and what it can do."""
@@ -281,9 +284,10 @@ class TritonBackend:
         )
 
     def _metrics(self) -> MetricsReading:
-        if self._target.metrics_port is None:
+        target = self._target
+        if target.metrics_port is None:
             return MetricsReading()
-        text = metrics_page(self._target.host, self._target.metrics_port).fetch(self._timeout)
+        text = metrics_page(target.host, target.metrics_port, target.security).fetch(self._timeout)
         return parse_metrics(text, self._target.model, self._target.version)
 
     def profile(self) -> BatchingProfile | None:

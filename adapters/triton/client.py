@@ -42,7 +42,10 @@ class TritonClient:
         self._timeout = timeout
         self._known = False  # whether the model was there once
         self._grpc = tritongrpc.InferenceServerClient(
-            target.address, channel_args=channel_options(target.host)
+            target.address,
+            ssl=target.security.grpc,
+            creds=target.security.channel_credentials(),
+            channel_args=channel_options(target.host),
         )
 
     def identity(self) -> tuple[str, str]:

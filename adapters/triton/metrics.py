@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuner.adapters.metrics_page import MetricsPage, is_sane, read_samples
+from tuner.adapters.security import Security
 
 __all__ = ["QUANTILE_MEMORY", "MetricsReading", "metrics_page", "parse_metrics"]
 
@@ -72,7 +73,9 @@ def _number(version: str) -> int:
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
-def metrics_page(host: str, port: int) -> MetricsPage:
+def metrics_page(host: str, port: int, security: Security | None = None) -> MetricsPage:
     """Return where the metrics of a Triton server are."""
     fix = "start Triton with --allow-metrics=true, or correct 'metrics=' in the target (or metrics=off)"
-    return MetricsPage(server="Triton", host=host, port=port, path="/metrics", fix=fix)
+    return MetricsPage(
+        server="Triton", host=host, port=port, path="/metrics", fix=fix, security=security or Security()
+    )

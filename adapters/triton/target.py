@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
+from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
 __all__ = ["GRPC_PORT", "Target", "parse_target"]
@@ -28,6 +29,7 @@ class Target:
     """The model's version; empty for the server's choice, with the statistics of all."""
     metrics_port: int | None = None
     """None for a server without metrics."""
+    security: Security = field(default_factory=Security)
     repository: Path | None = None
     """The folder of all models, as it is seen from here; for servers that poll it."""
 
@@ -42,12 +44,12 @@ def parse_target(text: str) -> Target:
 
     Args:
         text: ``triton://HOST[:PORT]/MODEL`` with the options ``metrics=PORT`` or ``metrics=off``,
-            ``version=NUMBER`` and ``repository=FOLDER``.
+            ``version=NUMBER`` and ``repository=FOLDER``, and those of :mod:`tuner.adapters.security`.
 
     Raises:
         InvalidInput: It does not have that form.
     """
-    options = {"metrics": METRICS_PORT, "version": "", "repository": ""}
+    options = {"metrics": METRICS_PORT, "version": "", "repository": "", **SECURITY_OPTIONS}
     address = parse_address(text, scheme="triton", port=GRPC_PORT, options=options, form=FORM)
     version = address.options["version"]
     if version and not (version.isascii() and version.isdigit()):
@@ -61,6 +63,7 @@ def parse_target(text: str) -> Target:
         model=address.model,
         version=version,
         metrics_port=_metrics_port(address.options["metrics"]),
+        security=parse_security(address.options),
         repository=existing_path("repository", address.options["repository"], folder=True),
     )
 

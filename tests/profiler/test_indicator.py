@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.builders import measurement
-from tuner.errors import InvalidInput, StorageError, TimedOut, Unreachable
+from tuner.errors import InvalidInput, TimedOut, Unreachable
 from tuner.profiler import indicator as module
-from tuner.profiler.indicator import PrometheusIndicator, read_token
+from tuner.profiler.indicator import PrometheusIndicator
 
 
 class Prometheus:
@@ -179,14 +179,3 @@ def test_what_cannot_be(url: str, query: str, words: str) -> None:
         PrometheusIndicator(url=url, query=query)
 
     assert "secret" not in str(error.value)
-
-
-def test_token_files(tmp_path) -> None:
-    """Surrounding space does not count; an empty file is a mistake."""
-    (tmp_path / "token").write_text(" abc\n")
-    (tmp_path / "empty").write_text("\n")
-
-    assert read_token(tmp_path / "token") == "abc"
-    for name in ("empty", "missing"):
-        with pytest.raises(StorageError, match=name):
-            read_token(tmp_path / name)

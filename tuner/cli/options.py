@@ -198,9 +198,10 @@ def indicator(
     if url is None or query is None:
         missing = "--sli-prometheus" if url is None else "--sli-query"
         raise InvalidInput(missing, "missing", "--sli-prometheus and --sli-query belong together")
-    from tuner.profiler.indicator import PrometheusIndicator, read_token
+    from tuner.adapters.security import read_secret
+    from tuner.profiler.indicator import PrometheusIndicator
 
-    secret = read_token(token) if token is not None else ""
+    secret = read_secret(token, "--sli-token-file") if token is not None else ""
     found = PrometheusIndicator(url=url, query=query, statistic=statistic, token=secret)
     found.check(window)
     return found

@@ -21,13 +21,14 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 
+from tuner.adapters.security import read_secret
 from tuner.control.guard import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Slo, parse_slo
 from tuner.profiler.attachment import FOREIGN_LIMIT
-from tuner.profiler.indicator import PrometheusIndicator, read_token
+from tuner.profiler.indicator import PrometheusIndicator
 from tuner.stored import Part
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
@@ -195,7 +196,7 @@ class SliSection(Section):
         Raises:
             StorageError: The token cannot be read.
         """
-        token = read_token(self.token_file) if self.token_file is not None else ""
+        token = read_secret(self.token_file, "sli.token_file") if self.token_file is not None else ""
         return PrometheusIndicator(url=self.prometheus, query=self.query, statistic=statistic, token=token)
 
 

@@ -1,0 +1,147 @@
+"""How connections to a server are secured: TLS, certificates, and a token, as options of a target.
+
+===============  ==========================================================================================
+option           meaning
+===============  ==========================================================================================
+``tls``          ``grpc``, ``metrics`` or ``all``: what is reached over TLS
+``ca``           file of the certificates to trust, instead of the system's
+``cert``, ``key``  files with a certificate and key of our own, where the server wants to know who asks
+``token_file``   file with a bearer token, read again when it changes; only ever sent over TLS
+===============  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.adapters.address import existing_path
+from tuner.errors import InvalidInput, StorageError
+
+__all__ = ["SECURITY_OPTIONS", "Security", "parse_security", "read_secret"]
+
+SECURITY_OPTIONS = {"tls": "", "ca": "", "cert": "", "key": "", "token_file": ""}
+"""The options and their defaults."""
+WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Security:
+    """How a server is reached; by default in the clear."""
+
+    grpc: bool = False
+    metrics: bool = False
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+
+    def options(self) -> dict[str, str]:
+        """Return the options that :func:`parse_security` reads back; names of files, no secrets."""
+        way = next(name for name, value in WAYS.items() if value == (self.grpc, self.metrics))
+        paths = {"ca": self.ca, "cert": self.cert, "key": self.key, "token_file": self.token_file}
+        return {"tls": way, **{name: str(path) if path is not None else "" for name, path in paths.items()}}
+
+    def channel_credentials(self) -> Any:
+        """Return the ``grpc.ChannelCredentials``, None for a channel in the clear.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+        if not self.grpc:
+            return None
+        import grpc
+
+        files = [_read(path) if path is not None else None for path in (self.ca, self.key, self.cert)]
+        credentials = grpc.ssl_channel_credentials(*files)
+        if self.token_file is None:
+            return credentials
+        read_secret(self.token_file, "token_file")
+        return grpc.composite_channel_credentials(
+            credentials, grpc.metadata_call_credentials(_Token(self.token_file))
+        )
+
+    def web(self) -> tuple[ssl.SSLContext | None, dict[str, str]]:
+        """Return how the metrics are reached: the TLS context (None in the clear) and the headers.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+        if not self.metrics:
+            return None, {}
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise StorageError(f"the certificates cannot be used: {error}") from error
+        token = read_secret(self.token_file, "token_file") if self.token_file is not None else ""
+        return context, {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def parse_security(options: Mapping[str, str]) -> Security:
+    """Read the options of a target.
+
+    Raises:
+        InvalidInput: They contradict each other, or name no file.
+    """
+    if options["tls"] not in WAYS:
+        raise InvalidInput(
+            "TARGET", f"tls='{options['tls']}' is unknown", "write tls=grpc, tls=metrics or tls=all"
+        )
+    grpc, metrics = WAYS[options["tls"]]
+    paths = {
+        name: existing_path(name, options[name], folder=False) for name in ("ca", "cert", "key", "token_file")
+    }
+    named = [name for name, path in paths.items() if path is not None]
+    if named and not (grpc or metrics):
+        raise InvalidInput(
+            "TARGET", f"{named[0]}= without TLS is of no use, or not safe", "add tls=grpc or tls=all"
+        )
+    if (paths["cert"] is None) != (paths["key"] is None):
+        raise InvalidInput("TARGET", "cert= and key= belong together", "give both files")
+    return Security(grpc=grpc, metrics=metrics, **paths)
+
+
+def read_secret(path: Path, setting: str) -> str:
+    """Return the token that a file holds.
+
+    Raises:
+        StorageError: It cannot be read, or is empty.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{setting} {path}: {error}") from error
+    if not token or not token.isprintable():
+        raise StorageError(f"{setting} {path}: holds no token")
+    return token
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from error
+
+
+class _Token:
+    """Gives each call the token of a file; a plug-in of gRPC, called from its threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = -1
+        self._token = ""
+
+    def __call__(self, _context: Any, callback: Any) -> None:
+        try:
+            stamp = self._path.stat().st_mtime_ns
+            if stamp != self._stamp:
+                self._token, self._stamp = read_secret(self._path, "token_file"), stamp
+        except (OSError, StorageError) as error:
+            callback((), error)
+            return
+        callback((("authorization", f"Bearer {self._token}"),), None)

@@ -1,0 +1,184 @@
+"""TLS, certificates and tokens as options of a target."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
+import pytest
+
+from tests.adapters.certificates import make_certificates
+from tuner.adapters.channel import open_channel
+from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security, read_secret
+from tuner.adapters.tfserving.target import parse_target as parse_tfserving
+from tuner.adapters.triton.metrics import metrics_page
+from tuner.adapters.triton.target import parse_target as parse_triton
+from tuner.errors import InvalidInput, StorageError, Unreachable
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    (folder / "token").write_text("secret\n")
+    return folder
+
+
+@pytest.fixture
+def security(certificates):
+    """Trusts the server, shows a certificate of its own, and has a token."""
+    return Security(
+        grpc=True,
+        metrics=True,
+        ca=certificates / "ca.crt",
+        cert=certificates / "client.crt",
+        key=certificates / "client.key",
+        token_file=certificates / "token",
+    )
+
+
+@pytest.fixture
+def grpc_server(certificates):
+    """Wants to know who asks, and echoes the token that it was shown."""
+
+    def echo(_request, context):
+        return dict(context.invocation_metadata()).get("authorization", "").encode()
+
+    handlers = grpc.method_handlers_generic_handler(
+        "test", {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+    )
+    files = [(certificates / name).read_bytes() for name in ("server.key", "server.crt", "ca.crt")]
+    credentials = grpc.ssl_server_credentials([(files[0], files[1])], files[2], require_client_auth=True)
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((handlers,))
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0).wait()
+
+
+def asked(address, security):
+    with open_channel(address, "127.0.0.1", security) as channel:
+        return channel.unary_unary("/test/Echo")(b"", timeout=5).decode()
+
+
+def test_grpc_over_tls_with_certificate_and_token(grpc_server, security):
+    """The server sees both."""
+    assert asked(grpc_server, security) == "Bearer secret"
+
+
+def test_a_token_is_read_again_when_it_changes(grpc_server, security, certificates, tmp_path):
+    """Tokens of Kubernetes are renewed every hour."""
+    token = tmp_path / "token"
+    token.write_text("first")
+    changing = Security(grpc=True, ca=security.ca, cert=security.cert, key=security.key, token_file=token)
+    with open_channel(grpc_server, "127.0.0.1", changing) as channel:
+        ask = channel.unary_unary("/test/Echo")
+
+        assert ask(b"", timeout=5) == b"Bearer first"
+        token.write_text("second")
+        assert ask(b"", timeout=5) == b"Bearer second"
+
+
+@pytest.mark.parametrize("missing", ["ca", "cert"])
+def test_without_the_right_certificates_there_is_no_connection(grpc_server, security, missing):
+    """A server that is not trusted, and a server that does not trust us."""
+    files = {"ca": security.ca, "cert": security.cert, "key": security.key}
+    less = {k: v for k, v in files.items() if k != missing and not (missing == "cert" and k == "key")}
+
+    with pytest.raises(grpc.RpcError) as error:
+        asked(grpc_server, Security(grpc=True, **less))
+
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def web_server(certificates):
+    """Metrics over TLS, with the token that it was shown."""
+    shown = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            shown.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"# metrics\n")
+
+        def log_message(self, *_): ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port, shown
+    server.shutdown()
+    server.server_close()
+
+
+def test_metrics_over_tls(web_server, security):
+    """With the token; the certificate is verified."""
+    port, shown = web_server
+
+    assert metrics_page("127.0.0.1", port, security).fetch(5.0) == "# metrics\n"
+    assert shown == ["Bearer secret"]
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        metrics_page("127.0.0.1", port, Security(metrics=True)).fetch(5.0)
+
+
+def test_a_token_never_goes_in_the_clear(certificates):
+    """Not over plain HTTP, not over a plain channel."""
+    only_grpc = Security(grpc=True, token_file=certificates / "token")
+
+    assert only_grpc.web() == (None, {})
+    assert Security(metrics=True, token_file=certificates / "token").channel_credentials() is None
+
+
+@pytest.mark.parametrize("parse", [parse_triton, parse_tfserving])
+def test_options_of_targets(parse, certificates):
+    """Both kinds of server have them, and they come back as they were, for the load generator."""
+    scheme = "triton" if parse is parse_triton else "tfserving"
+    target = parse(f"{scheme}://h/m?tls=all&ca={certificates / 'ca.crt'}&token_file={certificates / 'token'}")
+
+    assert (target.security.grpc, target.security.metrics) == (True, True)
+    assert parse_security(target.security.options()) == target.security
+    assert "secret" not in repr(target)
+    assert parse(f"{scheme}://h/m").security == Security()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tls": "yes"}, "tls='yes' is unknown"),
+        ({"ca": "{ca}"}, "ca= without TLS"),
+        ({"token_file": "{ca}"}, "token_file= without TLS"),
+        ({"tls": "grpc", "cert": "{ca}"}, "cert= and key= belong together"),
+        ({"tls": "grpc", "ca": "/no/such/file"}, "no such file"),
+    ],
+)
+def test_options_that_cannot_be(options, words, certificates):
+    """Told before anything is opened."""
+    filled = {name: value.format(ca=certificates / "ca.crt") for name, value in options.items()}
+
+    with pytest.raises(InvalidInput, match=words):
+        parse_security({**SECURITY_OPTIONS, **filled})
+
+
+def test_files_that_are_no_certificates(certificates):
+    """The message is about certificates."""
+    with pytest.raises(StorageError, match="certificates cannot be used"):
+        Security(metrics=True, ca=certificates / "token").web()
+
+
+def test_token_files(tmp_path):
+    """Surrounding space does not count; an empty file is a mistake."""
+    (tmp_path / "token").write_text(" abc\n")
+    (tmp_path / "empty").write_text("\n")
+
+    assert read_secret(tmp_path / "token", "token_file") == "abc"
+    for name in ("empty", "missing"):
+        with pytest.raises(StorageError, match=name):
+            read_secret(tmp_path / name, "token_file")

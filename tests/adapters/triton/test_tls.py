@@ -1,0 +1,56 @@
+"""A real Triton over TLS that wants to know who asks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.adapters.certificates import make_certificates
+from tuner.adapters import connect
+from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.errors import Unreachable
+from tuner.profiler.load_generator import LoadGenerator
+
+pytestmark = pytest.mark.triton
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    class Secured(EmbeddedTriton):
+        def _command(self, *arguments):
+            files = {"server-cert": "server.crt", "server-key": "server.key", "root-cert": "ca.crt"}
+            flags = [f"--grpc-{name}={folder / file}" for name, file in files.items()]
+            return [*super()._command(*arguments), "--grpc-use-ssl=1", "--grpc-use-ssl-mutual=1", *flags]
+
+    with Secured() as server:
+        yield server
+
+
+def test_it_is_watched_changed_and_loaded(server, folder):
+    """Everything goes over TLS, requests of our own, too."""
+    files = f"ca={folder / 'ca.crt'}&cert={folder / 'client.crt'}&key={folder / 'client.key'}"
+    backend = connect(f"{server.target}&tls=grpc&{files}")
+
+    backend.apply(backend.space.default.replace(max_batch_size=4))
+    with LoadGenerator(backend.endpoint(), "constant:30") as load:
+        time.sleep(0.5)
+
+    assert load.totals().failed == 0
+    assert load.totals().answered > 10
+    assert backend.current()["max_batch_size"] == 4
+    backend.restore()
+    backend.close()
+
+
+def test_in_the_clear_it_is_not_reached(server):
+    """Nor without a certificate of our own."""
+    with pytest.raises(Unreachable):
+        connect(server.target)
