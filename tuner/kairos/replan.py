@@ -57,7 +57,7 @@ class Rules:
     headroom: float = 1.2
     """A pool should serve so many times the present load."""
     slack: float = 0.1
-    """A cheaper pool must serve so much more than that, relative: a load that wavers must not change pools."""
+    """A cheaper pool must serve so much more than that, relative: a load that wavers changes no pools."""
     least_gain: float = 0.05
     """Relative; for less nothing is switched."""
     horizon: float = 3600.0
