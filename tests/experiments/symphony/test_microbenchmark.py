@@ -169,12 +169,19 @@ def test_a_doubtful_cluster_is_measured_again(monkeypatch):
     assert asked == [(10.0, 1000, [1, 2]), (10.0, 1000, [1, 2]), (40.0, 1001, [3, 4])]
 
 
-def test_the_goodput_is_the_highest_rate_that_keeps():
-    """A rate a little below is within the limit, one clearly above is not."""
-    found = rate(DENSE, "eager", {}, requests=2000.0, seed=1)
+@pytest.mark.parametrize(("point", "expected"), [(DENSE, True), (ZOO, False)])
+def test_a_rate_keeps_the_limit_that_is_searched(monkeypatch, point, expected):
+    """All equal models together may have 1 % of bad requests; of unlike ones each."""
+    tried = []
 
-    assert keeps(DENSE, "eager", {}, found, requests=2000.0, seed=1)
-    assert not keeps(DENSE, "eager", {}, 1.01 * found, requests=2000.0, seed=1)
+    def simulate(cluster):
+        tried.append(cluster.total_rate)
+        return SimpleNamespace(bad_rate=0.01, worst_bad_rate=0.02)
+
+    monkeypatch.setattr(microbenchmark, "simulate", simulate)
+
+    assert keeps(point, "eager", {}, 123.0, requests=2000.0, seed=1) is expected
+    assert tried == [123.0]
 
 
 def test_the_configurations_are_values_of_the_knobs():
