@@ -21,6 +21,8 @@ __all__ = ["above", "comparison_figures", "draw_bars", "draw_ccdf", "draw_time"]
 
 FLOOR = 0.02
 """% of the windows that distributions are drawn down to: less than one window of 3,000."""
+COLORS = 8
+"""Colours that there are; then they come again, dashed."""
 WIDE = 8.0
 """Ratio of the greatest to the least value from which on an axis is logarithmic."""
 
@@ -89,9 +91,9 @@ def draw_time(
         band: Whether the spread is drawn.
     """
     for index, one in enumerate(series):
-        color, _ = style.look(one.name, index)
+        color, line = _look(index)
         low, middle, high = (style.floats(values or one.y) for values in (one.low, one.y, one.high))
-        panel.plot(one.x, middle, color=color, lw=1.3, label=one.name)
+        panel.plot(one.x, middle, color=color, ls=line, lw=1.3, label=one.name)
         if band:
             panel.fill_between(one.x, low, high, color=color, alpha=0.16, lw=0)
     values = np.concatenate([style.floats(one.y) for one in series])
@@ -102,6 +104,11 @@ def draw_time(
     else:
         panel.set_ylim(bottom=0)
     panel.set(xlabel="window", ylabel=label)
+
+
+def _look(index: int) -> tuple[str, str]:
+    """Colour and dashes of an agent: its place tells, since agents share names with no policy."""
+    return style.look("", index).color, "-" if index < COLORS else "--"
 
 
 def above(panel: Axes) -> None:
@@ -120,12 +127,14 @@ def draw_bars(panel: Axes, series: Sequence[Series], label: str, missing: str = 
     """
     names = [one.name.replace(":", "\n") for one in series]
     for index, one in enumerate(series):
-        color, _ = style.look(one.name, index)
+        color, _ = _look(index)
         place, height = one.x[0], one.y[0]
         if height is None:
             panel.annotate(missing, (place, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8)
             continue
-        panel.bar(place, height, 0.65, color=color)
+        panel.bar(
+            place, height, 0.65, color=color, hatch="//" if index >= COLORS else None, edgecolor="white"
+        )
         low, high = one.low[0], one.high[0]
         if low is not None:
             top = high if high is not None else height
@@ -145,10 +154,10 @@ def draw_bars(panel: Axes, series: Sequence[Series], label: str, missing: str = 
 def draw_ccdf(panel: Axes, series: Sequence[Series], slo: float) -> None:
     """Draw shares that exceed a latency, both axes logarithmic, the SLO as a dashed line (s)."""
     for index, one in enumerate(series):
-        color, _ = style.look(one.name, index)
+        color, line = _look(index)
         low, middle, high = (100 * style.floats(values or one.y) for values in (one.low, one.y, one.high))
         x = 1e3 * np.array(one.x)
-        panel.plot(x, middle, color=color, lw=1.5, label=one.name)
+        panel.plot(x, middle, color=color, ls=line, lw=1.5, label=one.name)
         least = np.where(np.isnan(low) & ~np.isnan(high), FLOOR, low)  # some seeds never exceeded it
         panel.fill_between(x, least, high, color=color, alpha=0.16, lw=0)
     panel.axvline(1e3 * slo, color=style.INK, ls="--", lw=1, label="SLO")
