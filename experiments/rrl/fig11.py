@@ -168,4 +168,4 @@ def plot(result: Result, folder: Path) -> list[Path]:
         style.curves(axis, result.panel(panel))
         axis.set(xlabel="delta, grid steps", ylabel=label, ylim=(0, None))
         above(axis)
-    return [style.save(figure, folder, NAME)]
+    return [style.save(figure, folder, NAME, colors=128)]

@@ -93,4 +93,4 @@ def plot(result: Result, folder: Path) -> list[Path]:
         above(line[0])
         draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
         line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")
-    return [style.save(figure, folder, NAME)]
+    return [style.save(figure, folder, NAME, colors=128)]

@@ -83,7 +83,7 @@ def _times_fewer(case: str, trials: Sequence[Trial]) -> list[Row]:
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the cost over the oracle's, window by window, and the windows to converge."""
     title = f"Windows until near the oracle, constant load; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, rows=2, columns=2, size=(13, 8), width_ratios=[1.0, 1.1])
+    figure, axes = style.figure(title, rows=2, columns=2, size=(11, 6.8), width_ratios=[1.0, 1.1])
     for line, case in zip(axes, CASES, strict=True):
         cost = named(result.panel(f"{case.name}: cost"))
         draw_time(line[0], cost, "exact cost over the oracle's", log=True, band=False)
@@ -92,5 +92,5 @@ def plot(result: Result, folder: Path) -> list[Path]:
         draw_bars(
             line[1], named(result.panel(f"{case.name}: windows")), "windows to converge", f"not\nin {WINDOWS}"
         )
-        line[1].tick_params(axis="x", labelsize=7)
-    return [style.save(figure, folder, NAME)]
+        line[1].tick_params(axis="x", labelsize=6)
+    return [style.save(figure, folder, NAME, colors=128)]
