@@ -9,9 +9,11 @@ import pytest
 
 from tests.envs.simulator.mixed.builders import PLAIN, mixed
 from tuner.envs.simulator.cluster import EventLog, replay
+from tuner.envs.simulator.cluster.log import ARRIVE, SEND, WAKE
 from tuner.envs.simulator.mixed import allowable_throughput, simulate_mixed
 from tuner.envs.simulator.mixed.outcome import simulate_while_kept
 from tuner.scheduling.catalogue import QUERY_POLICIES
+from tuner.scheduling.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("policy", QUERY_POLICIES)
@@ -110,3 +112,26 @@ def test_an_overload_is_cut_short():
 
     assert not watched.kept
     assert watched.outcome.requests < 0.9 * cluster.queries
+
+
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_live_decisions_are_the_simulated_ones(policy):
+    """A live scheduler told what happened in a simulation sends the same queries to the same instances."""
+    cluster = mixed(policy, rate=25.0, queries=150, noise=0.05)
+    log = EventLog()
+    simulate_mixed(cluster, log=log)
+
+    live, sent = Scheduler(cluster.make_policy()), []
+    for entry in log.entries[log.entries["kind"] < SEND]:
+        now = float(entry["time"])
+        if entry["kind"] == ARRIVE:
+            commands = live.arrive(0, now, int(entry["number"]), items=int(entry["items"]))
+        else:
+            commands = (
+                live.wake(now) if entry["kind"] == WAKE else live.finish(int(entry["accelerator"]), now)
+            )
+        sent += [(command.numbers[0], command.accelerator, now) for command in commands]
+
+    simulated = log.entries[log.entries["kind"] == SEND]
+    assert len(sent) == 150
+    assert sent == [(row["number"], row["accelerator"], row["time"]) for row in simulated]

@@ -1,0 +1,136 @@
+"""Kairos's figures: what is measured for them, and what their rows say."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+
+from tuner.errors import InvalidInput
+from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, gain, pools
+from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
+from tuner.experiments.options import Options
+from tuner.kairos.search import Evaluation, Found
+
+NEAR = 0.8
+"""Of its bound, that a pool serves in these tests."""
+
+
+@pytest.fixture
+def options(tmp_path):
+    return Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1)
+
+
+def pretended(cell):
+    """A throughput below the bound, without simulating anything."""
+    share = {"kairos": NEAR, "oracle": 1.02}.get(cell.policy, 0.5)
+    return share * bounds_of(cell.setting)[cell.pool] * (1 + 0.001 * cell.seed)
+
+
+@cache
+def bounds_of(setting):
+    """The bound of every pool."""
+    space = make_space(setting)
+    return dict(zip(map(tuple, space.pools.tolist()), space.bound.tolist(), strict=True))
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    for module in (pools, gain, fig1, fig10, fig12):
+        monkeypatch.setattr(module, "measure", pretended)
+
+
+def test_a_space_is_that_of_the_paper():
+    """331 pools, four GPUs alone scaled up to 2.5 $/h, and the pool that the paper chooses."""
+    space = make_space(Setting("rm2"))
+
+    assert len(space.pools) == 331
+    assert (space.chosen, space.same) == ((1, 0, 13, 0), (4, 0, 0, 0))
+    assert space.scale == pytest.approx(2.5 / (4 * 0.526))
+    assert name_of(space.chosen) == "(1, 0, 13, 0)"
+    assert homogeneous(space, 3).policy == "ribbon"
+
+
+def test_settings_change_what_they_say():
+    """Four times the money buys four times the instances; a higher target lets more types keep it."""
+    rich, patient = make_space(Setting("rm2", wealth=4.0)), make_space(Setting("rm2", stretch=1.2))
+    plain = make_space(Setting("rm2"))
+
+    assert len(rich.pools) > 20 * len(plain.pools)
+    assert max(rich.pools[:, 0]) == 19
+    assert (patient.terms.cutoff >= plain.terms.cutoff).all()
+
+
+@pytest.mark.parametrize(
+    "policy", ["kairos", "kairos, refusing", "ribbon", "drs", "clkwrk, refusing", "oracle"]
+)
+def test_a_cell_is_measured(policy):
+    """Every policy of the figures serves something, and no more than the bound and a little."""
+    setting = Setting("rm2", queries=30 if numba.config.DISABLE_JIT else 150)
+
+    rate = measure(Cell(setting, (2, 0, 3, 0), policy))
+
+    assert 0 < rate < 90
+
+
+def test_gains_are_ratios_of_equal_cost(options, pretend):
+    """Kairos's throughput over the homogeneous one, scaled, per seed."""
+    (found,) = gain.gains([Setting("rm2")], options)
+
+    bound = bounds_of(found.space.setting)
+    expected = NEAR * bound[1, 0, 13, 0] / (0.5 * bound[4, 0, 0, 0] * found.space.scale)
+    assert found.ratios == [pytest.approx(expected)] * 2
+    rows = gain.rows_of(found, "RM2", 2.0)
+    assert [row.id for row in rows] == ["RM2: gain", "RM2: kairos", "RM2: homogeneous, scaled"]
+    assert rows[0].published == 2.0
+    assert rows[0].measured == pytest.approx(np.median(found.ratios), abs=1e-5)
+
+
+def test_pools_are_stored_for_the_other_figures(options, pretend, monkeypatch):
+    """Every pool with its bound; figures 11 and 13 are made from them, and say so when they are missing."""
+    with pytest.raises(InvalidInput, match="tuner experiment run kairos-pools"):
+        fig13.run(options)
+    monkeypatch.setattr(pools, "QUICK_POOLS", 400)
+    result = pools.run(options).model_copy(update={"command": "c", "seconds": 1.0})
+    result.save(options.folder / "kairos-pools.json")
+
+    stored = pools.measured_pools(options.folder, "rm2")
+    assert len(stored["kairos"]) == 331
+    assert result.panel("RM2")[0].name == "kairos"
+    rows = {row.id: row for row in fig13.run(options).rows}
+    assert rows["RM2: place of the best pool among the bounds"].measured == 1
+    counts = fig11.run(options)
+    assert counts.panel()[0].y == [1.0] * len(LABELS)
+    assert all(min(series.y) > 1 for series in counts.panel()[1:])
+
+
+def test_searches_count_until_the_best(options, pretend):
+    """The evaluation that found the best, not the last one."""
+    evaluations = tuple(Evaluation((n,), rate) for n, rate in ((1, 5.0), (2, 9.0), (3, 7.0)))
+    found = Found((2,), 9.0, evaluations, 10, 4, 3, complete=True)
+
+    assert fig10.until_best(found) == 2
+    rows = fig10.run(options).rows
+    assert rows[0].id == "DIEN, kairos: tried until the best is tried"
+    assert rows[0].measured == pytest.approx(100 / 331)
+
+
+def test_every_scheme_reacts_to_new_sizes(options, pretend):
+    """Kairos in one step; the others try pool after pool."""
+    result = fig12.run(options)
+
+    steps = {series.name: series.y for series in result.series}
+    assert set(steps) == set(fig12.SCHEMES)
+    assert len(set(steps["kairos"])) == 1
+    assert steps["kairos+"][0] == steps["kairos"][0]
+
+
+def test_figure_1_scales_the_homogeneous_pool(options, pretend, monkeypatch):
+    """Four GPUs cost less than the budget; their throughput is scaled up, the others' is not."""
+    monkeypatch.setattr(fig1, "measure", lambda cell: 10.0)
+    rows = {row.id: row.measured for row in fig1.run(options).rows}
+
+    assert rows["(4, 0, 0), exponential gaps: throughput"] == pytest.approx(10 * 2.5 / 2.104, abs=1e-5)
+    assert rows["(2, 0, 9), exponential gaps: over homogeneous"] == pytest.approx(2.104 / 2.5, abs=1e-5)
