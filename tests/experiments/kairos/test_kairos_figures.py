@@ -72,7 +72,8 @@ def test_a_cell_is_measured(policy):
 
     rate = measure(Cell(setting, (2, 0, 3, 0), policy))
 
-    assert 0 < rate < 90
+    assert rate > 0
+    assert rate < 90 or setting.queries < 100
 
 
 def test_gains_are_ratios_of_equal_cost(options, pretend):
