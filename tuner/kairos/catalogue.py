@@ -14,15 +14,34 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
 from tuner.kairos.sizes import SizeDistribution
 
-__all__ = ["CatalogueFile", "Entry", "InstanceType", "Line", "Offers", "Profile", "Table", "make_offers"]
+__all__ = [
+    "CatalogueFile",
+    "Entry",
+    "InstanceType",
+    "Line",
+    "Offers",
+    "Profile",
+    "Some",
+    "Table",
+    "make_offers",
+]
 
+
+def _some(value: Any) -> Any:
+    """Return a list or group that is not empty; pydantic's own check would also blame one with mistakes."""
+    if not value:
+        raise ValueError("needs at least one")
+    return value
+
+
+Some = AfterValidator(_some)
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NotNegative = Annotated[float, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
@@ -82,7 +101,7 @@ class Line(Entry):
         return ()
 
 
-class Table(RootModel[Annotated[dict[Items, Positive], Field(min_length=1)]]):
+class Table(RootModel[Annotated[dict[Items, Positive], Some]]):
     """Measured times: items of a query, and milliseconds."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -127,14 +146,14 @@ class InstanceType(Entry):
     """$/h of one."""
     max_count: Count
     """So many can be had."""
-    profile: dict[str, Profile] = Field(min_length=1)
+    profile: Annotated[dict[str, Profile], Some]
     """By model; a model that is missing does not run on it."""
 
 
 class CatalogueFile(Entry):
     """A catalogue in a file of its own, or inside a scenario."""
 
-    catalogue: tuple[InstanceType, ...] = Field(min_length=1)
+    catalogue: Annotated[tuple[InstanceType, ...], Some]
 
     @check_field("catalogue")
     @classmethod

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo
 from pydantic import field_validator as check_field
 
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import CatalogueFile, Entry, InstanceType, Positive, check_names
+from tuner.kairos.catalogue import CatalogueFile, Entry, InstanceType, Positive, Some, check_names
 from tuner.kairos.paper import QUANTILE, paper_catalogue
 from tuner.kairos.sizes import SizeDistribution, parse_sizes
 
@@ -42,7 +42,7 @@ class QuerySession(Entry):
     """From the arrival of a query to its answer."""
     quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = QUANTILE
     """The part of the queries that must keep ``qos_ms``."""
-    rate: Positive | None = None
+    rate: Annotated[float, Field(strict=True, ge=1e-6, le=1e9)] | None = None
     """Queries/s."""
     arrival: Literal["poisson", "integer_poisson"] = "poisson"
     """Exponential gaps, or Poisson-distributed numbers of whole milliseconds, as in the paper's code."""
@@ -89,11 +89,11 @@ class MixedScenario(Entry):
     instances: tuple[Rented, ...] | None = None
     """The pool; not used for a plan."""
     catalogue: Annotated[
-        Annotated[str, Tag("name")] | Annotated[tuple[InstanceType, ...], Field(min_length=1), Tag("types")],
+        Annotated[str, Tag("name")] | Annotated[tuple[InstanceType, ...], Some, Tag("types")],
         Discriminator(_form),
     ] = PAPER
     """``paper``, the name of a file with a ``catalogue:`` list, or the list itself."""
-    sessions: tuple[QuerySession, ...] = Field(min_length=1)
+    sessions: Annotated[tuple[QuerySession, ...], Some]
     budget: Positive | None = None
     """$/h; a plan needs it."""
     options: dict[str, Any] = Field(default_factory=dict)

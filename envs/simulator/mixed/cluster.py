@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationError, ValidationInfo
+from pydantic import ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
@@ -16,7 +16,7 @@ from tuner.envs.simulator.cluster.workload import ArrivalProcess
 from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.mixed.workload import AtOnce, QueryWorkload
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import InstanceType, Offers, make_offers
+from tuner.kairos.catalogue import InstanceType, Offers, Some, make_offers
 from tuner.kairos.scenario import MixedScenario, QuerySession, Rented
 from tuner.kairos.sizes import SizeDistribution
 from tuner.scheduling.catalogue import build_policy
@@ -38,7 +38,7 @@ class MixedCluster(MixedScenario):
     0.526
     """
 
-    instances: tuple[Rented, ...] = Field(min_length=1)
+    instances: Annotated[tuple[Rented, ...], Some]
     """The pool."""
 
     @check_model(mode="before")
