@@ -75,4 +75,4 @@ def draw_latencies(result: Result, cases: Sequence[Case], folder: Path, title: s
         for one in result.panel(f"{case.name}: load"):
             axes[0, column].plot(one.x, one.y, color=style.MUTED, lw=1.2)
         axes[0, column].set(title=f"load, {case.workload}", ylabel="requests/s", ylim=(0, None))
-    return [style.save(figure, folder, result.experiment, colors=128)]
+    return [style.save(figure, folder, result.experiment, colors=64)]

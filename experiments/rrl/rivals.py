@@ -23,7 +23,10 @@ __all__ = ["CASES", "plot", "run"]
 
 NAME = "rrl-rivals"
 WINDOWS = 600
-AGENTS = ("rrl", "q_learning", "capes", "deeprm", "tpe", "gp", "hill_climb", "clipper_aimd", "random")
+AGENTS = (
+    "rrl", "q_learning", "capes", "capes_level", "deeprm",
+    "tpe", "gp", "hill_climb", "clipper_aimd", "random",
+)  # fmt: skip
 CASES = tuple(
     Case(
         name=f"Inception on {kind}",
