@@ -127,6 +127,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
         axis.plot(one.x, [y or 0.0 for y in one.y], color=color, marker=marker, ms=4, lw=1.2, label=one.name)
     oracle = next(each.measured for each in result.rows if each.id.startswith("oracle"))
     axis.axhline(oracle or 0.0, color=style.INK, lw=1, ls="--", label="oracle, best pool")
-    axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, None))
-    style.legend(axis, ncols=2, fontsize=7)
+    axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, 155))
+    axis.set_xticks([1, *range(5, len(result.series[0].x) + 1, 5)])
+    style.legend(axis, ncols=4, fontsize=7, loc="upper center")
     return [style.save(figure, folder, NAME)]

@@ -22,13 +22,23 @@ def test_agreeing_base_instances_take_the_highest_bound():
 
 def test_otherwise_the_one_nearest_to_the_others_is_taken():
     """Squared distances by hand: 17 and 26 from the first, 1 between the others."""
-    pools = np.array([[1, 0], [2, 4], [2, 5]])
+    pools = np.array([[1, 1], [2, 5], [2, 6]])
 
     choice = choose(pools, np.arange(3), BASE)
 
     assert not choice.agreed
+    assert not choice.alone
     assert choice.distance.tolist() == [17 + 26, 17 + 1, 26 + 1]
     assert choice.pool == 1
+
+
+def test_base_instances_alone_need_no_hedging():
+    """The highest bound is taken if its pool has no auxiliary instances, whatever the others have."""
+    pools = np.array([[3, 0], [1, 4], [1, 5], [2, 4]])
+
+    choice = choose(pools, np.arange(4), BASE)
+
+    assert (choice.pool, choice.agreed, choice.alone) == (0, False, True)
 
 
 def test_only_the_ten_highest_are_candidates():

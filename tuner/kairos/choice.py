@@ -4,6 +4,10 @@ If the three highest bounds have the same number of base instances, the highest 
 ten highest, the one with the least summed squared distance to the other nine: pools of high throughput lie
 near one another, and the centre is a safer guess than the peak of a bound. Of several base types, "the same
 number" means of each.
+
+Where we go further: if the highest bound is that of a pool without auxiliary instances, it is taken. The
+paper has one base type, which is dear, and never sees this. Where a cheap type keeps the QoS target at all
+sizes, such a bound promises nothing that a lack of base instances could break, and there is no risk to hedge.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ class Choice(NamedTuple):
 
     pool: int  # index into the pools
     agreed: bool  # the highest bounds have the same base instances
+    alone: bool  # the highest bound needs no auxiliary instances
     distance: np.ndarray  # (min(n, CANDIDATES),) summed squared distance of each candidate, best bound first
 
 
@@ -50,8 +55,9 @@ def choose(pools: np.ndarray, order: np.ndarray, base: np.ndarray) -> Choice:
     distance = (gaps**2).sum(axis=(1, 2))
     top = candidates[:AGREEING, base]
     agreed = bool((top == top[0]).all())
-    best = 0 if agreed else int(distance.argmin())
-    return Choice(int(order[best]), agreed, distance)
+    alone = not candidates[0, ~base].any()
+    best = 0 if agreed or alone else int(distance.argmin())
+    return Choice(int(order[best]), agreed, alone, distance)
 
 
 def best_homogeneous(

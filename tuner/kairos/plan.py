@@ -75,6 +75,8 @@ class Plan:
     chosen: PlannedPool
     agreed: bool
     """Whether the highest bounds have the same base instances, so that no distance was needed."""
+    alone: bool
+    """Whether the highest bound is that of a pool without auxiliary instances, with the same effect."""
     homogeneous: Homogeneous
 
     @property
@@ -195,6 +197,7 @@ def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offer
         top=top,
         chosen=top[shown.index(choice.pool)],
         agreed=choice.agreed,
+        alone=choice.alone,
         homogeneous=homogeneous,
     )
 

@@ -45,6 +45,8 @@ def _rule(plan: Plan) -> str:
     count = min(plan.pools, AGREEING)
     if count == 1:
         return "It is the only pool."
+    if plan.alone:
+        return "The highest bound needs no auxiliary instances, so it is taken."
     if plan.agreed:
         return f"The {count} highest bounds have the same base instances, so the highest is taken."
     candidates = min(plan.pools, CANDIDATES)
