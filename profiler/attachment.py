@@ -30,6 +30,10 @@ FOREIGN_LIMIT = 0.25
 """Cores used by foreign processes above which a window is disturbed, unless told otherwise."""
 TIMEOUT = 30.0
 """When a request of our own counts as lost, s: long enough for an overloaded server to catch up."""
+LONGEST_DRAIN = 30.0
+"""How long an overloaded server may take to answer what was queued, s."""
+DRAINED = 0.050
+"""Mean queueing time below which nothing is left over, s."""
 
 
 @runtime_checkable
@@ -118,6 +122,19 @@ class Attachment:
         if self.load is None:
             raise InvalidInput("--rate", "missing", "only a load of our own can be changed")
         self.load.set_rate(rate)
+
+    def drain(self, rate: float) -> None:
+        """Offer a light load until an overloaded server has answered what was queued, 30 s at most.
+
+        Raises:
+            InvalidInput: There is no load of our own.
+            AdapterError: The server cannot be asked.
+        """
+        self.set_rate(rate)
+        deadline = self.clock.now() + LONGEST_DRAIN
+        while self.clock.now() < deadline:
+            if not self.profiler.measure(0.5).queue_mean > DRAINED:
+                return
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end."""

@@ -106,7 +106,7 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner, tmp_path):
     """Calibrating a simulated server gives its l(b) back within a tenth."""
     from tuner.envs.simulator.server import ServerModel
 
-    tuner("calibrate", "sim://mlp?rate=150", "--out", "server.json")
+    tuner("calibrate", "sim://mlp", "--rate", "150", "--rate", "250", "--out", "server.json")
 
     fitted, true = ServerModel.load(tmp_path / "server.json"), ServerModel()
     assert fitted.execution(1) == pytest.approx(true.execution(1), rel=0.1)

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.control.calibration import measure_model
+from tuner.control import calibration
+from tuner.control.calibration import measure_model, measure_server_model
 from tuner.envs.rack_server import RackServer, measure_servers
 from tuner.envs.simulator import rack_calibration
 from tuner.envs.simulator.rack import Rack
+from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
+from tuner.errors import InvalidInput
+from tuner.profiler.attachment import attach
 
 
 def attached(model: Any, rate: float) -> Any:
@@ -48,3 +52,27 @@ def test_the_knobs_tell_the_kind(model: Any, rate: float, name: str, monkeypatch
     assert getattr(fitted, name) == pytest.approx(getattr(model, name), rel=0.2)
     assert len(windows) > 4
     assert attachment.backend.current() == model.space().default
+
+
+def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the first load everything is measured, under others what makes batches; then it is as before."""
+    monkeypatch.setattr("tuner.envs.simulator.server.calibrate", lambda windows, cores: ServerModel())
+    with attach("sim://mlp", rate=80.0) as attachment:
+        _, windows = measure_server_model(attachment, 1.0, rates=(100.0, 250.0), rounds=2)
+
+        assert attachment.rate == 100.0
+        assert attachment.backend.current() == attachment.original
+    few, many = len(calibration.TELLING), calibration.BATCHED
+    assert len(windows) == 2 * (few + many)
+    assert [m.configuration["max_batch_size"] > 1 for m in windows[few : few + many]] == [True] * many
+    assert all(m.arrival_rate > 180 for m in windows[few : few + many])
+    assert all(m.arrival_rate < 150 for m in windows[:few])
+
+
+def test_a_load_that_is_not_ours_cannot_be_changed() -> None:
+    """Two loads need a load generator."""
+    with attach("sim://mlp", rate=80.0) as attachment:
+        attachment.load = None
+
+        with pytest.raises(InvalidInput, match="rate"):
+            measure_server_model(attachment, 1.0, rates=(100.0,))

@@ -11,7 +11,6 @@ from tuner.cli.options import (
     Arrival,
     ForeignLimit,
     Knobs,
-    Rate,
     Shapes,
     Target,
     grids,
@@ -21,13 +20,22 @@ from tuner.cli.options import (
 
 __all__ = ["EXAMPLES", "calibrate"]
 
-EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --rate 200
---out resnet50.yaml[/bold]"""
+EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --rate 100
+--rate 250 --out resnet50.yaml[/bold]"""
 
 
 def calibrate(
     target: Target,
-    rate: Rate = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--rate",
+            min=0.1,
+            max=100_000,
+            help="Send so many requests/s (Poisson) and time them; again for a second load. "
+            "Default: watch the server's own traffic.",
+        ),
+    ] = None,
     arrival: Arrival = None,
     shape: Shapes = None,
     foreign_limit: ForeignLimit = 0.25,
@@ -39,7 +47,9 @@ def calibrate(
 ) -> None:
     """Measure a server in a few configurations and write a model of it for the simulator.
 
-    The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. Puts back what ran before.
+    With `--rate` it sends load of its own; two rates, the higher near what the server will have to bear,
+    show more than one. The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. Puts back
+    what ran before.
     """
     from tuner.cli.console import make_console
     from tuner.control.calibration import measure_model
@@ -47,16 +57,17 @@ def calibrate(
     from tuner.storage import make_folder_of
 
     window = window_seconds(seconds)
+    rates = sorted(rate or ())
     make_folder_of(out, "--out")
     with attach(
         target,
         grids=grids(knobs),
-        rate=rate,
+        rate=rates[0] if rates else None,
         arrival=arrival,
         shapes=shapes(shape),
         foreign_limit=foreign_limit,
     ) as attachment:
-        model, _ = measure_model(attachment, window)
+        model, _ = measure_model(attachment, window, rates=rates)
         model.save(out)
         make_console().print(model)
         print(out)

@@ -42,7 +42,6 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
 """The two loads, requests/s: one that each server bears as it is, and one that it does not."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
-LONGEST_DRAIN = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,18 +175,8 @@ def _before(attachment: Attachment, rate: float, plan: Plan, console: Console) -
     attachment.clock.sleep(0.5)
     measurement = attachment.profiler.measure(plan.window)
     console.print(f"      {measurement_text(measurement)}")
-    _drain(attachment, plan)
+    attachment.drain(min(plan.rates) / 4)
     return [measurement]
-
-
-def _drain(attachment: Attachment, plan: Plan) -> None:
-    """Wait under the lighter load until an overloaded server has answered what was queued."""
-    attachment.set_rate(min(plan.rates) / 4)
-    deadline = attachment.clock.now() + LONGEST_DRAIN
-    while attachment.clock.now() < deadline:
-        measurement = attachment.profiler.measure(0.5)
-        if not measurement.queue_mean > 0.050:
-            return
 
 
 def _prepare_or_start_cold(
