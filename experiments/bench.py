@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.control.sweep import measure_configurations
+from tuner.errors import Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment, attach
 
-__all__ = ["GRIDS", "QUICK_GRIDS", "RATES", "distinct", "objective", "tfserving", "triton"]
+__all__ = [
+    "GRIDS",
+    "QUICK_GRIDS",
+    "RATES",
+    "distinct",
+    "measure_in_turns",
+    "objective",
+    "tfserving",
+    "triton",
+]
 
 RATES = (140.0, 350.0)
 """The two load levels, requests/s: below and above what the default configuration can serve."""
@@ -72,3 +83,22 @@ def distinct(attachment: Attachment) -> list[Configuration]:
 def objective(attachment: Attachment, *, slo: float = 0.030, goal: str = "latency") -> Objective:
     """Return the objective of the experiments: p95 within ``slo`` seconds."""
     return Objective(slo=Slo(statistic="p95", latency=slo), goal=goal, cores=attachment.host.cores)
+
+
+def measure_in_turns(
+    attachment: Attachment, configurations: Sequence[Configuration], *, seconds: float, rounds: int
+) -> dict[Configuration, list[float]]:
+    """Return the p95 of each configuration in every round, s: compared round by round, drift cancels out."""
+    p95: dict[Configuration, list[float]] = {}
+    turns = measure_configurations(
+        attachment.backend,
+        attachment.profiler,
+        configurations,
+        seconds=seconds,
+        repeats=rounds,
+        restore=attachment.restore,
+    )
+    for configuration, outcome in turns:
+        assert not isinstance(outcome, Refused), outcome
+        p95.setdefault(configuration, []).append(outcome.latency_p95)
+    return p95

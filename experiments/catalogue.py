@@ -100,12 +100,6 @@ EXPERIMENTS = {
             minutes=2,
         ),
         Experiment(
-            name="sim-vs-real",
-            title="Simulated against real p95 on the swept grid",
-            module="tuner.experiments.sim_vs_real",
-            minutes=1,
-        ),
-        Experiment(
             name="observe-cost",
             title="CPU and memory of tuner observe at one sample per second",
             module="tuner.experiments.observe_cost",
@@ -256,6 +250,13 @@ EXPERIMENTS = {
             title="The least CPU or GPU under a loose SLO",
             module="tuner.experiments.rrl.fig15",
             minutes=30,
+            paper=RRL,
+        ),
+        Experiment(
+            name="sim-to-real",
+            title="From simulation to a live Triton: predicted latency, and a policy trained in simulation",
+            module="tuner.experiments.rrl.sim_to_real",
+            minutes=15,
             paper=RRL,
         ),
         Experiment(

@@ -10,9 +10,7 @@ from typing import Any
 from tuner.agents.rrl import RRL
 from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
 from tuner.control.calibration import measure_server_model, train_in_simulation
-from tuner.control.sweep import measure_configurations
-from tuner.errors import Refused
-from tuner.experiments.bench import RATES, objective, triton
+from tuner.experiments.bench import RATES, measure_in_turns, objective, triton
 from tuner.experiments.catalogue import Options
 from tuner.experiments.result import Result, row
 from tuner.experiments.triton_sweep import load_sweep
@@ -120,31 +118,27 @@ def _measure_in_turns(
     rate: float, configurations: list[Configuration], options: Options
 ) -> dict[Configuration, list[float]]:
     """Return the p95 of each in every round, s."""
-    p95: dict[Configuration, list[float]] = {}
     with triton(rate, quick=options.quick) as attachment:
-        turns = measure_configurations(
-            attachment.backend,
-            attachment.profiler,
+        p95 = measure_in_turns(
+            attachment,
             configurations,
             seconds=2.0 if options.quick else 6.0,
-            repeats=1 if options.quick else ROUNDS,
-            restore=attachment.restore,
+            rounds=1 if options.quick else ROUNDS,
         )
-        for configuration, outcome in turns:
-            assert not isinstance(outcome, Refused), outcome
-            p95.setdefault(configuration, []).append(outcome.latency_p95)
-            text = f"{attachment.space.format(configuration)}  p95 {outcome.latency_p95 * 1e3:.1f} ms"
-            options.report(f"checking {rate:g} r/s  {text}")
+        for configuration, values in p95.items():
+            text = ", ".join(f"{value * 1e3:.1f}" for value in values)
+            options.report(f"checked {rate:g} r/s  {attachment.space.format(configuration)}  p95 {text} ms")
     return p95
 
 
-def windows_to_converge(ratios: list[float]) -> float:
-    """Return the first window from which on the incumbent stays within 15 % of the best, infinite if none.
+def windows_to_converge(ratios: list[float], *, near: float = NEAR) -> float:
+    """Return the first window from which on the incumbent stays near the best, infinite if none.
 
     Args:
         ratios: Per window, swept p95 of the configuration the loop holds for its best, over the best.
+        near: Within this factor of the best.
     """
-    last_bad = max((n for n, ratio in enumerate(ratios, 1) if not ratio <= NEAR), default=0)
+    last_bad = max((n for n, ratio in enumerate(ratios, 1) if not ratio <= near), default=0)
     return float(last_bad + 1) if last_bad < len(ratios) else math.inf
 
 

@@ -1,0 +1,142 @@
+"""An agent learns on a live server, window by window, under a load that it was told of beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from tuner.adapters import Backend
+from tuner.agents.agent import Agent, State
+from tuner.agents.load_levels import LoadLevels
+from tuner.agents.training import learn
+from tuner.envs.serving import Plant, ServingEnv
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
+from tuner.objective import Objective
+from tuner.profiler.attachment import Attachment
+
+__all__ = ["LiveWindow", "learn_live"]
+
+RETRIES = 2
+"""How often a disturbed window is measured again."""
+
+
+class LiveWindow(NamedTuple):
+    """One window of learning."""
+
+    configuration: Configuration
+    """What the agent chose for it."""
+    best: Configuration
+    """What it holds for the best after it."""
+    p95: float
+    """Measured, s."""
+    kept: bool
+    """Whether the SLO was kept."""
+    foreign: float
+    """Cores that foreign processes used."""
+    disturbed: bool
+    """Whether they or others disturbed it even when it was measured again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            **self._asdict(),
+            "configuration": dict(self.configuration),
+            "best": dict(self.best),
+        }
+
+
+def learn_live(
+    attachment: Attachment,
+    agent: Agent,
+    objective: Objective,
+    *,
+    rate: float,
+    windows: int,
+    seconds: float,
+) -> list[LiveWindow]:
+    """Let an agent learn on a server, from the load's first window on.
+
+    The server begins under a load that every configuration bears; the agent is told what comes, chooses, and
+    only then the load comes. What queues up in one window is still there in the next, as with real users.
+
+    Args:
+        attachment: The server, with a load of our own that is light as yet.
+        agent: What learns.
+        objective: What is minimised.
+        rate: The load that comes, requests/s.
+        windows: How many are measured under it.
+        seconds: Length of each.
+    """
+    levels = LoadLevels()
+    profiler, space = attachment.profiler, attachment.space
+
+    def measure(duration: float, settle: float) -> Measurement:
+        measurement = profiler.measure(duration, settle=settle)
+        for _ in range(RETRIES):
+            if not measurement.disturbed:
+                break
+            measurement = profiler.measure(duration)
+        return measurement
+
+    def notice(_: int, info: Mapping[str, Any]) -> Mapping[str, float]:
+        seen: Measurement = info["measurement"]
+        return {
+            "p95": seen.latency_p95,
+            "kept": float(objective.kept(seen)),
+            "foreign": seen.foreign_cpu,
+            "disturbed": float(bool(seen.disturbed)),
+        }
+
+    def open_plant(_: np.random.Generator) -> Plant:
+        backend: Backend = attachment.backend
+        return Plant(backend=backend, measure=measure, close=attachment.restore)
+
+    env = _Announced(
+        ServingEnv(
+            open_plant, space, objective, window=seconds, episode_windows=windows, fresh=False, levels=levels
+        ),
+        attachment,
+        rate,
+    )
+    best: list[int] = []
+    level = levels.level(rate)
+
+    def remember() -> None:
+        best.append(agent.best(State(level=level, configuration=space.encode(space.default), rate=rate)))
+
+    try:
+        history = learn(env, agent, windows, notice=notice, progress=remember)
+    finally:
+        env.close()
+    return [
+        LiveWindow(
+            configuration=space.effective(space.decode(window.configuration)),
+            best=space.effective(space.decode(number)),
+            p95=window.figures["p95"],
+            kept=bool(window.figures["kept"]),
+            foreign=window.figures["foreign"],
+            disturbed=bool(window.figures["disturbed"]),
+        )
+        for window, number in zip(history, best, strict=True)
+    ]
+
+
+class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
+    """Tells of a load after the reset, before it comes."""
+
+    def __init__(self, env: ServingEnv, attachment: Attachment, rate: float) -> None:
+        super().__init__(env)
+        self._attachment = attachment
+        self._rate = rate
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Measure a window under the light load, then let the other come."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._attachment.set_rate(self._rate)
+        return observation, info | {"level": LoadLevels().level(self._rate), "measurement": None}

@@ -1,0 +1,201 @@
+"""Predicted against measured latency, configuration by configuration, on a live server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tuner.control.sweep import measure_configurations
+from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import Refused
+from tuner.experiments.result import Row
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
+from tuner.profiler.attachment import Attachment
+
+__all__ = ["OVERLOAD", "STATISTICS", "Point", "Points", "error_rows", "measure_points", "predict"]
+
+STATISTICS = ("mean", "p50", "p95", "p99")
+OVERLOAD = 0.5
+"""Configurations whose p95 is above this, s, cannot serve the load: their latency grows while they are
+measured, and has no value to predict."""
+TARGET, GOAL = 15.0, 9.0
+"""Median error of p95 that is to be reached, and that is aimed at, %."""
+CORRELATION = 0.8
+SIMULATED = 120.0
+"""Virtual seconds per prediction."""
+
+Points = dict[Configuration, list[Measurement]]
+"""Every window of each configuration, under one load."""
+
+
+class Point(NamedTuple):
+    """A configuration under a load, predicted and measured."""
+
+    rate: float
+    """Requests/s."""
+    configuration: Configuration
+    predicted: Mapping[str, float]
+    """Statistic -> s."""
+    measured: Mapping[str, float]
+    """Statistic -> s: the median of its windows."""
+    repeats: Sequence[float]
+    """p95 of each window, s."""
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the server could not serve the load."""
+        return not self.measured["p95"] < OVERLOAD
+
+    def error(self, statistic: str) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted[statistic] / self.measured[statistic] - 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; latencies in ms."""
+        return {
+            "rate": self.rate,
+            "configuration": dict(self.configuration),
+            "predicted_ms": {name: round(1e3 * value, 3) for name, value in self.predicted.items()},
+            "measured_ms": {name: round(1e3 * value, 3) for name, value in self.measured.items()},
+            "p95_ms": [round(1e3 * value, 3) for value in self.repeats],
+        }
+
+
+def measure_points(
+    attachment: Attachment,
+    rate: float,
+    configurations: Sequence[Configuration],
+    *,
+    seconds: float,
+    rounds: int,
+    report: Callable[[str], None],
+) -> Points:
+    """Measure configurations in turns under one load; those that cannot serve it only once.
+
+    Args:
+        attachment: The server.
+        rate: The load, requests/s.
+        configurations: What is measured.
+        seconds: Length of a window.
+        rounds: How often each is measured.
+        report: Told of every window.
+    """
+    found: Points = {}
+    for _ in range(rounds):
+        todo = [c for c in configurations if not any(m.latency_p95 > OVERLOAD for m in found.get(c, ()))]
+        attachment.set_rate(rate)
+        turns = measure_configurations(
+            attachment.backend, attachment.profiler, todo, seconds=seconds, restore=attachment.restore
+        )
+        for configuration, outcome in turns:
+            assert not isinstance(outcome, Refused), outcome
+            found.setdefault(configuration, []).append(outcome)
+            report(
+                f"{rate:g} r/s  {attachment.space.format(configuration)}  "
+                f"p95 {1e3 * outcome.latency_p95:.1f} ms  {'; '.join(outcome.disturbed)}"
+            )
+            if not outcome.latency_p95 < OVERLOAD:
+                attachment.drain(rate / 10)  # what it could not answer must not burden the next
+                attachment.set_rate(rate)
+        attachment.drain(rate / 10)
+    return found
+
+
+def predict(model: ServerModel, rate: float, points: Points) -> list[Point]:
+    """Predict what was measured, at the load that was offered.
+
+    Args:
+        model: The simulated server.
+        rate: The load, requests/s.
+        points: What was measured under it; disturbed windows count only where there are no others.
+    """
+    predictions = []
+    for configuration, windows in points.items():
+        quiet = [m for m in windows if not m.disturbed] or windows
+        simulated = simulate(model, configuration, rate, seconds=SIMULATED)
+        predictions.append(
+            Point(
+                rate=rate,
+                configuration=configuration,
+                predicted={name: simulated.latency(name) for name in STATISTICS},
+                measured={name: median(m.latency(name) for m in quiet) for name in STATISTICS},
+                repeats=[m.latency_p95 for m in quiet],
+            )
+        )
+    return predictions
+
+
+def error_rows(points: Sequence[Point]) -> list[Row]:
+    """Return how far predictions are off, and how well they rank."""
+    steady = [point for point in points if not point.overloaded]
+    rates = sorted({point.rate for point in steady})
+    rows = [_error_row(steady, name) for name in ("p95", "mean", "p50", "p99")]
+    rows.append(
+        Row(
+            id="rank correlation of p95",
+            published=CORRELATION,
+            measured=_correlation(steady),
+            note=f"Spearman's, {len(steady)} points; target: at least",
+        )
+    )
+    for rate in rates:
+        here = [point for point in steady if point.rate == rate]
+        rows.append(
+            Row(
+                id=f"rank correlation of p95 at {rate:g} requests/s",
+                measured=_correlation(here),
+                note=f"{len(here)} points",
+            )
+        )
+    overloaded = [point for point in points if point.overloaded]
+    foreseen = sum(not point.predicted["p95"] < OVERLOAD for point in overloaded)
+    false = sum(not point.predicted["p95"] < OVERLOAD for point in steady)
+    rows.append(
+        Row(
+            id="overloads foreseen",
+            published=float(len(overloaded)),
+            measured=float(foreseen),
+            note=f"of those that cannot serve the load; {false} others taken for one",
+        )
+    )
+    return rows
+
+
+def _error_row(points: Sequence[Point], statistic: str) -> Row:
+    errors = np.array([100.0 * abs(point.error(statistic)) for point in points])
+    low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
+    bias = 100.0 * median(point.error(statistic) for point in points)
+    note = f"quartiles; {bias:+.1f} % in the median with its sign"
+    if statistic == "p95":
+        note = f"{note}; target: at most, goal {GOAL:g} %; {_repeated(points)}"
+    return Row(
+        id=f"median error of {statistic}",
+        published=TARGET if statistic == "p95" else None,
+        measured=round(float(middle), 2),
+        low=round(float(low), 2),
+        high=round(float(high), 2),
+        unit="%",
+        note=note,
+    )
+
+
+def _repeated(points: Sequence[Point]) -> str:
+    """How far two windows of one configuration are apart: nothing can predict better."""
+    apart = [abs(p.repeats[1] / p.repeats[0] - 1.0) for p in points if len(p.repeats) > 1]
+    return f"two windows alike differ by {100.0 * median(apart):.1f} %" if apart else "measured once"
+
+
+def _correlation(points: Sequence[Point]) -> float | None:
+    from scipy.stats import spearmanr
+
+    if len(points) < 3:
+        return None
+    found = spearmanr([p.measured["p95"] for p in points], [p.predicted["p95"] for p in points])
+    value = float(found.statistic)
+    return round(value, 3) if math.isfinite(value) else None

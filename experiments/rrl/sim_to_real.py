@@ -1,0 +1,360 @@
+"""From simulation to a real server: what a calibrated model predicts, and what a policy trained in it does.
+
+A few minutes of watching the embedded Triton give a server model. It predicts the latency of configurations
+that were not seen, under loads that were not seen. A policy trained in it then meets the server, beside
+rivals that begin with nothing, when a load comes that the server's own configuration cannot bear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from tuner.control.calibration import measure_server_model
+from tuner.envs.simulator.server import ServerModel
+from tuner.experiments import style
+from tuner.experiments.bench import distinct, measure_in_turns, objective, triton
+from tuner.experiments.options import Options
+from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
+from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
+from tuner.experiments.triton_convergence import windows_to_converge
+from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import Measurement
+from tuner.profiler.attachment import Attachment
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tuner.agents.agent import Agent
+
+__all__ = ["Plan", "plot", "run", "study"]
+
+NAME = "sim-to-real"
+LIGHT, RATE = 140.0, 350.0
+"""A load that the server bears as it is, and the one that comes, requests/s."""
+CALIBRATED_AT = (LIGHT, 300.0)
+SEEN_FEWER = 220.0
+"""A third load at which predictions are checked, on every third configuration."""
+SLO_MS = 30.0
+TRAINED = "rrl trained in simulation"
+RIVALS = ("rrl", "hill_climb", "tpe")
+NEAR, WINDOWS = 1.10, 10
+"""What is to be reached: within this factor of the best, in so many live windows."""
+TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+"""Of a logarithmic axis, per decade."""
+MOST_OBSERVED = 180.0
+"""How long the server may be watched for the calibration, s."""
+
+Bench = Callable[[float, int], AbstractContextManager[Attachment]]
+"""Starts a server under a load, requests/s, with a seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long everything takes."""
+
+    calibration: float = 6.0
+    """Length of a window of the calibration, s."""
+    calibrations: int = 2
+    """Rounds of it."""
+    window: float = 5.0
+    """Length of a live window, s."""
+    sweep: float = 4.0
+    """Length of a window of the sweep, s."""
+    sweeps: int = 2
+    """Rounds of it."""
+    windows: int = WINDOWS
+    turns: int = 4
+    """Rounds in which what was settled on is compared with the best of the sweep."""
+    training: int = 400
+    """Simulated windows, the default of ``tuner train``."""
+
+
+QUICK = Plan(
+    calibration=2.0, calibrations=1, window=2.0, sweep=1.5, sweeps=1, windows=3, turns=1, training=40
+)
+
+
+class Learned(NamedTuple):
+    """What an agent did."""
+
+    windows: list[LiveWindow]
+    final: Configuration
+    """What it ends with."""
+
+
+def run(options: Options) -> Result:
+    """Calibrate, predict, train and tune on the embedded Triton."""
+    plan = QUICK if options.quick else Plan()
+
+    def bench(rate: float, seed: int) -> AbstractContextManager[Attachment]:
+        return triton(rate, seed=seed, quick=options.quick)
+
+    return study(options, bench, plan)
+
+
+def study(options: Options, bench: Bench, plan: Plan) -> Result:
+    """Do so on any server.
+
+    Args:
+        options: How often agents learn, and who is told.
+        bench: Starts a server.
+        plan: How long everything takes.
+    """
+    with bench(LIGHT, 0) as attachment:
+        begin = attachment.clock.now()
+        model, calibrated = measure_server_model(
+            attachment, plan.calibration, rates=CALIBRATED_AT, rounds=plan.calibrations
+        )
+        observed = attachment.clock.now() - begin
+        options.report(f"calibrated in {observed:.0f} s with {len(calibrated)} windows: {model}")
+        known = {attachment.space.nearest(m.configuration) for m in calibrated}
+        swept, points = _predict(attachment, model, known, plan, options)
+        space = attachment.space
+    learned = _learn_all(model, space, bench, plan, options)
+    ratios = _ratios(swept, learned, bench, plan, options)
+    rows = [
+        Row(
+            id="seconds of observation",
+            published=MOST_OBSERVED,
+            measured=round(observed, 1),
+            unit="s",
+            note=f"{len(calibrated)} windows; target: at most",
+        ),
+        *_agent_rows(learned, ratios),
+        *error_rows(points),
+    ]
+    return Result(
+        experiment=NAME,
+        seeds=options.seeds,
+        configuration={
+            "calibrated_at": list(CALIBRATED_AT),
+            "checked_at": [SEEN_FEWER, RATE],
+            "slo_ms": SLO_MS,
+            "near": NEAR,
+            "knobs": space.to_json(),
+            "plan": asdict(plan),
+            "server": model.to_json(),
+        },
+        rows=rows,
+        series=[*_scatter(points), *_over_time(learned)],
+        details={
+            "points": [point.to_json() for point in points],
+            "windows": {
+                name: [[w.to_json() for w in one.windows] for one in runs] for name, runs in learned.items()
+            },
+            "p95 over the best": {space.format(c): round(ratio, 3) for c, ratio in ratios.items()},
+            "foreign cores": _foreign(swept),
+        },
+    )
+
+
+def _predict(
+    attachment: Attachment,
+    model: ServerModel,
+    known: set[Configuration],
+    plan: Plan,
+    options: Options,
+) -> tuple[Points, list[Point]]:
+    """Sweep the grid under the load that will come, and a part of it under another; predict both.
+
+    Returns:
+        The sweep, and the points that the calibration has not seen.
+    """
+    grid = distinct(attachment)
+    measure = partial(
+        measure_points, attachment, seconds=plan.sweep, rounds=plan.sweeps, report=options.report
+    )
+    unseen = [c for c in grid if c not in known]
+    fewer = measure(SEEN_FEWER, unseen[::3])
+    swept = measure(RATE, grid)
+    checked = {c: windows for c, windows in swept.items() if c not in known}
+    return swept, [*predict(model, SEEN_FEWER, fewer), *predict(model, RATE, checked)]
+
+
+def _learn_all(
+    model: ServerModel, space: KnobSpace, bench: Bench, plan: Plan, options: Options
+) -> dict[str, list[Learned]]:
+    """Let the trained policy and its rivals meet the load, each on a server of its own."""
+    learned: dict[str, list[Learned]] = {name: [] for name in (TRAINED, *RIVALS)}
+    for seed in range(options.seeds):
+        for name, runs in learned.items():
+            agent = trained(model, space, plan, seed) if name == TRAINED else _cold(name, space, seed)
+            with bench(LIGHT, seed) as attachment:
+                windows = learn_live(
+                    attachment,
+                    agent,
+                    objective(attachment, slo=SLO_MS / 1e3),
+                    rate=RATE,
+                    windows=plan.windows,
+                    seconds=plan.window,
+                )
+            agent.close()
+            runs.append(Learned(windows, windows[-1].best))
+            for number, window in enumerate(windows, 1):
+                options.report(
+                    f"{name}  {number}/{plan.windows}  {space.format(window.configuration)}  "
+                    f"p95 {1e3 * window.p95:.1f} ms  best {space.format(window.best)}"
+                )
+    return learned
+
+
+def trained(model: ServerModel, space: KnobSpace, plan: Plan, seed: int) -> Agent:
+    """Train as ``tuner train --server FILE`` does, and read the policy as ``tuner run --policy`` does."""
+    from tuner.agents.catalogue import load_agent
+    from tuner.laboratory.training import train
+    from tuner.laboratory.trial import TrialSpec
+
+    spec = TrialSpec(
+        env="tuner/TritonCPU-v0",
+        arguments={
+            "server": model.to_json(),
+            "slo": f"p95={SLO_MS:g}ms",
+            "grids": {knob.name: list(knob.grid) for knob in space.knobs},
+        },
+        rates=(RATE,),
+        seed=seed,
+        windows=plan.training,
+        exact=False,
+    )
+    with TemporaryDirectory() as folder:
+        train(spec, Path(folder)).agent.close()
+        return load_agent(Path(folder), space, seed=seed)
+
+
+def _cold(name: str, space: KnobSpace, seed: int) -> Agent:
+    from tuner.agents.catalogue import make_agent
+
+    return make_agent(name, space, seed=seed, start=space.encode(space.default))
+
+
+def _ratios(
+    swept: Points, learned: dict[str, list[Learned]], bench: Bench, plan: Plan, options: Options
+) -> dict[Configuration, float]:
+    """Return p95 over that of the sweep's best, for every configuration.
+
+    The best of many noisy windows is partly luck, and the machine's speed drifts: what agents ended with is
+    measured once more in turns with the best of the sweep, and compared round by round.
+    """
+    p95 = {configuration: median(_p95(windows)) for configuration, windows in swept.items()}
+    best = min(p95, key=p95.__getitem__)
+    finals = [one.final for runs in learned.values() for one in runs if p95[one.final] < 2 * p95[best]]
+    with bench(LIGHT, 0) as attachment:
+        attachment.set_rate(RATE)
+        again = measure_in_turns(
+            attachment, list(dict.fromkeys([best, *finals])), seconds=plan.window, rounds=plan.turns
+        )
+    for configuration, values in again.items():
+        options.report(f"in turns: {configuration}: {[round(1e3 * value, 1) for value in values]} ms")
+    ratios = {configuration: value / p95[best] for configuration, value in p95.items()}
+    return ratios | {
+        configuration: median(value / of_best for value, of_best in zip(values, again[best], strict=True))
+        for configuration, values in again.items()
+    }
+
+
+def _p95(windows: Sequence[Measurement]) -> list[float]:
+    return [m.latency_p95 for m in ([m for m in windows if not m.disturbed] or windows)]
+
+
+def _foreign(swept: Points) -> dict[str, float]:
+    """What others used of the machine during the sweep, cores."""
+    cores = [m.foreign_cpu for windows in swept.values() for m in windows]
+    return {"median": round(median(cores), 3), "most": round(max(cores), 3)}
+
+
+def _agent_rows(learned: dict[str, list[Learned]], ratios: dict[Configuration, float]) -> list[Row]:
+    """Windows above the SLO, windows until near the best, and what each ends with."""
+    rows = []
+    for name, runs in learned.items():
+        ours = name == TRAINED
+        above = [float(sum(not window.kept for window in one.windows)) for one in runs]
+        near = [windows_to_converge([ratios[w.best] for w in one.windows], near=NEAR) for one in runs]
+        ends = [ratios[one.final] for one in runs]
+        label = name if ours else f"{name} cold"
+        kind = "windows"
+        rows += [
+            row(f"{label}: windows above the SLO", above, unit=kind, published=0.0 if ours else None),
+            row(f"{label}: windows to within 10 %", near, unit=kind, published=WINDOWS if ours else None),
+            row(f"{label}: p95 at the end, over the best", ends, published=NEAR if ours else None),
+        ]
+    return rows
+
+
+def _scatter(points: Sequence[Point]) -> list[Series]:
+    steady = [point for point in points if not point.overloaded]
+    return [
+        Series(
+            name=f"{rate:g} requests/s",
+            panel=statistic,
+            x=[1e3 * p.measured[statistic] for p in steady if p.rate == rate],
+            y=[1e3 * p.predicted[statistic] for p in steady if p.rate == rate],
+        )
+        for statistic in STATISTICS
+        for rate in sorted({point.rate for point in steady})
+    ]
+
+
+def _over_time(learned: dict[str, list[Learned]]) -> list[Series]:
+    return [
+        curve(
+            name if name == TRAINED else f"{name} cold",
+            range(1, 1 + len(runs[0].windows)),
+            [
+                [1e3 * window.p95 for window in windows]
+                for windows in zip(*(r.windows for r in runs), strict=True)
+            ],
+            panel="windows",
+        )
+        for name, runs in learned.items()
+    ]
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw p95 predicted against measured and the windows of every agent; then the other statistics."""
+    figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
+    _draw_scatter(axes[0, 0], result, "p95")
+    axis = axes[0, 1]
+    style.curves(axis, result.panel("windows"))
+    axis.axhline(SLO_MS, color=style.MUTED, lw=1.0, ls="--")
+    axis.text(0.99, SLO_MS * 1.08, f"SLO {SLO_MS:g} ms", fontsize=8, color=style.MUTED, ha="right",
+              transform=axis.get_yaxis_transform())  # fmt: skip
+    axis.set(yscale="log", xlabel="live window", ylabel="p95, ms", title=f"{RATE:g} requests/s come")
+    style.legend(axis)
+    files = [style.save(figure, folder, NAME)]
+    figure, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
+    for axis, statistic in zip(axes[0], ("mean", "p50", "p99"), strict=True):
+        _draw_scatter(axis, result, statistic)
+    return [*files, style.save(figure, folder, f"{NAME}-statistics")]
+
+
+def _draw_scatter(axis: Axes, result: Result, statistic: str) -> None:
+    """Draw points beside the diagonal, and where they are off by 15 %."""
+    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
+
+    panel = result.panel(statistic)
+    values = [v for series in panel for v in (*series.x, *series.y) if v is not None]
+    ends = [0.9 * min(values), 1.1 * max(values)]
+    axis.plot(ends, ends, color=style.MUTED, lw=1.0)
+    axis.fill_between(
+        ends, [0.85 * v for v in ends], [1.15 * v for v in ends], color=style.MUTED, alpha=0.15, lw=0
+    )
+    for index, series in enumerate(panel):
+        color, marker = style.look(series.name, index)
+        axis.scatter(series.x, style.floats(series.y), color=color, marker=marker, s=22, label=series.name)
+    axis.set(
+        xscale="log", yscale="log", xlim=ends, ylim=ends,
+        xlabel="measured, ms", ylabel="predicted, ms", title=f"{statistic}; 15 % off in grey",
+    )  # fmt: skip
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_major_locator(LogLocator(subs=TICKS))
+        one.set_major_formatter(ScalarFormatter())
+        one.set_minor_locator(NullLocator())
+    style.legend(axis, loc="upper left")

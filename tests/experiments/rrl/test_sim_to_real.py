@@ -1,0 +1,162 @@
+"""From simulation to a real server, with a simulated one in the real one's place."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tuner.envs.simulator.server import ServerModel
+from tuner.experiments.bench import QUICK_GRIDS, measure_in_turns, objective
+from tuner.experiments.options import Options
+from tuner.experiments.rrl import prediction
+from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
+from tuner.experiments.rrl.prediction import Point, error_rows, measure_points, predict
+from tuner.experiments.rrl.sim_to_real import QUICK, RIVALS, TRAINED, plot, study
+from tuner.knobs import Configuration
+from tuner.profiler.attachment import Attachment, attach
+
+compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="simulates for minutes")
+REAL = ServerModel(table={1: 0.0045, 2: 0.005, 4: 0.0063, 8: 0.0092, 16: 0.0145}, noise=0.2, overhead=0.0013)
+
+
+def setting(batch: float, delay: float = 0.0, instances: float = 1.0) -> Configuration:
+    return Configuration(max_batch_size=batch, max_queue_delay=delay, instances=instances)
+
+
+def point(measured: float, predicted: float, rate: float = 100.0, batch: float = 1.0) -> Point:
+    names = prediction.STATISTICS
+    return Point(
+        rate=rate,
+        configuration=setting(batch),
+        predicted=dict.fromkeys(names, predicted),
+        measured=dict.fromkeys(names, measured),
+        repeats=[measured, 1.1 * measured],
+    )
+
+
+@contextmanager
+def bench(rate: float, seed: int, folder: Path) -> Iterator[Attachment]:
+    """A server that is simulated, but that nobody knows the model of."""
+    REAL.save(folder / "real.json")
+    with attach(
+        f"sim://mlp?server={folder / 'real.json'}&seed={seed + 7}", grids=QUICK_GRIDS, rate=rate
+    ) as attachment:
+        yield attachment
+
+
+def test_errors_are_those_of_what_can_be_served():
+    """The median over points, with quartiles; what is overloaded only counts as foreseen or not."""
+    points = [
+        point(0.010, 0.011, 100.0, 1), point(0.020, 0.018, 100.0, 2), point(0.030, 0.039, 200.0, 4),
+        point(0.040, 0.040, 200.0, 8), point(3.0, 4.0, 200.0, 16), point(3.0, 0.1, 200.0, 32),
+    ]  # fmt: skip
+
+    rows = {row.id: row for row in error_rows(points)}
+
+    p95 = rows["median error of p95"]
+    assert (p95.measured, p95.low, p95.high, p95.published) == (10.0, 7.5, 15.0, 15.0)
+    assert "two windows alike differ by 10.0 %" in p95.note
+    assert rows["median error of mean"].published is None
+    assert rows["rank correlation of p95"].measured == 1.0
+    assert rows["rank correlation of p95 at 100 requests/s"].measured is None  # two points show none
+    overloads = rows["overloads foreseen"]
+    assert (overloads.published, overloads.measured) == (2.0, 1.0)
+    assert "0 others" in overloads.note
+
+
+def test_points_are_measured_and_predicted(tmp_path):
+    """Each in every round, what is overloaded once; predicted by a model that is right they agree."""
+    told: list[str] = []
+    small, large = setting(1), setting(16, 0.005, 2)
+    with bench(100.0, 0, tmp_path) as attachment:
+        found = measure_points(attachment, 350.0, [small, large], seconds=1.5, rounds=2, report=told.append)
+        assert attachment.rate == 35.0
+        assert attachment.backend.current() == attachment.original
+
+    assert [len(found[configuration]) for configuration in (small, large)] == [1, 2]
+    assert len(told) == 3
+    predicted = {p.configuration: p for p in predict(REAL, 350.0, {large: found[large]})}[large]
+    assert not predicted.overloaded
+    assert predicted.measured["p95"] == pytest.approx(sum(predicted.repeats) / 2)
+    assert predicted.error("p95") == pytest.approx(0.0, abs=0.2)
+    assert predicted.to_json()["rate"] == 350.0
+
+
+def test_turns_give_every_round(tmp_path):
+    """A p95 per configuration and round."""
+    with bench(100.0, 0, tmp_path) as attachment:
+        found = measure_in_turns(attachment, [setting(4), setting(16)], seconds=1.0, rounds=2)
+
+    assert {c["max_batch_size"]: len(values) for c, values in found.items()} == {4: 2, 16: 2}
+
+
+class Fixed:
+    """Chooses one configuration, and notes what it is told."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.states: list[object] = []
+        self.learned: list[float] = []
+
+    def select(self, state, allowed=None):
+        self.states.append(state)
+        return self.number
+
+    def best(self, state, allowed=None):
+        return self.number
+
+    def update(self, state, configuration, cost, next_state):
+        self.learned.append(cost)
+
+
+def test_an_agent_is_told_of_the_load_before_it_comes(tmp_path):
+    """Its first choice is for that load, and no window of it passes under the server's own configuration."""
+    with bench(100.0, 0, tmp_path) as attachment:
+        agent = Fixed(attachment.space.encode(setting(16, 0.005, 2)))
+        windows = learn_live(attachment, agent, objective(attachment), rate=350.0, windows=2, seconds=1.0)
+        assert attachment.backend.current() == attachment.original
+
+    assert [state.level for state in agent.states] == [26, 26]
+    assert len(agent.learned) == len(windows) == 2
+    for window, cost in zip(windows, agent.learned, strict=True):
+        assert (window.configuration, window.kept, window.disturbed) == (setting(16, 0.005, 2), True, False)
+        assert cost == pytest.approx(window.p95 / 0.030)
+        assert window.best == window.configuration
+
+
+@compiled
+def test_the_whole_study(tmp_path):
+    """Against a simulated server the model is right, and the policy at home from its first window on."""
+    told: list[str] = []
+    result = study(
+        Options(seeds=1, quick=True, folder=tmp_path, report=told.append),
+        lambda rate, seed: bench(rate, seed, tmp_path),
+        QUICK,
+    )
+
+    rows = {row.id: row for row in result.rows}
+    assert rows["seconds of observation"].measured <= 180
+    assert rows[f"{TRAINED}: windows above the SLO"].measured == 0
+    assert rows[f"{TRAINED}: windows to within 10 %"].published == 10
+    assert rows["hill_climb cold: windows above the SLO"].measured > 0
+    assert rows["median error of p95"].measured < 15
+    assert rows["rank correlation of p95"].measured > 0.8
+    assert set(result.details["windows"]) == {TRAINED, *RIVALS}
+    assert result.details["foreign cores"]["most"] == 0
+    images = plot(result, tmp_path)
+    assert [image.name for image in images] == ["sim-to-real.png", "sim-to-real-statistics.png"]
+
+
+def test_windows_are_plain_values():
+    """They are stored."""
+    window = LiveWindow(
+        configuration=setting(4), best=setting(8), p95=0.01, kept=True, foreign=0.0, disturbed=False
+    )
+
+    assert window.to_json()["best"]["max_batch_size"] == 8
+    assert not math.isnan(window.to_json()["p95"])
