@@ -36,6 +36,7 @@ from tuner.agents.measured import BIN, SMALLEST, Measured
 from tuner.agents.prior import Prior
 from tuner.agents.rrl_parameters import RRLParameters
 from tuner.agents.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
+from tuner.agents.threads import one_blas_thread
 from tuner.agents.worker import Worker
 from tuner.knobs import KnobSpace
 
@@ -234,7 +235,8 @@ class SmoothPerception:
         count = configurations.size
         now = [np.full((count, 1), load), np.full((count, 1), float(self.measured.era))]
         where = np.concatenate([self._places[configurations], *now], axis=1)
-        mean, deviation = posterior(theta, points, smoothing, where)
+        with one_blas_thread():
+            mean, deviation = posterior(theta, points, smoothing, where)
         return ahead + mean, deviation
 
     def _points(self, state: State) -> Points:
@@ -260,6 +262,7 @@ class SmoothPerception:
             points = self._points(self._present)
         if points.logs.size < self.fitted * (1.0 + 1.0 / REFIT):
             return
-        theta = fit(self.theta, points, self._smoothing)
+        with one_blas_thread():
+            theta = fit(self.theta, points, self._smoothing)
         with self._lock:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
