@@ -7,22 +7,25 @@ cannot be counts or durations are left out.
 from __future__ import annotations
 
 import http.client
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tuner.adapters.security import Security
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
-__all__ = ["MetricsPage", "Sample", "get", "is_sane", "read_bounded", "read_samples"]
+__all__ = ["MetricsPage", "Sample", "expected", "get", "is_sane", "read_bounded", "read_samples"]
 
 LARGEST_PAGE = 16_000_000
 """A page of more bytes is refused; a thousand models of Triton need about 7 MB."""
+LARGEST_NUMBER = 1e18
+"""No count and no sum of microseconds is larger: that is 30,000 years."""
 CHUNK = 65536
 
+T = TypeVar("T")
 Sample = tuple[str, Mapping[str, str], float]
 """Name, labels and value."""
 
@@ -65,6 +68,18 @@ class MetricsPage:
             problem = f"port {self.port} answers, but not with {self.server}'s metrics"
             raise InvalidInput("metrics", problem, self.fix)
         return body.decode("utf-8", errors="replace")
+
+
+def expected(read: Callable[[], T]) -> T:
+    """Return what was read from a page that was there before: if it is no longer, that is nobody's mistake.
+
+    Raises:
+        AdapterError: It cannot be read.
+    """
+    try:
+        return read()
+    except InvalidInput as error:
+        raise AdapterError(str(error)) from error
 
 
 def get(
@@ -145,7 +160,7 @@ def read_samples(
 
 def is_sane(value: float) -> bool:
     """Whether a number can be a count or a duration."""
-    return math.isfinite(value) and value >= 0
+    return 0 <= value <= LARGEST_NUMBER
 
 
 def _escaped(value: str) -> str:

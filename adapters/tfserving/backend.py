@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.endpoint import Endpoint
 from tuner.adapters.host import listening_processes, local_cores
+from tuner.adapters.metrics_page import expected
 from tuner.adapters.registry import Grids
 from tuner.adapters.tfserving.batching import MAX_BATCH_SIZE
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
@@ -259,7 +260,7 @@ class TFServingBackend:
         """Read the totals: one HTTP request."""
         with self._lock:
             now = time.monotonic()
-            self._statistics.add(self._page())
+            self._statistics.add(expected(self._page))
             return self._statistics.counters(now)
 
     def _page(self) -> MetricsReading:

@@ -8,6 +8,7 @@ import time
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.endpoint import Endpoint
 from tuner.adapters.host import listening_processes, local_cores
+from tuner.adapters.metrics_page import expected
 from tuner.adapters.registry import Grids
 from tuner.adapters.totals import Totals
 from tuner.adapters.triton import statistics as stats
@@ -249,7 +250,7 @@ class TritonBackend:
         """Read the totals: one gRPC call and, with metrics, one HTTP request."""
         with self._lock:
             now = self._sample_locked()
-            page = self._metrics()
+            page = expected(self._metrics)
             if page.failures is not None:
                 self._failures.add({"": {stats.FAILURES: page.failures}})
             return self._assemble(now, page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -10,8 +11,9 @@ import time
 import pytest
 
 from tuner.adapters import metrics_page as metrics_page_module
+from tuner.adapters.metrics_page import expected, is_sane
 from tuner.adapters.triton.metrics import metrics_page
-from tuner.errors import InvalidInput, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
 PAGE = b"# TYPE nv_inference_request_failure counter\n"
 
@@ -93,3 +95,20 @@ def test_fetch_is_bounded(monkeypatch):
         pytest.raises(InvalidInput),
     ):
         metrics_page("127.0.0.1", port).fetch(5.0)
+
+
+def test_a_page_that_turns_to_nonsense_is_nobodys_mistake():
+    """It was there when the server was attached: that it is not any longer is the world's failure."""
+    with (
+        answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") as port,
+        pytest.raises(AdapterError, match=f"port {port} answers, but not with Triton's metrics"),
+    ):
+        expected(lambda: metrics_page("127.0.0.1", port).fetch(5.0))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -1.0, 1e300])
+def test_numbers_that_nothing_can_have_counted(number):
+    """Sums of them would overflow."""
+    assert not is_sane(number)
+    assert is_sane(0.0)
+    assert is_sane(1e15)
