@@ -8,7 +8,8 @@ import pytest
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.control import ControlLoop, Driver, GuardLimits, RunState
-from tuner.errors import Refused, StorageError, Unreachable
+from tuner.control.orders import Orders
+from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import ApplyCost
 
 
@@ -170,6 +171,106 @@ def test_what_somebody_else_sets_is_respected():
 
     assert server.running == configuration(8)
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
+class Book:
+    """Orders in force."""
+
+    def __init__(self, **orders):
+        self.orders = Orders(**orders)
+
+    def read(self):
+        return self.orders
+
+    def moved(self, configuration):
+        self.orders = Orders(pinned=configuration)
+
+    def done(self):
+        self.orders = Orders()
+
+
+def away(server, running):
+    """The server goes, and comes back with another configuration."""
+    server.away_until = server.clock.now() + 3
+    server.running = running
+
+
+def test_a_server_that_was_set_up_anew_is_respected():
+    """It was away, and is back with what somebody has given it: that is not what it ran when we came."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    away(server, configuration(8))
+
+    record = driver.step()
+
+    assert server.running == configuration(8)
+    assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+    assert "is back with max_batch_size=8" in record.decision.reason
+
+
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_a_server_that_restarts_while_paused_is_told_truly(seconds):
+    """Nothing is put back, and nobody says that it is as it was."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), Book()
+    driver, heard = drive(server, configuration(2), orders=book)
+    driver.step()
+    driver.step()
+    book.orders = Orders(paused="release")
+    server.running, server.away_until = configuration(), server.clock.now() + seconds
+
+    driver.step()
+
+    assert server.running == configuration()
+    assert any("lost its configuration" in sentence and "paused" in sentence for sentence in heard)
+    assert not any("as it was" in sentence for sentence in heard)
+
+
+def test_an_order_to_roll_back_is_followed_though_nothing_is_seen():
+    """Once: it is struck out."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    book.orders = Orders(rollback=configuration())
+    server.measure = unseen
+
+    driver.step()
+
+    assert server.running == configuration()
+    assert book.orders == Orders()
+
+
+def unseen(seconds, *, settle=0.0):
+    """The server answers, its metrics do not."""
+    raise TimedOut("metrics port 8002: no answer within 5 s")
+
+
+def test_a_change_whose_metrics_hang_is_undone():
+    """The server answers, but nobody can see how it does: what is on probation goes back."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    assert server.running == configuration(2)
+    server.measure = unseen
+
+    records = [driver.step() for _ in range(3)]
+
+    assert [type(record.decision).__name__ for record in records] == ["Hold", "Hold", "Rollback"]
+    assert "3 windows without usable metrics" in records[-1].decision.reason
+    assert server.running == configuration()
+
+
+def test_a_server_is_asked_at_least_twice_in_a_window():
+    """However long it was away: it must not wait for us when it is back."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server)
+    driver.step()
+    server.away_until = server.clock.now() + 100
+
+    driver.step()
+
+    assert server.clock.now() < server.away_until + driver.window / 2
 
 
 def test_gives_up_when_the_server_stays_away():

@@ -25,6 +25,9 @@ __all__ = ["Driver", "Journal", "Measurer", "WindowRecord"]
 
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT = 5.0
+"""Between two questions to a server that is away, s; at most half a window."""
+
 
 class Measurer(Protocol):
     """What measures windows: :class:`tuner.profiler.Profiler`."""
@@ -173,7 +176,7 @@ class Driver:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
         self.loop.orders = self._orders.read()
-        restore = self._put_back(measurement)
+        restore = self._put_back(measurement.configuration)
         decision = restore or decide(measurement)
         record = self._carry_out(
             WindowRecord(
@@ -184,17 +187,21 @@ class Driver:
                 level=self.loop.level,
             )
         )
-        if self.loop.orders.rollback is not None and restore is None:
-            self._orders.done()
+        self._done(restore)
         return record
 
-    def _put_back(self, measurement: Measurement) -> Apply | None:
+    def _done(self, restore: Apply | None) -> None:
+        """Strike out an order to roll back that was carried out, or could not be."""
+        if self.loop.orders.rollback is not None and restore is None:
+            self._orders.done()
+
+    def _put_back(self, found: Configuration) -> Apply | None:
         """Notice that the server no longer runs what was applied, and say what to restore.
 
         What it ran before we came means that it was restarted: the last good configuration is put back.
         Anything else was set by somebody, and is respected; a pin moves there.
         """
-        nearest, found = self.loop.space.nearest, measurement.configuration
+        nearest = self.loop.space.nearest
         doubt, self._doubt = self._doubt, None
         if nearest(found) == nearest(self.running):
             return None
@@ -206,7 +213,11 @@ class Driver:
         if nearest(found) != nearest(self.original):
             self._respect(found)
             return None
-        return self.loop.returned(found)
+        restore = self.loop.returned(found)
+        if restore is None and self.loop.orders.paused:
+            text = self.loop.space.format(found)
+            self._notify(f"the server lost its configuration and runs {text}; nothing is put back: paused")
+        return restore
 
     def _respect(self, found: Configuration) -> None:
         """Somebody else changed the configuration."""
@@ -305,18 +316,21 @@ class Driver:
         )
 
     def _recover(self, error: AdapterError) -> WindowRecord:
-        """Wait for the server, then restore the last good configuration."""
+        """Wait for the server, then restore the last good configuration if it has lost it."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._save()
-        current = self._wait_for_server()
+        current, before = self._wait_for_server(), self.running
         self.loop.orders = self._orders.read()
-        restore = self.loop.returned(current)
-        self.running = current
-        decision: Decision = restore or Hold(reason="the server was away and is back as it was")
+        restore = self._put_back(current)
+        nearest, text = self.loop.space.nearest, self.loop.space.format(current)
+        same = nearest(current) == nearest(before)
+        state = "is back as it was" if same else f"is back with {text}"
+        decision = restore or self.loop.unseen(current, f"the server was away and {state}")
         self._notify(decision.reason)
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
         )
+        self._done(restore)
         self._settle = max(self._settle, 1.0)
         return replace(record, error=record.error or str(error))
 
@@ -333,7 +347,7 @@ class Driver:
 
         attempts = Retrying(
             retry=retry_if_exception_type(AdapterError),
-            wait=wait_exponential(multiplier=0.5, max=5),
+            wait=wait_exponential(multiplier=0.5, max=min(LONGEST_WAIT, self.window / 2)),
             stop=too_late,
             sleep=self._clock.sleep,
         )

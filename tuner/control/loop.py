@@ -77,18 +77,21 @@ class ControlLoop:
             now: The time of the decision on the measurement's clock, s.
             measurement: The window that has just ended.
         """
-        decision = self._decide(now, measurement)
+        return self._braked(self._decide(now, measurement))
+
+    def _braked(self, decision: Decision) -> Decision:
+        """Leave a decision as it is, unless changes have failed one after the other."""
         if not self.guard.breaker.window() or isinstance(decision, Hold) or self.orders.rollback is not None:
             return decision
         return Hold(reason=str(self.guard.breaker))
 
     def _decide(self, now: float, measurement: Measurement) -> Decision:
         """Take in one window and say what to do if changes come about."""
-        ordered = self._ordered(measurement)
+        ordered = self._ordered(measurement.configuration)
         if reason := self._unusable(measurement):
             return ordered or Hold(reason=f"window not used: {reason}")
         if reason := self._incredible(now, measurement):
-            return ordered or self._blind(measurement, reason)
+            return ordered or self._blind(measurement.configuration, reason)
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
             return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
@@ -193,10 +196,10 @@ class ControlLoop:
         state = State(level=self.level, configuration=tried[0])
         return self.space.decode(self.agent.best(state, np.array(tried, dtype=np.int64)))
 
-    def _ordered(self, measurement: Measurement) -> Decision | None:
-        """What the operator wants, if anything."""
+    def _ordered(self, found: Configuration) -> Decision | None:
+        """What the operator wants of a server that runs a configuration, if anything."""
         nearest, orders = self.space.nearest, self.orders
-        running = nearest(measurement.configuration)
+        running = nearest(found)
         if orders.rollback is not None and nearest(orders.rollback) != running:
             if self.level is not None:  # what the operator takes back is not tried again at once
                 self.guard.rolled_back(self.level, self._index(running))
@@ -228,13 +231,22 @@ class ControlLoop:
             return f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
         return None
 
-    def _blind(self, measurement: Measurement, reason: str) -> Decision:
+    def unseen(self, running: Configuration, reason: str) -> Decision:
+        """There is no window: the server, or what measures it, did not answer.
+
+        Args:
+            running: What it runs now.
+            reason: Why nothing was seen, and what there is now.
+        """
+        return self._braked(self._ordered(running) or self._blind(running, reason))
+
+    def _blind(self, running: Configuration, reason: str) -> Decision:
         """Hold; a change on probation that nothing can be seen of any longer is undone."""
         begins = self.guard.freeze.unusable()
         unjudged = self.guard.state is GuardState.PROBATION and self.level is not None
         if begins and unjudged and self._before_change is not None:
             assert self.level is not None
-            self.guard.rolled_back(self.level, self._index(measurement.configuration))
+            self.guard.rolled_back(self.level, self._index(running))
             previous = self._before_change[0]
             why = f"{self.guard.freeze.blind} windows without usable metrics ({reason})"
             text = self.space.format(previous)
