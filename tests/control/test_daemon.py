@@ -294,6 +294,28 @@ def test_a_damaged_store_is_put_aside(bed):
     assert any("put aside" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
 
 
+@pytest.mark.parametrize("damage", ["overwritten", "deleted"])
+def test_a_store_damaged_while_it_runs_is_replaced(bed, monkeypatch, damage):
+    """All targets go on with a new one from what the server runs; the other is kept, if there is any."""
+    monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
+    bed.write(("a", "apply", ""))
+    path = bed.folder / "s.db"
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns > 5)
+        if damage == "deleted":
+            path.unlink()
+        else:
+            for name in ("s.db", "s.db-wal"):
+                with (bed.folder / name).open("r+b") as file:
+                    file.write(os.urandom((bed.folder / name).stat().st_size))
+        eventually(lambda: any("begun anew" in sentence for sentence in bed.said))
+        eventually(lambda: "a" in keeper.workers and keeper.workers["a"].turns > 3)
+
+    assert len(bed.rows("SELECT * FROM window")) > 3
+    assert len(list(bed.folder.glob("s.db.damaged-*"))) == (damage == "overwritten")
+    assert bed.rows("SELECT running FROM target")[0]["running"] != "{}"
+
+
 def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
     """A full disk: the server stays as it is until there is room again."""
     bed.write(("a", "apply", ""))

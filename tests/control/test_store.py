@@ -341,3 +341,41 @@ def test_rollbacks_are_called_so(store):
     store.decided(target, record(back, outcome="applied"), state(), kept=False)
 
     assert store.row("SELECT action FROM decision")["action"] == "roll back"
+
+
+def test_damage_is_noticed_while_it_is_open(store):
+    """Gone, another file, nonsense: the connection's own pages would show nothing of it."""
+    target = entered(store)
+    store.decided(target, record(Hold(reason="x")), state(), kept=True)
+    assert store.damage() == ""
+
+    aside = store.path.with_name("aside")
+    store.path.rename(aside)
+    assert "has gone" in store.damage()
+    store.path.write_bytes(b"another")
+    assert "is another file now" in store.damage()
+    aside.replace(store.path)
+    assert store.damage() == ""
+
+    for path in (store.path, store.path.with_name("s.db-wal")):
+        path.write_bytes(os.urandom(path.stat().st_size))  # the log alone would do, and mend the file
+    assert "is not a database" in store.damage()
+
+
+def test_what_cannot_be_read_is_remembered_as_damage(tmp_path):
+    """An operation of our own that meets a bad page says so."""
+    path = tmp_path / "s.db"
+    opened = Store(path)
+    target = entered(opened)
+    for number in range(200):
+        opened.decided(target, record(Hold(reason="x" * 200), number), state(), kept=True)
+    opened.close()
+    opened = Store(path, reading=True)  # a writer has read all of it, and remembers
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)
+    path.write_bytes(content)
+
+    with pytest.raises(StorageError, match="malformed"):
+        opened.rows("SELECT * FROM decision")
+    assert "malformed" in opened.damage()
+    opened.close()

@@ -8,7 +8,8 @@ the file is reloaded   targets that are new are begun, those that are gone are l
                        changes nothing
 it is stopped          every change under way is finished; a change on probation is not left to itself
 it is killed           the next one finds in the store what was going on, and asks the servers what they run
-the store is damaged   it is put aside, and a new one is begun: what servers run is read from the servers
+the store is damaged   when it begins, or while it runs: it is put aside, and a new one is begun: what servers
+                       run is read from the servers
 another one is there   it does not begin: two would undo what the other does
 =====================  =====================================================================================
 """
@@ -43,6 +44,8 @@ TICK = 0.2
 """How often signals are looked after, s."""
 PRUNE_EVERY = 3600.0
 """How often what is too old is forgotten, s."""
+CHECK_EVERY = 2.0
+"""How often it is looked whether the store is still whole, s."""
 PATIENCE = 120.0
 """How long a target may take to finish a change when the daemon stops, s."""
 
@@ -113,11 +116,17 @@ class Daemon:
             StorageError: The store cannot be opened.
             InvalidInput: Another daemon uses it, or its address.
         """
-        with _only_one(self.config.state), self._open() as store, self._web or nullcontext():
+        with _only_one(self.config.state):
+            while damage := self._run():
+                self._say("", f"{damage}; all targets are begun anew")
+
+    def _run(self) -> str:
+        """Keep the targets with one store; returns what became of it, or nothing when all is over."""
+        with self._open() as store, self._web or nullcontext():
             try:
                 for target in self.config.targets:
                     self._begin(target, store)
-                self._wait(store)
+                return self._wait(store)
             finally:
                 self._end(list(self._workers))
 
@@ -131,8 +140,9 @@ class Daemon:
         token = read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"))
         return WebServer(self, http, token, say=lambda sentence: self._say("", sentence))
 
-    def _wait(self, store: Store) -> None:
-        pruned = -PRUNE_EVERY
+    def _wait(self, store: Store) -> str:
+        """Look after signals until stopped, or until the store is damaged: then say how."""
+        pruned, checked = -PRUNE_EVERY, time.monotonic()
         while not self._stopping:
             self._ticked = time.monotonic()
             if self._reloading:
@@ -141,11 +151,19 @@ class Daemon:
             if time.monotonic() - pruned >= PRUNE_EVERY:
                 pruned = time.monotonic()
                 self._prune(store)
+            if time.monotonic() - checked >= CHECK_EVERY:
+                checked = time.monotonic()
+                if damage := store.damage():
+                    return damage
             if self._windows and not any(thread.is_alive() for _, thread in self._workers.values()):
-                return
+                return ""
             time.sleep(TICK)
+        return ""
 
     def _begin(self, target: TargetConfig, store: Store) -> None:
+        if target.name in self._workers:  # two at once would undo what the other does
+            self._say(target.name, "hangs still, and is begun anew when the file is read again")
+            return
         worker = Worker(
             target,
             store,
@@ -191,10 +209,7 @@ class Daemon:
         begun = [name for name, target in wanted.items() if running.get(name) != target]
         self._end(over)
         for name in begun:
-            if name in self._workers:  # two at once would undo what the other does
-                self._say(name, "hangs still, and is begun anew when the file is read again")
-            else:
-                self._begin(wanted[name], store)
+            self._begin(wanted[name], store)
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was read again; begun: {', '.join(begun) or 'none'}; ended: {gone}")
@@ -209,6 +224,8 @@ class Daemon:
     def _open(self) -> Iterator[Store]:
         """Open the store; one that is damaged is put aside."""
         path = self.config.state
+        if not path.exists():
+            _forget_log(path)  # which would be taken for that of the new file
         try:
             store = Store(path, now=self._now)
         except StorageError as error:
@@ -216,8 +233,7 @@ class Daemon:
                 raise
             aside = path.with_name(f"{path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}")
             path.replace(aside)
-            for ending in ("-wal", "-shm"):
-                path.with_name(path.name + ending).unlink(missing_ok=True)
+            _forget_log(path)
             store = Store(path, now=self._now)
             sentence = f"{error}; it was put aside as {aside.name}, and everything is learned anew"
             store.note(sentence)
@@ -226,6 +242,12 @@ class Daemon:
             yield store
         finally:
             store.close()
+
+
+def _forget_log(path: Path) -> None:
+    """Remove the write-ahead log of a store that is no longer there."""
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tuner.errors import StorageError
@@ -20,6 +20,8 @@ __all__ = ["Database"]
 
 APPLICATION, VERSION = 0x5E12E7, 2
 """What the file says it is."""
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""SQLite's words for a file that is no good any longer."""
 
 ORDERS = """
 CREATE TABLE orders (             -- what operators want, by the name of a target
@@ -110,6 +112,7 @@ class Database:
     def __init__(self, path: Path, *, reading: bool = False, existing: bool = False) -> None:
         self.path = path
         self._lock = threading.RLock()
+        self._damage = ""
         existing = existing or reading
         if existing and not path.is_file():
             raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
@@ -120,7 +123,8 @@ class Database:
             raise self._problem(error) from error
         try:
             self._prepare(reading)
-        except sqlite3.Error as error:
+            self._file = _file(path)
+        except (OSError, sqlite3.Error) as error:
             self._db.close()
             raise self._problem(error) from error
         except StorageError:
@@ -167,6 +171,27 @@ class Database:
         found = self.rows(f"{query} LIMIT 1", *values)
         return found[0] if found else None
 
+    def damage(self) -> str:
+        """Say why the file cannot be gone on with; empty if nothing is known to be wrong.
+
+        A connection keeps pages in memory, so what others do to the file may not be seen for long: it is
+        looked at through a new one.
+        """
+        if self._damage:
+            return self._damage
+        try:
+            if _file(self.path) != self._file:
+                return f"state {self.path}: is another file now"
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as another:
+                for table in ("target", "window", "decision", "event"):
+                    another.execute(f"SELECT * FROM {table} ORDER BY rowid DESC LIMIT 1").fetchone()
+        except FileNotFoundError:
+            return f"state {self.path}: has gone"
+        except (OSError, sqlite3.Error) as error:
+            damaged = isinstance(error, sqlite3.Error) and error.sqlite_errorcode in DAMAGED
+            return str(self._problem(error)) if damaged else ""
+        return ""
+
     def _undo(self) -> None:
         """Roll back what was begun; SQLite may have done so by itself, for instance on a full disk."""
         try:
@@ -197,4 +222,12 @@ class Database:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
 
     def _problem(self, error: Exception) -> StorageError:
+        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) in DAMAGED:
+            self._damage = f"state {self.path}: {error}"
         return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")
+
+
+def _file(path: Path) -> tuple[int, int]:
+    """Which file a path leads to."""
+    found = path.stat()
+    return found.st_dev, found.st_ino

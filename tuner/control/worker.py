@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 SAVE_EVERY = 50
 """Windows after which what was learned is kept; the windows themselves always are."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a target that cannot be attached is tried again; doubled each time."""
+"""Seconds before a target that cannot be attached is tried again; doubled each time, up to a window."""
 MANY_UNUSED = 5
 """Disturbed windows in a row that are worth a word."""
 
@@ -141,6 +141,7 @@ class Worker:
     def run(self) -> None:
         """Keep the target; returns when stopped. Never raises."""
         pause, told = FIRST_PAUSE, ""
+        longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
             turns = self.turns
             try:
@@ -154,7 +155,7 @@ class Worker:
                 self.phase = f"waiting: {type(error).__name__}: {error}"
             if self._done:
                 break
-            pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, LONGEST_PAUSE)
+            pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
             problem = self.phase.removeprefix("waiting: ")
             if problem != told or self.turns > turns:  # once is enough, however long it lasts
                 self._say(f"{problem}; trying again and again")

@@ -38,7 +38,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebServer:
-    """Serves one daemon; a context manager that listens from beginning to end.
+    """Serves one daemon; a context manager that listens from beginning to end. May be entered again.
 
     Args:
         daemon: What is looked at.
@@ -59,19 +59,21 @@ class WebServer:
         self._config = config
         self._access = Access(token)
         self._say = say
+        self._port = 0
         self._store: Store | None = None
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         host, port = self._config.listen
+        port = self._port or port  # as before, if it listened before
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family)
         except OSError as error:
             raise InvalidInput("http.listen", f"{host}:{port} cannot be used: {error.strerror}") from error
         self._store = Store(self._daemon.config.state, existing=True)
-        port = listening.getsockname()[1]
+        self._port = port = listening.getsockname()[1]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         gate = Gate(self.application(), allowed_names(host, self._config.hosts))
         settings = uvicorn.Config(
