@@ -106,6 +106,12 @@ EXPERIMENTS = {
             minutes=2,
         ),
         Experiment(
+            name="daemon-faults",
+            title="Fourteen kinds of faults in a live server, its network and the daemon that keeps it",
+            module="tuner.experiments.daemon.faults",
+            minutes=15,
+        ),
+        Experiment(
             name="symphony-table2",
             title="Spread of the requests per window that a backend gets from 1 and from 25 frontends",
             module="tuner.experiments.symphony.table2",

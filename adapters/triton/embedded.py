@@ -13,6 +13,7 @@ from tuner.adapters.cache import Progress, silent
 from tuner.adapters.embedded import HOST, EmbeddedServer
 from tuner.adapters.triton.download import fetch_triton, python_library_folder, require_platform
 from tuner.adapters.triton.repository import assemble_backends, make_repository
+from tuner.errors import InvalidInput
 
 __all__ = ["EmbeddedTriton", "Ports", "ServerOptions"]
 
@@ -89,6 +90,17 @@ class EmbeddedTriton(EmbeddedServer):
     def ports(self) -> Ports:
         """Where the server listens."""
         return Ports(*self.numbers)
+
+    @property
+    def repository(self) -> Path:
+        """The folder of all its models.
+
+        Raises:
+            InvalidInput: The server was never started.
+        """
+        if self._folder is None:
+            raise InvalidInput("embedded server", "was never started", "call start() first")
+        return self._folder / "models"
 
     @property
     def target(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,26 +32,9 @@ def daemon(
 
     What happened is told by `tuner history` and `tuner explain`.
     """
-    import logging
-    import signal
-
-    from tuner.control.daemon import Daemon
-    from tuner.control.log import begin_log
+    from tuner.control.service import run_daemon
     from tuner.errors import InvalidInput
 
     if log_as not in ("text", "json"):
         raise InvalidInput("--log", f"'{log_as}' is unknown", "write text or json")
-    begin_log(sys.stdout, as_json=log_as == "json")
-    log = logging.getLogger("tuner.control")
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
-
-    def say(name: str, sentence: str) -> None:
-        log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
-
-    keeper = Daemon(file, windows=windows, fast=fast, say=say)
-    signal.signal(signal.SIGHUP, lambda *_: keeper.reload())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: keeper.stop())
-    say("", f"keeps {len(keeper.config.targets)} targets, state in {keeper.config.state}")
-    keeper.run()
-    say("", "stopped")
+    run_daemon(file, windows=windows, fast=fast, as_json=log_as == "json", verbose=verbose)

@@ -1,0 +1,147 @@
+"""A live server behind a network that can fail, clients of it, and the daemon that keeps it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.control.order_book import pin, unpin
+from tuner.control.store import Store, configuration_of
+from tuner.errors import AdapterError, TunerError
+from tuner.experiments.daemon.process import DaemonProcess, wait_until
+from tuner.knobs import Configuration
+from tuner.profiler.load_generator import LoadGenerator
+from tuner.testing.proxy import Proxy
+
+__all__ = ["GRIDS", "TARGET", "Bed", "open_bed"]
+
+TARGET = "mlp"
+RATE = 40.0
+"""requests/s: the machine is shared with the daemon and whoever else uses it."""
+GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 2, 4, 8),
+    "max_queue_delay": (0.0, 0.002, 0.005),
+    "instances": (1, 2),
+}
+FILE = """\
+state: servetune.db
+targets:
+  - name: {name}
+    url: "triton://127.0.0.1:{grpc}/mlp?metrics={metrics}"
+    slo: mean=100ms
+    mode: apply
+    window: {window}s
+    seed: {seed}
+    foreign_limit: 100
+    knobs: {{max_batch_size: [1, 2, 4, 8], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]}}
+    guard: {{patience: 100000, budget: 1, reloads_per_hour: 100000, in_place_per_hour: 100000}}
+"""
+"""It is never content, so that changes are under way all the time."""
+
+
+@dataclass(kw_only=True)
+class Bed:
+    """Everything that a fault can be injected into."""
+
+    window: float
+    """Length of a window, s."""
+    server: EmbeddedTriton
+    grpc: Proxy
+    """Between the daemon and the server's gRPC port."""
+    metrics: Proxy
+    """Between the daemon and the server's metrics."""
+    direct: TritonBackend
+    """Reaches the server past the network's faults."""
+    load: LoadGenerator
+    """Clients, which reach it directly, too."""
+    daemon: DaemonProcess
+
+    def running(self) -> Configuration | None:
+        """Return what the server really runs; None while it does not answer."""
+        try:
+            return self.direct.current()
+        except AdapterError:
+            return None
+
+    def explained(self) -> str:
+        """Say why the server runs what it runs, in the daemon's words; empty if it does not know."""
+        found, seen = self.running(), self.daemon.seen(TARGET)
+        nearest = self.direct.space.nearest
+        if found is None or seen.running is None or nearest(found) != nearest(seen.running):
+            return ""
+        if seen.last_good is not None and nearest(found) == nearest(seen.last_good):
+            return "the last good configuration"
+        for row in self.daemon.rows(
+            "SELECT action, reason, configuration FROM decision WHERE outcome IN ('applied', 'interrupted') "
+            "ORDER BY id DESC LIMIT 3"
+        ):
+            if nearest(configuration_of(row["configuration"])) == nearest(found):
+                return f"{row['action']}: {row['reason']}"
+        events = self.daemon.rows("SELECT sentence FROM event ORDER BY id DESC LIMIT 1")
+        return str(events[0]["sentence"]) if events else ""
+
+    def await_change(self, windows: int = 4) -> bool:
+        """Wait until a change is under way; if none comes by itself, order one."""
+        if wait_until(self.daemon.applying, windows * self.window, every=0.003):
+            return True
+        with self._store() as store:
+            running = self.running()
+            other = 4.0 if running is None or running["max_batch_size"] != 4.0 else 2.0
+            pin(store, TARGET, {"max_batch_size": other})
+            found = wait_until(self.daemon.applying, 3 * self.window, every=0.003)
+            unpin(store, TARGET)
+        return found
+
+    def serving(self, seconds: float = 0.5) -> bool:
+        """Whether clients are answered now: no request of the next moments fails."""
+        begun = time.monotonic()
+        time.sleep(seconds)
+        sample = self.load.sample(begun, begun + seconds)
+        return bool(len(sample.intended)) and not sample.failed
+
+    @contextmanager
+    def _store(self) -> Iterator[Store]:
+        store = Store(self.daemon.state, existing=True)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def open_bed(window: float, seed: int) -> Iterator[Bed]:
+    """Start a server, clients and a daemon, and wait for its first windows.
+
+    Raises:
+        TunerError: One of them could not be started.
+    """
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="servetune-faults-")))
+        server = opened.enter_context(EmbeddedTriton())
+        grpc = opened.enter_context(Proxy(server.ports.grpc))
+        metrics = opened.enter_context(Proxy(server.ports.metrics))
+        direct = TritonBackend(server.target, GRIDS)
+        opened.callback(direct.close)
+        load = opened.enter_context(LoadGenerator(direct.endpoint(), f"poisson:{RATE}", seed=seed))
+        path = folder / "servetune.yaml"
+        path.write_text(
+            FILE.format(name=TARGET, grpc=grpc.port, metrics=metrics.port, window=window, seed=seed)
+        )
+        daemon = opened.enter_context(DaemonProcess(path))
+        if not wait_until(lambda: daemon.seen(TARGET).window >= 3, 60 + 10 * window, every=0.1):
+            raise TunerError("the daemon measures nothing: " + " | ".join(daemon.lines[-5:]))
+        yield Bed(
+            window=window,
+            server=server,
+            grpc=grpc,
+            metrics=metrics,
+            direct=direct,
+            load=load,
+            daemon=daemon,
+        )

@@ -1,0 +1,133 @@
+"""Fourteen kinds of faults injected into a live server, its network and the daemon that keeps it.
+
+A real Triton serves clients; between it and the daemon stand proxies that can hang, cut and lie. After each
+fault it is asked whether clients are answered, whether the server runs the last good configuration or one
+that the daemon gives a reason for, whether a traceback was printed, and how long it took until a window was
+usable again and kept the SLO.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
+from tuner.experiments.daemon.kinds import KINDS, Kind
+from tuner.experiments.daemon.process import wait_until
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, row
+
+__all__ = ["Task", "Verdict", "run", "summary"]
+
+WINDOW, QUICK_WINDOW = 3.0, 2.0
+"""s."""
+LIMIT = 3.0
+"""Windows within which it has to recover."""
+LONGEST = 12.0
+"""Windows after which it is given up."""
+
+
+class Task(NamedTuple):
+    """All kinds, in the order and form of a seed."""
+
+    seed: int
+    window: float
+    kinds: tuple[str, ...]
+    """Names of the kinds; empty for all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What came of one fault."""
+
+    kind: str
+    seed: int
+    form: str
+    """Which of its forms it had."""
+    windows: float
+    """From the end of the fault until the end of a usable window that kept the SLO, in windows."""
+    serving: bool
+    """Whether clients were answered after that."""
+    left: str
+    """Why the server runs what it runs; empty if the daemon does not know."""
+    traceback: bool
+    failures: int
+    """Requests of clients that failed meanwhile, the fault's own doing included."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was as it must be."""
+        return self.serving and bool(self.left) and not self.traceback and self.windows <= LIMIT
+
+
+def run(options: Options) -> Result:
+    """Inject every kind once for each seed."""
+    window = QUICK_WINDOW if options.quick else WINDOW
+    tasks = [Task(seed, window, ()) for seed in range(options.seeds)]
+    verdicts = [v for found in run_all(suffer, tasks, options, "seeds") for v in found]
+    return Result(
+        experiment="daemon-faults",
+        seeds=options.seeds,
+        configuration={"window": window, "kinds": len(KINDS)},
+        rows=summary(verdicts),
+        details={"faults": [asdict(v) | {"passed": v.passed} for v in verdicts]},
+    )
+
+
+def suffer(task: Task) -> list[Verdict]:
+    """Inject the kinds one after the other into one bed."""
+    rng = np.random.default_rng(task.seed)
+    chosen = [kind for kind in KINDS if not task.kinds or kind.name in task.kinds]
+    with open_bed(task.window, task.seed) as bed:
+        return [inject(bed, chosen[int(index)], rng, task.seed) for index in rng.permutation(len(chosen))]
+
+
+def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> Verdict:
+    """Inject one fault, wait until the daemon is over it, and judge."""
+    lines, failed = len(bed.daemon.lines), bed.load.totals().failed
+    form = kind.inject(bed, rng)
+    ended, since = time.monotonic(), bed.daemon.seen(TARGET)
+    recovered = wait_until(lambda: bed.daemon.usable(TARGET, since), LONGEST * bed.window)
+    windows = (time.monotonic() - ended) / bed.window if recovered else math.inf
+    wait_until(lambda: bool(bed.explained()), bed.window)  # a change may be under way just now
+    return Verdict(
+        kind=kind.name,
+        seed=seed,
+        form=form,
+        windows=round(windows, 2),
+        serving=bed.serving(),
+        left=bed.explained(),
+        traceback=bool(bed.daemon.said("Traceback", lines)),
+        failures=bed.load.totals().failed - failed,
+    )
+
+
+def summary(verdicts: list[Verdict]) -> list[Row]:
+    """Return a row for each kind, and one for all."""
+    rows = [_row(kind.name, [v for v in verdicts if v.kind == kind.name]) for kind in KINDS]
+    passed = sum(v.passed for v in verdicts)
+    total = Row(
+        id="faults after which everything was as it must be",
+        published=len(verdicts),
+        measured=passed,
+        note=f"of {len(verdicts)}, {len(KINDS)} kinds",
+    )
+    return [*rows, total]
+
+
+def _row(name: str, verdicts: list[Verdict]) -> Row:
+    if not verdicts:
+        return Row(id=name, measured=None, note="not injected")
+    good = sum(bool(v.left) and "last good" in v.left for v in verdicts)
+    stated = sum(bool(v.left) for v in verdicts) - good
+    serving, tracebacks = sum(v.serving for v in verdicts), sum(v.traceback for v in verdicts)
+    note = (
+        f"target: at most; {serving} of {len(verdicts)} serving, {good} with the last good configuration, "
+        f"{stated} with a stated reason, {tracebacks} tracebacks"
+    )
+    return row(name, [v.windows for v in verdicts], unit="windows", published=LIMIT, note=note)

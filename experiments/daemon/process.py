@@ -1,0 +1,177 @@
+"""A daemon as a process of its own, and what its store says about one target."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import psutil
+
+from tuner.control.store import Store, configuration_of
+from tuner.errors import StorageError
+from tuner.knobs import Configuration
+
+__all__ = ["DaemonProcess", "Seen", "wait_until"]
+
+PATIENCE = 60.0
+"""How long the daemon may take to end in good order, s."""
+
+
+class Seen(NamedTuple):
+    """What the store says of a target; of a store that cannot be read nothing is known."""
+
+    file: int
+    """Which file it is: another one after a damaged store was put aside."""
+    window: int
+    """Number of its newest row of a window; 0 before the first."""
+    running: Configuration | None
+    last_good: Configuration | None
+
+
+class DaemonProcess:
+    """``tuner daemon`` on a file, started and ended at will.
+
+    Args:
+        path: The file; ``PATH.clock`` beside it holds the seconds by which its time of day is wrong.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path.with_name("servetune.db")
+        self.lines: list[str] = []
+        """What it has said so far."""
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def __enter__(self) -> DaemonProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.signal(signal.SIGCONT)
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 while it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else 0
+
+    @property
+    def usage(self) -> psutil.Process:
+        """The process, to ask what it uses."""
+        return psutil.Process(self.pid)
+
+    def start(self) -> None:
+        """Begin."""
+        command = [sys.executable, "-u", "-m", "tuner.experiments.daemon.keeper", str(self.path)]
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,  # Ctrl-C is for us, and we end it in good order
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def stop(self) -> int:
+        """End it in good order; returns its exit code."""
+        self.signal(signal.SIGTERM)
+        return self._gone()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+        self._gone()
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if it runs."""
+        if self.pid:
+            self._process.send_signal(number)  # type: ignore[union-attr]  # there is one if it has a pid
+
+    def said(self, word: str, since: int = 0) -> list[str]:
+        """Return the lines with a word that it said after the first so many."""
+        return [line for line in self.lines[since:] if word in line]
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Ask its store; nothing is found in one that cannot be read."""
+        try:
+            store = Store(self.state, reading=True)
+        except StorageError:
+            return []
+        try:
+            return store.rows(query, *values)
+        except StorageError:
+            return []
+        finally:
+            store.close()
+
+    def seen(self, target: str) -> Seen:
+        """Return what its store says of a target."""
+        found = self.rows(
+            "SELECT running, last_good, (SELECT coalesce(max(id), 0) FROM window WHERE target = target.id) "
+            "AS newest FROM target WHERE name = ? ORDER BY id DESC",
+            target,
+        )
+        file = self.state.stat().st_ino if self.state.exists() else 0
+        if not found:
+            return Seen(file, 0, None, None)
+        row = found[0]
+        good = configuration_of(row["last_good"]) if row["last_good"] else None
+        return Seen(file, row["newest"], configuration_of(row["running"]), good)
+
+    def usable(self, target: str, since: Seen) -> bool:
+        """Whether a window that can be learned from, and that kept the SLO, was written since then."""
+        after = since.window if self.seen(target).file == since.file else 0
+        return bool(
+            self.rows(
+                "SELECT window.id FROM window JOIN target ON target.id = window.target WHERE name = ? "
+                "AND window.id > ? AND disturbed = '' AND cost IS NOT NULL AND kept LIMIT 1",
+                target,
+                after,
+            )
+        )
+
+    def applying(self) -> bool:
+        """Whether a change is under way just now."""
+        return bool(self.rows("SELECT id FROM decision WHERE outcome = 'applying' LIMIT 1"))
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.lines += ["-- begun"]
+        for line in process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def _gone(self) -> int:
+        process, reader = self._process, self._reader
+        assert process is not None
+        assert reader is not None
+        try:
+            code = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        reader.join(5)
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
+    """Wait until something is so, for at most so long; returns whether it came about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(every)
+    return True

@@ -1,0 +1,54 @@
+"""The daemon as a process: its log on standard output, and what signals do to it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tuner.control.daemon import Daemon
+from tuner.control.log import begin_log
+
+__all__ = ["run_daemon"]
+
+
+def run_daemon(
+    path: Path,
+    *,
+    windows: int = 0,
+    fast: bool = False,
+    as_json: bool = False,
+    verbose: bool = False,
+    now: Callable[[], float] = time.time,
+) -> None:
+    """Keep the targets of a file until told to stop; SIGHUP reads it again, SIGINT and SIGTERM end it.
+
+    Args:
+        path: The file.
+        windows: End by itself when each target has had so many; 0 goes on.
+        fast: Let simulated targets run as fast as they can.
+        as_json: Log JSON objects rather than text, one a line.
+        verbose: Also tell of windows after which nothing was changed.
+        now: Seconds since 1970.
+
+    Raises:
+        InvalidInput: The file has a mistake, or another daemon uses its store or its address.
+        StorageError: The store cannot be opened.
+    """
+    begin_log(sys.stdout, as_json=as_json)
+    log = logging.getLogger("tuner.control")
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+    def say(name: str, sentence: str) -> None:
+        log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
+
+    keeper = Daemon(path, now=now, windows=windows, fast=fast, say=say)
+    signal.signal(signal.SIGHUP, lambda *_: keeper.reload())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: keeper.stop())
+    say("", f"keeps {len(keeper.config.targets)} targets, state in {keeper.config.state}")
+    keeper.run()
+    say("", "stopped")
