@@ -6,15 +6,11 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context
-from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from tuner.experiments.options import Options
 
 __all__ = ["run_all"]
-
-PATIENCE = 3.0
-"""s that a worker has to end by itself."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -49,21 +45,13 @@ def run_all(
                 answers[futures[future]] = future.result()
                 advance()
     except BaseException:
-        executor.shutdown(wait=False, cancel_futures=True)
-        _end(set(active_children()) - others)
+        for worker in set(active_children()) - others:
+            worker.terminate()
+        # The executor waits for them itself; if we did, too, one of the two would never learn of their end.
+        executor.shutdown(cancel_futures=True)
         raise
     executor.shutdown()
     return [answers[number] for number in range(len(tasks))]
-
-
-def _end(workers: set[BaseProcess]) -> None:
-    """End processes, by force where asking does not help, and wait until they are gone."""
-    for process in workers:
-        process.terminate()
-    for process in workers:
-        process.join(PATIENCE)
-        process.kill()  # has no effect on one that is gone
-        process.join()
 
 
 def _begin() -> None:
