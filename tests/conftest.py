@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 
+import numba
 import numpy as np
 import pytest
 
@@ -20,7 +21,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs TensorFlow where it is neither installed nor to be had."""
+    """Skip what needs compilation where it is off, and TensorFlow where it is not to be had."""
+    if numba.config.DISABLE_JIT and item.get_closest_marker("compiled") is not None:
+        pytest.skip("simulates too much to be run without compilation")
     if item.get_closest_marker("tfserving") is not None:
         from tuner.adapters.tfserving.download import require_platform
 

@@ -64,7 +64,9 @@ def test_quantiles_increase_and_stay_in_their_bucket(counts: list[int]) -> None:
 
 @given(
     st.lists(st.floats(0.01, 10), min_size=1, max_size=8),
-    st.lists(st.floats(-5, 5), min_size=9, max_size=9),
+    st.lists(
+        st.floats(-5, 5).map(lambda height: round(height, 9)), min_size=9, max_size=9
+    ),  # SciPy overflows
     st.floats(0, 1),
 )
 def test_the_cubic_is_scipys(steps: list[float], heights: list[float], place: float) -> None:

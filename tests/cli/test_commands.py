@@ -71,6 +71,7 @@ def test_sweep_measures_the_grid_and_only_that(tuner, tmp_path):
     assert result.ranked()[0].median("latency_p95") > 0
 
 
+@pytest.mark.compiled
 def test_recommend_says_what_and_why(tuner, tmp_path):
     """An overloaded default is to be changed; the advice tells how far the simulation is off."""
     printed = tuner("recommend", "sim://mlp?rate=180", "--slo", "p95=30ms", "--json", "advice.json")
@@ -81,6 +82,7 @@ def test_recommend_says_what_and_why(tuner, tmp_path):
     assert "the simulation is off by" in printed
 
 
+@pytest.mark.compiled
 def test_train_then_run_from_the_policy(tuner, tmp_path):
     """What was learned in simulation is where the run starts: no window is spent on searching."""
     tuner("train", "--out", "policy", "--rate", "300", "--windows", "60")
@@ -102,6 +104,7 @@ def test_train_then_run_from_the_policy(tuner, tmp_path):
     assert windows[-1].slo_kept
 
 
+@pytest.mark.compiled
 def test_calibrate_writes_a_server_that_simulates_alike(tuner, tmp_path):
     """Calibrating a simulated server gives its l(b) back within a tenth."""
     from tuner.envs.simulator.server import ServerModel

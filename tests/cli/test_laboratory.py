@@ -44,6 +44,7 @@ def one_core():
 
 
 @pytest.mark.usefixtures("one_core")
+@pytest.mark.compiled
 def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
     """A row for each agent, also for the same one with other parameters."""
     tuner(

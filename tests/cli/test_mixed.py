@@ -58,6 +58,7 @@ def test_simulate_tells_who_served_what(tuner, tmp_path):
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
 
 
+@pytest.mark.compiled
 def test_goodput_is_the_allowable_throughput(tuner, tmp_path):
     """The highest rate that keeps QoS, of the pool and of each session; the seed can be given."""
     code, printed, _ = tuner("goodput", "mixed.yaml", "--json", "out.json", "--seed", "7")
@@ -82,6 +83,7 @@ def test_every_policy_can_be_named(tuner, policy, tmp_path):
     assert f"{policy} on" in printed
 
 
+@pytest.mark.compiled
 def test_drs_finds_its_threshold(tuner, tmp_path):
     """Without a threshold in the file it is found by hill climbing, told and stored."""
     (tmp_path / "mixed.yaml").write_text(

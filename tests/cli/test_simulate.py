@@ -87,6 +87,7 @@ def test_a_trace_shows_every_batch(tuner, tmp_path):
     assert all(event["dur"] > 0 for event in batches)
 
 
+@pytest.mark.compiled
 def test_goodput_prints_and_stores(tuner, tmp_path):
     """The rate, and how it was served; two accelerators cannot serve more than their capacity."""
     (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 50", "rate: 200"))

@@ -101,6 +101,7 @@ def _lines(page):
     return (ROOT / "docs" / page).read_text().splitlines()
 
 
+@pytest.mark.compiled
 def test_commands_of_the_workloads_page_run(tmp_path):
     """Every command of docs/workloads.md, with short traces in place of the public ones."""
     seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))

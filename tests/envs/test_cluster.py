@@ -55,6 +55,7 @@ def test_the_data_sheet_is_true() -> None:
     assert EXAMPLE.policy == "symphony"
 
 
+@pytest.mark.compiled
 def test_batching_is_what_keeps_the_slo() -> None:
     """Under a load that needs batches, a batch cap of one loses requests and costs more than the default."""
     env = cluster(scenario=SMALL, window=2.0)
@@ -71,6 +72,7 @@ def test_batching_is_what_keeps_the_slo() -> None:
     assert info["cost"] == pytest.approx(info["measurement"].gpu)
 
 
+@pytest.mark.compiled
 def test_deferral_uses_the_accelerators_less_than_eagerness() -> None:
     """Larger batches need less time for the same requests; eager ones answer sooner."""
     env = cluster(scenario=SMALL.scaled(0.5), window=4.0, objective="latency")
@@ -92,6 +94,7 @@ def test_latency_can_be_the_goal() -> None:
     assert info["cost"] == pytest.approx(info["measurement"].latency_p95 / 0.060)
 
 
+@pytest.mark.compiled
 def test_rates_are_those_asked_for() -> None:
     """A number replaces the scenario's rate; of a range each episode draws its own."""
     _, info = cluster(scenario=SMALL, rate=100.0, window=5.0).reset(seed=1)
@@ -234,6 +237,7 @@ class TestBackend:
         assert math.isnan(window.cpu)
 
 
+@pytest.mark.compiled
 def test_vector_form_equals_single_ones() -> None:
     """Each cluster of the vector form shows what it would show alone."""
     vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=0.2)

@@ -29,6 +29,7 @@ def make(name: str) -> gymnasium.Env:
 
 
 @pytest.mark.parametrize("name", IDS)
+@pytest.mark.compiled
 def test_checker_has_nothing_to_complain_about(name: str) -> None:
     """Stable-Baselines3's own."""
     env = make(name)
@@ -40,6 +41,7 @@ def test_checker_has_nothing_to_complain_about(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [DQN, PPO])
 @pytest.mark.parametrize("name", IDS)
+@pytest.mark.compiled
 def test_learns_for_some_windows(name: str, kind: type[DQN | PPO]) -> None:
     """Made by `gymnasium.make` and handed over as it is."""
     torch.set_num_threads(1)

@@ -53,6 +53,7 @@ def test_start_configuration() -> None:
     assert chosen["configuration"] == env.space.decode(60)
 
 
+@pytest.mark.compiled
 def test_best_configuration_earns_most() -> None:
     """Rewards agree with the exact costs: the best configuration earns more than the default."""
     env = triton_cpu(window=5.0, grids=FEW)

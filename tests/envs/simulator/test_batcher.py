@@ -222,6 +222,7 @@ def test_m_m_1() -> None:
     assert mean == pytest.approx(0.6 / 0.4, rel=0.06)
 
 
+@pytest.mark.compiled
 def test_m_m_2() -> None:
     """Two instances with exponential service follow Erlang C."""
     times, a = poisson(1.2, 100_000, 0), 1.2

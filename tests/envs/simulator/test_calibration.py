@@ -53,11 +53,13 @@ def fitted(sweep: list[Measurement]) -> ServerModel:
 @pytest.mark.parametrize(
     ("name", "within"), [("overhead", 0.1), ("cpu_per_request", 0.3), ("contention", 0.5), ("noise", 0.35)]
 )
+@pytest.mark.compiled
 def test_recovers_parameters(fitted: ServerModel, name: str, within: float) -> None:
     """Parameters come out near the truth; contention least, as it shows only while two instances execute."""
     assert getattr(fitted, name) == pytest.approx(getattr(TRUTH, name), rel=within)
 
 
+@pytest.mark.compiled
 def test_recovers_profile(fitted: ServerModel) -> None:
     """l(b) comes out near the truth for the sizes that were executed."""
     batches = [1, 2, 3, 4]
@@ -65,6 +67,7 @@ def test_recovers_profile(fitted: ServerModel) -> None:
     assert fitted.profile_table(8)[batches] == pytest.approx(TRUTH.profile_table(8)[batches], rel=0.06)
 
 
+@pytest.mark.compiled
 def test_predicts_p95(fitted: ServerModel, sweep: list[Measurement]) -> None:
     """The simulated p95 is within 10 % of the measured one for most windows."""
     errors = np.median(np.abs(p95_errors(fitted, sweep)))
@@ -73,6 +76,7 @@ def test_predicts_p95(fitted: ServerModel, sweep: list[Measurement]) -> None:
     assert errors < np.median(np.abs(p95_errors(ServerModel(), sweep)))
 
 
+@pytest.mark.compiled
 def test_ignores_disturbed_windows(sweep: list[Measurement]) -> None:
     """A disturbed window changes nothing."""
     odd = replace(sweep[0], compute_mean=1.0, disturbed=("foreign CPU",))

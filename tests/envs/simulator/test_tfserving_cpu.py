@@ -100,6 +100,7 @@ def test_optimum_moves_with_the_load() -> None:
     assert many[1] < many[0]
 
 
+@pytest.mark.compiled
 def test_neighbours_are_alike() -> None:
     """One step away latency differs far less than across the grid (Fig. 6)."""
     generator = np.random.default_rng(1)

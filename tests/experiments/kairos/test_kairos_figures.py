@@ -66,6 +66,7 @@ def test_settings_change_what_they_say():
 @pytest.mark.parametrize(
     "policy", ["kairos", "kairos, refusing", "ribbon", "drs", "clkwrk, refusing", "oracle"]
 )
+@pytest.mark.compiled
 def test_a_cell_is_measured(policy):
     """Every policy of the figures serves something, and no more than the bound and a little."""
     setting = Setting("rm2", queries=30 if numba.config.DISABLE_JIT else 150)

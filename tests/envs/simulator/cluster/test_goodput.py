@@ -140,6 +140,7 @@ def single(**fields):
     return Scenario.model_validate(given)
 
 
+@pytest.mark.compiled
 def test_goodput_of_regular_arrivals_is_the_capacity():
     """D/D/1: 100 requests/s, and the 1 % that may be dropped on top."""
     seconds = 5 if PLAIN else 50
@@ -160,6 +161,7 @@ def waits_longer(load, slots):
     return 1 - (1 - load) * sum(terms)
 
 
+@pytest.mark.compiled
 def test_goodput_of_poisson_arrivals_is_that_of_m_d_1():
     """First come, first served, nothing dropped: 1 % wait longer than four services."""
     low, high = 0.1, 0.99

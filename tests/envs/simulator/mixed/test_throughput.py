@@ -122,6 +122,7 @@ def test_sessions_share_a_pool() -> None:
     assert all(session["kept"] for session in content["sessions"])
 
 
+@pytest.mark.compiled
 def test_the_climb_finds_a_top() -> None:
     """No threshold a step away is better, and it is as good as the best of a coarse sweep, nearly."""
     cluster = mixed("drs", queries=30 if PLAIN else 2000)
