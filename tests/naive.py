@@ -6,7 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tuner.envs.simulator.batcher import Batching, Machine
+from tuner.envs.simulator.batcher import GOLDEN, Batching, Machine
 
 
 @dataclass
@@ -42,6 +42,7 @@ class NaiveBatcher:
     busy_seconds: float = 0.0
     queued: float = 0.0
     computed: float = 0.0
+    taken: float = 0.0
     arrived: int = 0
     dropped: int = 0
     executions: list[tuple[int, float]] = field(default_factory=list)
@@ -98,13 +99,24 @@ class NaiveBatcher:
         while self.queue and self._idle(batching):
             if len(self.queue) < batching.max_batch and self.now < self.queue[0].arrival + batching.delay:
                 return
-            requests = [self.queue.popleft() for _ in range(min(len(self.queue), batching.max_batch))]
+            size = self._size(batching)
+            requests = [self.queue.popleft() for _ in range(size)]
             largest = max(request.size for request in requests)
             work = machine.profile[len(requests)] * requests[0].noise * largest
             batch = Batch(
                 requests, self.generation, self.now, machine.gap + work, machine.gap / (machine.gap + work)
             )
             self.running[self.running.index(None)] = batch
+            self.taken = self.now
+
+    def _size(self, batching: Batching) -> int:
+        """How many go into the next batch; a closed one holds who was there when it was closed."""
+        size, head = min(len(self.queue), batching.max_batch), self.queue[0]
+        if batching.delay == 0 or (head.number * GOLDEN) % 1.0 >= batching.closing:
+            return size
+        when = max(head.arrival + batching.delay, self.taken)
+        there = sum(request.arrival <= when for request in self.queue)
+        return size if len(self.queue) - there >= batching.max_batch else min(there, size)
 
     def _complete(self, batch: Batch) -> None:
         executed = (self.now - batch.started) * (1.0 - batch.gap_share)

@@ -7,6 +7,10 @@ the cores, so the pace of work changes whenever an instance starts or ends (:fun
 :func:`slowdown`). State carries over from call to call: overload builds up
 and drains. Reloading raises EPOCH: batches of the old instances finish, and do not count against the new.
 
+Closed batches. When the delay has run out and no instance is idle, a batch waits for one. Those that come
+meanwhile join it, or it is closed and they wait for the next (:func:`closed`); then it holds whoever waited
+when the delay ran out, or when the batch before was taken. Enough for a whole further batch fill it anyhow.
+
 Events at one instant happen in the order: completion, arrival, end of delay.
 """
 
@@ -29,6 +33,9 @@ ARRIVAL, OVERHEAD, NOISE, SIZE = 0, 1, 2, 3
 
 # Indices into Totals.tally and Totals.seconds.
 ARRIVED, ANSWERED, DROPPED, EXECUTIONS = 0, 1, 2, 3
+
+GOLDEN = 0.6180339887498949
+"""Multiples of it spread evenly over 0..1, modulo 1: which batches are closed needs no randomness."""
 QUEUED, COMPUTED, BUSY = 0, 1, 2
 
 
@@ -38,6 +45,7 @@ class Batching(NamedTuple):
     max_batch: int
     delay: float  # s
     instances: int
+    closing: float = 0.0  # share of the batches waiting for an instance that take nobody more
 
 
 class Machine(NamedTuple):
@@ -138,6 +146,8 @@ def dispatch(state: State, totals: Totals, batching: Batching, machine: Machine)
         if slot < 0:
             return
         size = min(waiting, batching.max_batch)
+        if batching.delay > 0.0 and closed(state, batching):
+            size = size_when_closed(state, batching, size)
         noise = state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), NOISE]
         largest = 0.0
         for i in range(size):
@@ -162,6 +172,30 @@ def oldest(state: State) -> float:
     """Arrival of the request at the head of a queue that is not empty, s."""
     arrival: float = state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), ARRIVAL]
     return arrival
+
+
+@njit_flat
+def closed(state: State, batching: Batching) -> bool:
+    """Whether the batch that begins at the head of the queue is closed while it waits for an instance."""
+    number = state.queue_number[state.position[HEAD] & (state.queue.shape[0] - 1)]
+    share: float = (number * GOLDEN) % 1.0
+    return share < batching.closing
+
+
+@njit_flat
+def size_when_closed(state: State, batching: Batching, size: int) -> int:
+    """Return how many are in a closed batch that could hold ``size``."""
+    when = oldest(state) + batching.delay
+    for slot in range(state.started.size):
+        when = max(when, state.started[slot])  # before, another batch was waiting
+    count = 1
+    while count < size:
+        place = (state.position[HEAD] + count) & (state.queue.shape[0] - 1)
+        if state.queue[place, ARRIVAL] > when:
+            break
+        count += 1
+    waiting = state.position[TAIL] - state.position[HEAD]
+    return size if waiting - count >= batching.max_batch else count
 
 
 @njit_flat

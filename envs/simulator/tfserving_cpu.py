@@ -166,6 +166,7 @@ class TFServingCPU(ModelFile):
             max_batch=np.ones(space.size, np.int64),
             delay=alike(0.0),
             instances=np.array([self.threads(c[REQUEST_PARALLELISM]) for c in configurations], np.int64),
+            closing=alike(0.0),
             profile=np.stack((np.zeros_like(seconds), seconds), axis=1),
             gap=alike(self.gap),
             contention=alike(self.contention),

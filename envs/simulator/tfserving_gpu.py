@@ -134,6 +134,7 @@ class TFServingGPU(ModelFile):
             max_batch=batches,
             delay=np.array([c[TIMEOUT] for c in configurations]),
             instances=np.array([int(c[BATCH_THREADS]) or self.auto for c in configurations], np.int64),
+            closing=alike(0.0),
             profile=np.tile(self.alpha * sizes + self.beta, (space.size, 1)),
             gap=alike(self.gap),
             contention=alike(self.contention),

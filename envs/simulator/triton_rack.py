@@ -60,6 +60,7 @@ class TritonRack:
             max_batch=batches,
             delay=np.array([c[DELAY] for c in configurations]),
             instances=np.array([c[INSTANCES] for c in configurations], np.int64),
+            closing=alike(server.closing),
             profile=np.tile(server.profile_table(int(batches.max())), (space.size, 1)),
             gap=alike(server.gap),
             contention=alike(server.contention),

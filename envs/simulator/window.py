@@ -35,6 +35,7 @@ class Plans(NamedTuple):
     max_batch: np.ndarray  # (size,) int64
     delay: np.ndarray  # (size,) s
     instances: np.ndarray  # (size,) int64
+    closing: np.ndarray  # (size,) share of batches waiting for an instance that take nobody more
     profile: np.ndarray  # (size, B+1) s of work per batch size at full speed; [:, 0] unused
     gap: np.ndarray  # (size,) s an instance is taken per batch beside the execution
     contention: np.ndarray  # (size,) share by which work slows down per further busy core
@@ -110,7 +111,9 @@ def measure_window(  # noqa: PLR0917
     state, totals = scratch.state, scratch.totals
     first, count = prepare(scratch, draws, jobs.row[job], jobs.rate[job], span)
     number = jobs.configuration[job]
-    batching = Batching(plans.max_batch[number], plans.delay[number], plans.instances[number])
+    batching = Batching(
+        plans.max_batch[number], plans.delay[number], plans.instances[number], plans.closing[number]
+    )
     machine = Machine(
         plans.profile[number],
         plans.gap[number],
@@ -180,6 +183,7 @@ def empty(state: State, totals: Totals) -> None:
     state.clock[0] = 0.0
     state.position[:] = 0
     state.size[:] = 0
+    state.started[:] = 0.0
     totals.tally[:] = 0
     totals.seconds[:] = 0.0
     totals.batch_counts[:] = 0

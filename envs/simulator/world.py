@@ -105,7 +105,7 @@ class World:
             batching: The new one.
             fresh: Whether new instances take over (a reload), while the old ones finish their batches.
         """
-        self.batching = batching
+        self.batching = batching._replace(closing=self.server.closing)
         if fresh:
             self._state.position[batcher.EPOCH] += 1
 

@@ -13,7 +13,6 @@ from tuner.control.calibration import measure_model, measure_server_model
 from tuner.envs.rack_server import RackServer, measure_servers
 from tuner.envs.simulator import rack_calibration
 from tuner.envs.simulator.rack import Rack
-from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
@@ -56,7 +55,7 @@ def test_the_knobs_tell_the_kind(model: Any, rate: float, name: str, monkeypatch
 
 def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under the first load everything is measured, under others what makes batches; then it is as before."""
-    monkeypatch.setattr("tuner.envs.simulator.server.calibrate", lambda windows, cores: ServerModel())
+    monkeypatch.setattr("tuner.envs.simulator.server.calibrate", lambda windows, cores, base: base)
     with attach("sim://mlp", rate=80.0) as attachment:
         _, windows = measure_server_model(attachment, 1.0, rates=(100.0, 250.0), rounds=2)
 

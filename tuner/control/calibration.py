@@ -60,10 +60,14 @@ def measure_server_model(
     Raises:
         InvalidInput: No window could be used, or there is no load of our own whose rate could be changed.
     """
+    from tuner.envs.simulator.server import ServerModel
     from tuner.envs.simulator.server import calibrate as fit
     from tuner.envs.twin import as_simulated
 
     cores = attachment.host.cores
+    base = ServerModel()
+    if "batch_timeout" in attachment.space.names:
+        base = base.replace(closing=0.0)  # TensorFlow Serving's batches take more until they are executed
     telling = _telling(attachment)
     windows = [
         replace(m, configuration=as_simulated(m.configuration, cores))
@@ -71,7 +75,7 @@ def measure_server_model(
         for number in _loads(attachment, rates)
         for m in _measure(attachment, telling if number == 0 else telling[-BATCHED:], window)
     ]
-    return fit(windows, cores=cores), windows
+    return fit(windows, cores=cores, base=base), windows
 
 
 def _loads(attachment: Attachment, rates: Sequence[float]) -> Iterator[int]:

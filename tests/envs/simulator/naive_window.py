@@ -13,7 +13,10 @@ def naive_window(plans: Plans, jobs: Jobs, draws: Draws, span: Span, job: int) -
     """Return what one window shows."""
     number, rate, row = int(jobs.configuration[job]), float(jobs.rate[job]), int(jobs.row[job])
     batching = Batching(
-        int(plans.max_batch[number]), float(plans.delay[number]), int(plans.instances[number])
+        int(plans.max_batch[number]),
+        float(plans.delay[number]),
+        int(plans.instances[number]),
+        float(plans.closing[number]),
     )
     machine = Machine(
         profile=plans.profile[number],

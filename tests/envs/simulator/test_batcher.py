@@ -139,6 +139,29 @@ def test_reload_keeps_requests() -> None:
     assert state.latency[:3] == pytest.approx([1.0, 1.4, 1.3])
 
 
+def test_a_closed_batch_takes_nobody_more() -> None:
+    """While it waits for the instance, a closed batch holds those that came before its delay ran out."""
+    times = [0.0, 0.1, 0.3, 0.45, 0.9]
+    executing = machine()  # a second per batch
+
+    open_ones = finish_times(Batching(8, 0.2, 1), executing, times)
+    closed_ones = finish_times(Batching(8, 0.2, 1, closing=1.0), executing, times)
+
+    assert open_ones == pytest.approx([1.2, 1.2, 2.2, 2.2, 2.2])  # runs from 0.2, then all that wait
+    # The second is complete at 0.3 + 0.2, the third begins with what came after that.
+    assert closed_ones == pytest.approx([1.2, 1.2, 2.2, 2.2, 3.2])
+
+
+def test_a_closed_batch_is_filled_by_enough_for_another() -> None:
+    """So many waiting that they are a batch by themselves wake the batcher."""
+    times = [0.0, 0.3, 0.6, 0.7, 0.8]
+
+    finished = finish_times(Batching(2, 0.2, 1, closing=1.0), machine(), times)
+
+    # The second, closed at 0.5 with one in it, takes one of the three that came later.
+    assert finished == pytest.approx([1.2, 2.2, 2.2, 3.2, 3.2])
+
+
 def test_full_queue_drops_and_counts() -> None:
     """A request that finds the ring full is dropped, counted and marked."""
     state, totals = empty(capacity=4)
@@ -165,7 +188,10 @@ def test_equals_naive(seed: int) -> None:
             generator.lognormal(0.0, 0.5, times.size),
         )
         delay = float(generator.choice([0.0, 0.001, 0.02]))
-        batching = Batching(int(generator.choice([1, 2, 4, 8])), delay, int(generator.integers(1, 4)))
+        closing = float(generator.choice([0.0, 0.5, 1.0]))
+        batching = Batching(
+            int(generator.choice([1, 2, 4, 8])), delay, int(generator.integers(1, 4)), closing
+        )
         executing = machine(
             0.0005, 0.004, gap=0.0002, contention=0.1, cores=2.0, background=0.3, switching=0.4
         )

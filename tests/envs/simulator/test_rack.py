@@ -26,6 +26,7 @@ def plans(generator: np.random.Generator, size: int = 12, largest: int = 6) -> P
         max_batch=batches,
         delay=np.where(batches > 1, generator.uniform(0.0, 0.05, size), 0.0),
         instances=generator.integers(1, 6, size),
+        closing=generator.choice([0.0, 0.5, 1.0], size),
         profile=profile,
         gap=np.full(size, 0.001),
         contention=np.full(size, 0.05),
