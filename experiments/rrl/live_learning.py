@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -126,7 +126,7 @@ def learn_live(
 
 
 class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
-    """Tells of a load after the reset, before it comes."""
+    """Tells of a load after the reset; it comes when the first configuration is about to be applied."""
 
     def __init__(self, env: ServingEnv, attachment: Attachment, rate: float) -> None:
         super().__init__(env)
@@ -136,7 +136,12 @@ class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Measure a window under the light load, then let the other come."""
+        """Measure a window under the light load, and tell what comes."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._attachment.set_rate(self._rate)
         return observation, info | {"level": LoadLevels().level(self._rate), "measurement": None}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Let the load come, if it has not yet, and run a window."""
+        if self._attachment.rate != self._rate:
+            self._attachment.set_rate(self._rate)
+        return self.env.step(action)

@@ -42,6 +42,11 @@ LIGHT, RATE = 140.0, 350.0
 CALIBRATED_AT = (LIGHT, 300.0)
 SEEN_FEWER = 220.0
 """A third load at which predictions are checked, on every third configuration."""
+GRIDS: dict[str, tuple[float, ...]] = {
+    "max_batch_size": (1, 2, 4, 8, 16),
+    "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
+    "instances": (1, 2),
+}
 SLO_MS = 30.0
 TRAINED = "rrl trained in simulation"
 RIVALS = ("rrl", "hill_climb", "tpe")
@@ -64,14 +69,14 @@ class Plan:
     """Length of a window of the calibration, s."""
     calibrations: int = 2
     """Rounds of it."""
-    window: float = 5.0
+    window: float = 4.0
     """Length of a live window, s."""
-    sweep: float = 4.0
+    sweep: float = 3.5
     """Length of a window of the sweep, s."""
     sweeps: int = 2
     """Rounds of it."""
     windows: int = WINDOWS
-    turns: int = 4
+    turns: int = 3
     """Rounds in which what was settled on is compared with the best of the sweep."""
     training: int = 400
     """Simulated windows, the default of ``tuner train``."""
@@ -95,7 +100,7 @@ def run(options: Options) -> Result:
     plan = QUICK if options.quick else Plan()
 
     def bench(rate: float, seed: int) -> AbstractContextManager[Attachment]:
-        return triton(rate, seed=seed, quick=options.quick)
+        return triton(rate, seed=seed, quick=options.quick, grids=None if options.quick else GRIDS)
 
     return study(options, bench, plan)
 
