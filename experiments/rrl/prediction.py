@@ -27,8 +27,9 @@ measured, and has no value to predict."""
 TARGET, GOAL = 15.0, 9.0
 """Median error of p95 that is to be reached, and that is aimed at, %."""
 CORRELATION = 0.8
-SIMULATED = 120.0
-"""Virtual seconds per prediction."""
+SIMULATED = 21
+"""Windows simulated per prediction, each as long as the measured ones, of which the median counts: near the
+highest load that a configuration bears, a queue grows for longer than a window lasts."""
 
 Points = dict[Configuration, list[Measurement]]
 """Every window of each configuration, under one load."""
@@ -118,12 +119,15 @@ def predict(model: ServerModel, rate: float, points: Points) -> list[Point]:
     predictions = []
     for configuration, windows in points.items():
         quiet = [m for m in windows if not m.disturbed] or windows
-        simulated = simulate(model, configuration, rate, seconds=SIMULATED)
+        seconds = median(m.seconds for m in quiet)
+        simulated = [
+            simulate(model, configuration, rate, seconds=seconds, seed=seed) for seed in range(SIMULATED)
+        ]
         predictions.append(
             Point(
                 rate=rate,
                 configuration=configuration,
-                predicted={name: simulated.latency(name) for name in STATISTICS},
+                predicted={name: median(s.latency(name) for s in simulated) for name in STATISTICS},
                 measured={name: median(m.latency(name) for m in quiet) for name in STATISTICS},
                 repeats=[m.latency_p95 for m in quiet],
             )
