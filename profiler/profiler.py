@@ -18,7 +18,7 @@ __all__ = ["Profiler"]
 
 SLICE = 0.5
 """Time between counter readings inside a window without clients, s: they show the burstiness."""
-MOST_SLICES = 20
+MOST_SLICES = 10
 REMEMBERED = 30
 """Intervals of `watch` over which burstiness is judged."""
 CHECK = 5.0
