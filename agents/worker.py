@@ -14,7 +14,8 @@ class Worker:
     Args:
         job: Told how many requests it serves.
         name: Of the thread.
-        background: In a thread of its own, which the first request starts; otherwise inside :meth:`request`.
+        background: In a thread of its own, which lives as long as there are requests; otherwise inside
+            :meth:`request`.
 
     Attributes:
         background: May be changed between requests.
@@ -41,7 +42,6 @@ class Worker:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                     self._thread.start()
-                self._wake.notify_all()
                 return
         self._job(1)
 
@@ -54,20 +54,18 @@ class Worker:
         """Stop the thread. May be called twice."""
         with self._wake:
             self.closed = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def _work(self) -> None:
+        """Serve requests until there are none: a process with a thousand agents has few threads that work."""
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._pending or self.closed)
-                if self.closed:
+                self._working = bool(self._pending) and not self.closed
+                if not self._working:
+                    self._thread = None
+                    self._wake.notify_all()
                     return
-                self._working = True
                 requests, self._pending = self._pending, 0
             self._job(requests)
-            with self._wake:
-                self._working = False
-                self._wake.notify_all()

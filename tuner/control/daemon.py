@@ -44,6 +44,8 @@ TICK = 0.2
 """How often signals are looked after, s."""
 PRUNE_EVERY = 3600.0
 """How often what is too old is forgotten, s."""
+STAGGER = 0.01
+"""Seconds between the beginnings of two targets: the windows of a thousand end one after the other."""
 CHECK_EVERY = 2.0
 """How often it is looked whether the store is still whole, s."""
 PATIENCE = 120.0
@@ -124,8 +126,8 @@ class Daemon:
         """Keep the targets with one store; returns what became of it, or nothing when all is over."""
         with self._open() as store, self._web or nullcontext():
             try:
-                for target in self.config.targets:
-                    self._begin(target, store)
+                for number, target in enumerate(self.config.targets):
+                    self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
                 return self._wait(store)
             finally:
                 self._end(list(self._workers))
@@ -160,7 +162,7 @@ class Daemon:
             time.sleep(TICK)
         return ""
 
-    def _begin(self, target: TargetConfig, store: Store) -> None:
+    def _begin(self, target: TargetConfig, store: Store, *, delay: float = 0.0) -> None:
         if target.name in self._workers:  # two at once would undo what the other does
             self._say(target.name, "hangs still, and is begun anew when the file is read again")
             return
@@ -172,6 +174,7 @@ class Daemon:
             windows=self._windows,
             say=self._say,
             watch=self._web.exporter.report if self._web is not None else None,
+            delay=delay,
         )
         # Not waited for by the interpreter: a server that hangs must not keep the daemon from ending.
         thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)

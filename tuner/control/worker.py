@@ -103,6 +103,7 @@ class Worker:
         windows: Stop by itself after so many; 0 goes on.
         say: Told in a sentence about everything worth knowing.
         watch: Told the name of the target and what came of each turn.
+        delay: Seconds to wait before it begins, so that many targets do not all do so at the same moment.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Worker:
         windows: int = 0,
         say: Callable[[str, str], None] = lambda name, sentence: log.info("%s: %s", name, sentence),
         watch: Callable[[str, WorkerReport], None] | None = None,
+        delay: float = 0.0,
     ) -> None:
         self.config = config
         self.phase = "starting"
@@ -128,6 +130,7 @@ class Worker:
         self._windows = windows
         self._tell = say
         self._watch = watch
+        self._delay = delay
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
         self._id: int | None = None
@@ -140,6 +143,7 @@ class Worker:
 
     def run(self) -> None:
         """Keep the target; returns when stopped. Never raises."""
+        self._stop.wait(self._delay)
         pause, told = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
