@@ -276,3 +276,32 @@ def test_who_only_watches_does_not_explore():
     assert isinstance(second, Apply)
     assert not second.exploring
     assert agent.selects == 0
+
+
+def test_nothing_is_explored_in_the_first_window_under_a_new_load():
+    """The load may go on rising, and nothing is known of it: the server is left as it is for a window."""
+    loop, _ = loop_with(configuration(2), configuration(2))
+    loop.decide(10.0, measurement(0.020, rate=100.0))
+
+    first = loop.decide(20.0, measurement(0.025, rate=300.0, end=20.0))
+    second = loop.decide(30.0, measurement(0.025, rate=300.0, end=30.0))
+
+    assert isinstance(first, Hold)
+    assert "the first window under this load" in first.reason
+    assert isinstance(second, Apply)
+
+
+def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
+    """The SLO is broken and nothing known here: what kept it at the next heavier load comes before trials."""
+    loop, agent = loop_with(step=9)
+    strong = configuration(8, 0.002, 2)
+    loop.decide(10.0, measurement(0.020, running=strong, rate=600.0))
+    loop.decide(20.0, measurement(0.010, rate=100.0, end=20.0))
+    agent.proposals = [SPACE.encode(configuration(2))]
+    agent.learned[SPACE.encode(configuration())] = 9.0  # as an agent that takes in how bad it is
+
+    decision = loop.decide(30.0, measurement(0.090, rate=300.0, end=30.0))
+
+    assert isinstance(decision, Apply)
+    assert decision.configuration == strong
+    assert not decision.exploring

@@ -64,3 +64,13 @@ class Ledger:
         """Configurations whose newest window under this load kept the SLO, least cost first."""
         trials = self._trials.get(level, {})
         return sorted((c for c, t in trials.items() if t.kept), key=lambda c: (trials[c].cost, c))
+
+    def good_above(self, level: int) -> list[int]:
+        """As :meth:`good`, under the nearest heavier load for which any is known: it should do here, too."""
+        above = sorted(other for other in self._trials if other > level)
+        return next((good for other in above if (good := self.good(other))), [])
+
+    def begins(self, level: int) -> bool:
+        """Whether a load level was just met for the first time, after others."""
+        windows = sum(trial.windows for trial in self._trials.get(level, {}).values())
+        return windows == 1 and len(self._trials) > 1

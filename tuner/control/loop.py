@@ -8,7 +8,7 @@ the same decisions.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -295,14 +295,16 @@ class ControlLoop:
         self.guard.rolled_back(state.level, state.configuration)
         return Rollback(configuration=target, reason=f"{why}; back to {self.space.format(target)}")
 
-    def _allowed(self, state: State, *, explore: bool, spent: Collection[ApplyCost]) -> np.ndarray:
+    def _allowed(
+        self, state: State, good: Sequence[int], *, explore: bool, spent: Collection[ApplyCost]
+    ) -> np.ndarray:
         """What the agent may choose from, the configuration in force always among it.
 
-        Configurations known to keep the SLO under this load may be reached at once; untried ones only in
-        bounded steps, and only when exploring or when no good one is known. What costs more changes of a
-        kind than an hour has is left out.
+        Configurations known to be good may be reached at once; untried ones only in bounded steps, and only
+        when exploring or when no good one is known. What costs more changes of a kind than an hour has is
+        left out.
         """
-        allowed = np.array(self.ledger.good(state.level), dtype=np.int64)
+        allowed = np.array(good, dtype=np.int64)
         if explore or not allowed.size:
             allowed = np.union1d(allowed, self.space.region(state.configuration, self.limits.step))
         allowed = np.setdiff1d(self.space.canonical[allowed], self.guard.banned(state.level))
@@ -316,17 +318,22 @@ class ControlLoop:
         """Ask the agent, within what is allowed."""
         standing = self._standing(measurement)
         spent = self.guard.budget.spent
-        # A broken SLO is repaired with what is known before anything new is tried.
-        repair = not kept and bool(self.ledger.good(state.level))
+        # A broken SLO is repaired with what is known before anything new is tried; if nothing is known under
+        # this load, then with what kept it under the next heavier one.
+        good = self.ledger.good(state.level) or ([] if kept else self.ledger.good_above(state.level))
+        repair = not kept and bool(good)
         over = kept and self.guard.search.over(state.level)
-        explore = not (spent or repair or over)
+        # While the load moves it may go on doing so, and nothing is known of what it moves to.
+        moving = kept and self.ledger.begins(state.level)
+        explore = not (spent or repair or over or moving)
         used_up = self.guard.changes.spent(now)
-        allowed = self._allowed(state, explore=explore, spent=used_up)
+        allowed = self._allowed(state, good, explore=explore, spent=used_up)
         best = self.agent.best(state, allowed)
         choice = self.agent.select(state, allowed) if explore and self._explore else best
         exploring = choice != best
         if choice == state.configuration:
             why = "the search is over, this is the best known" if over else "nothing better is expected"
+            why = "the first window under this load" if moving else why
             why = f"{self.guard.budget}, not exploring" if spent else why
             return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
