@@ -109,7 +109,19 @@ EXPERIMENTS = {
             name="daemon-faults",
             title="Fourteen kinds of faults in a live server, its network and the daemon that keeps it",
             module="tuner.experiments.daemon.faults",
-            minutes=15,
+            minutes=25,
+        ),
+        Experiment(
+            name="daemon-idle",
+            title="What watching ten servers costs, and how late a thousand targets in one process are",
+            module="tuner.experiments.daemon.idle",
+            minutes=7,
+        ),
+        Experiment(
+            name="daemon-spike",
+            title="The load triples within a window: windows until the SLO is kept again",
+            module="tuner.experiments.daemon.spike",
+            minutes=1,
         ),
         Experiment(
             name="symphony-table2",

@@ -10,7 +10,7 @@ from tuner.experiments.result import Result, Row
 
 __all__ = ["index_page", "results_page", "written_pages"]
 
-MOST_ROWS = 12
+MOST_ROWS = 16
 HEADER = """# What was measured
 
 Every number on this page comes from a stored result in `experiments/results/`, made by the command named

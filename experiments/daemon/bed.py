@@ -34,7 +34,7 @@ state: servetune.db
 targets:
   - name: {name}
     url: "triton://127.0.0.1:{grpc}/mlp?metrics={metrics}"
-    slo: mean=100ms
+    slo: mean=200ms
     mode: apply
     window: {window}s
     seed: {seed}

@@ -19,12 +19,11 @@ from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
 from tuner.experiments.daemon.kinds import KINDS, Kind
 from tuner.experiments.daemon.process import wait_until
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
 
 __all__ = ["Task", "Verdict", "run", "summary"]
 
-WINDOW, QUICK_WINDOW = 3.0, 2.0
+WINDOW, QUICK_WINDOW = 5.0, 3.0
 """s."""
 LIMIT = 3.0
 """Windows within which it has to recover."""
@@ -69,7 +68,7 @@ def run(options: Options) -> Result:
     """Inject every kind once for each seed."""
     window = QUICK_WINDOW if options.quick else WINDOW
     tasks = [Task(seed, window, ()) for seed in range(options.seeds)]
-    verdicts = [v for found in run_all(suffer, tasks, options, "seeds") for v in found]
+    verdicts = [v for task in options.track(tasks, "seeds") for v in suffer(task)]
     return Result(
         experiment="daemon-faults",
         seeds=options.seeds,

@@ -1,0 +1,162 @@
+"""The load triples within one window: how many windows until the SLO is kept again.
+
+The daemon keeps simulated Triton servers in virtual time, with windows of 10 s and p95 within 30 ms. Twice in
+its life the load of each triples in the middle of a window: the first time it never saw such a load, the
+second time it did. Whether any configuration can meet the SLO then, long simulations of all of them say.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner.control.daemon import Daemon
+from tuner.control.store import Store
+from tuner.envs.simulator.backend import triton_space
+from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.server import MODELS
+from tuner.experiments.options import Options
+from tuner.experiments.result import Result, Row, row
+
+__all__ = ["Case", "Life", "back", "run"]
+
+WINDOW, SLO, FACTOR = 10.0, 0.030, 3.0
+MODEL = "mlp"
+CALM, HIGH = 405.0, 400.0
+"""s of calm before a spike, which comes in the middle of a window, and how long it lasts."""
+RISEN = 1.3
+"""A window with so many times the calm load belongs to a spike."""
+WINDOWS = 140
+AFTER = 20
+"""Windows after a spike of which the share that kept the SLO is told."""
+LIMIT = 3.0
+
+
+class Case(NamedTuple):
+    """What is kept."""
+
+    rate: float
+    """Before the spike, requests/s."""
+    objective: str
+
+    def __str__(self) -> str:
+        return f"{self.rate:g} to {FACTOR * self.rate:g} requests/s, least {self.objective}"
+
+
+class Life(NamedTuple):
+    """What the store says of one target; arrays over its windows."""
+
+    rate: np.ndarray
+    """requests/s"""
+    kept: np.ndarray
+    """Whether each kept the SLO."""
+
+
+CASES = (Case(100.0, "latency"), Case(100.0, "cpu"), Case(250.0, "latency"), Case(250.0, "cpu"))
+
+
+def run(options: Options) -> Result:
+    """Keep a target for each case and seed, and look at what the daemon wrote down."""
+    seeds = range(options.seeds)
+    lives = keep(CASES, seeds)
+    rows: list[Row] = []
+    for number, case in enumerate(options.track(CASES, "cases")):
+        least = best(FACTOR * case.rate)
+        own = lives[number * len(seeds) : (number + 1) * len(seeds)]
+        rows += _rows(case, own, least)
+    return Result(
+        experiment="daemon-spike",
+        seeds=options.seeds,
+        configuration={"window": WINDOW, "slo": SLO, "factor": FACTOR, "windows": WINDOWS},
+        rows=rows,
+    )
+
+
+def keep(cases: Sequence[Case], seeds: Sequence[int]) -> list[Life]:
+    """Let a daemon keep a simulated target for each case and seed, as fast as it can."""
+    lines: list[str] = []
+    rises = (CALM, 2 * CALM + HIGH)
+    for case in cases:
+        high = FACTOR * case.rate
+        steps = [(0.0, case.rate)] + [s for t in rises for s in ((t, high), (t + HIGH, case.rate))]
+        text = ",".join(f"{time:g}:{rate:g}" for time, rate in steps)
+        url = f"sim://{MODEL}?rate={text}"
+        lines += [
+            f"  - {{name: t{len(lines) + number}, url: '{url}&seed={seed}', seed: {seed}, "
+            f"slo: p95={SLO * 1e3:g}ms, objective: {case.objective}, mode: apply, window: {WINDOW:g}s}}\n"
+            for number, seed in enumerate(seeds)
+        ]
+    with tempfile.TemporaryDirectory(prefix="servetune-spike-") as folder:
+        path = Path(folder) / "servetune.yaml"
+        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
+        Daemon(path, fast=True, windows=WINDOWS, say=lambda *_: None).run()
+        store = Store(path.with_name("servetune.db"), reading=True)
+        try:
+            return [_life(store, f"t{number}") for number in range(len(lines))]
+        finally:
+            store.close()
+
+
+def back(life: Life, calm: float) -> list[float]:
+    """Return for each spike in how many windows the SLO was kept again.
+
+    1 is the window in the middle of which the load rose; infinite if the spike was over before.
+
+    Args:
+        life: What was seen.
+        calm: The load before, requests/s.
+    """
+    high = life.rate > RISEN * calm
+    found = []
+    for begin in _begins(high):
+        over = np.flatnonzero(~high[begin:])
+        kept = np.flatnonzero(life.kept[begin : begin + over[0] if over.size else None])
+        found.append(float(kept[0] + 1) if kept.size else np.inf)
+    return found
+
+
+def best(rate: float) -> float:
+    """Return the least p95 that any configuration reaches under a load, s."""
+    space = triton_space(MODELS[MODEL], None)
+    return min(
+        simulate(MODELS[MODEL], space.decode(int(index)), rate, seconds=30.0).latency_p95
+        for index in space.distinct
+    )
+
+
+def _rows(case: Case, lives: Sequence[Life], least: float) -> list[Row]:
+    windows = [back(life, case.rate) for life in lives]
+    shares = [100 * float(np.mean(_after(life, case.rate))) for life in lives]
+    note = f"target: at most; the best configuration has p95 {1e3 * least:.1f} ms"
+    return [
+        row(f"{case}: first spike", [w[0] for w in windows], unit="windows", published=LIMIT, note=note),
+        row(f"{case}: second spike", [w[1] for w in windows], unit="windows", published=LIMIT),
+        row(f"{case}: windows kept of the {AFTER} after each", shares, unit="%"),
+    ]
+
+
+def _after(life: Life, calm: float) -> np.ndarray:
+    """Whether the windows after the spikes kept the SLO.   # (n,) bool."""
+    begins = _begins(life.rate > RISEN * calm)
+    return np.concatenate([life.kept[begin : begin + AFTER] for begin in begins])
+
+
+def _begins(high: np.ndarray) -> np.ndarray:
+    """Return the windows in which the load rose."""
+    return np.asarray(np.flatnonzero(high[1:] & ~high[:-1]) + 1)
+
+
+def _life(store: Store, name: str) -> Life:
+    rows = store.rows(
+        "SELECT rate, kept FROM window JOIN target ON target.id = window.target WHERE name = ? "
+        "ORDER BY window.number",
+        name,
+    )
+    return Life(
+        rate=np.array([row["rate"] for row in rows]),
+        kept=np.array([bool(row["kept"]) for row in rows]),
+    )
