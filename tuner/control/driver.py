@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 5.0
 """Between two questions to a server that is away, s; at most half a window."""
+AT_ONCE = 0.4
+"""A server that answers within so many seconds, without a second question, was not away."""
 
 
 class Measurer(Protocol):
@@ -319,13 +321,16 @@ class Driver:
         """Wait for the server, then restore the last good configuration if it has lost it."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._save()
-        current, before = self._wait_for_server(), self.running
+        begun, before = self._clock.now(), self.running
+        current = self._wait_for_server()
         self.loop.orders = self._orders.read()
         restore = self._put_back(current)
         nearest, text = self.loop.space.nearest, self.loop.space.format(current)
         same = nearest(current) == nearest(before)
-        state = "is back as it was" if same else f"is back with {text}"
-        decision = restore or self.loop.unseen(current, f"the server was away and {state}")
+        reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
+        if same and self._clock.now() - begun < AT_ONCE:
+            reason = str(error)  # it was there, and only what measures it was not
+        decision = restore or self.loop.unseen(current, reason)
         self._notify(decision.reason)
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
