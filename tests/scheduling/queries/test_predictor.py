@@ -18,7 +18,7 @@ def test_nothing_is_known_at_first() -> None:
 def test_one_size_makes_times_proportional() -> None:
     """With one size seen, others are predicted in proportion."""
     predictor = make_predictor(1, 1, 1000)
-    learn(predictor, 0, 0, 100, 0.05)
+    learn(predictor, 0, 0, 100, 0.05, 0.0)
 
     assert predict(predictor, 0, 0, 100) == pytest.approx(0.05)
     assert predict(predictor, 0, 0, 300) == pytest.approx(0.15)
@@ -28,7 +28,7 @@ def test_two_sizes_make_a_line() -> None:
     """Times that lie on a line are predicted exactly everywhere after two sizes."""
     predictor = make_predictor(2, 2, 1000)
     for items in (100, 200):
-        learn(predictor, 1, 1, items, 0.004 + 0.0003 * items)
+        learn(predictor, 1, 1, items, 0.004 + 0.0003 * items, 0.0)
 
     for items in (1, 150, 1000):
         assert predict(predictor, 1, 1, items) == pytest.approx(0.004 + 0.0003 * items)
@@ -40,7 +40,7 @@ def test_the_table_replaces_the_line() -> None:
     rng = np.random.default_rng(1)
     predictor = make_predictor(1, 1, 1000)
     for items in rng.integers(1, 1001, 4000).tolist():
-        learn(predictor, 0, 0, items, bent(items))
+        learn(predictor, 0, 0, items, bent(items), predict(predictor, 0, 0, items))
 
     errors = [predict(predictor, 0, 0, items) / bent(items) - 1 for items in range(105, 1000, 10)]
     assert max(np.abs(errors)) < 0.05  # the line alone is off by more than 60 %
@@ -54,8 +54,8 @@ def bent(items: int) -> float:
 def test_larger_queries_are_never_expected_to_be_faster() -> None:
     """A falling line is taken for a level one."""
     predictor = make_predictor(1, 1, 1000)
-    learn(predictor, 0, 0, 100, 0.05)
-    learn(predictor, 0, 0, 900, 0.04)
+    learn(predictor, 0, 0, 100, 0.05, 0.0)
+    learn(predictor, 0, 0, 900, 0.04, 0.0)
 
     assert predict(predictor, 0, 0, 500) == pytest.approx(0.045)
     assert predict(predictor, 0, 0, 1000) >= predict(predictor, 0, 0, 900)
@@ -67,7 +67,7 @@ def test_change_is_followed() -> None:
     rng = np.random.default_rng(2)
     for slowness in (1.0, 1.5):
         for items in rng.choice([120, 150, 400], 600).tolist():
-            learn(predictor, 0, 0, items, slowness * 0.0003 * items)
+            learn(predictor, 0, 0, items, slowness * 0.0003 * items, 0.0)
 
     assert predict(predictor, 0, 0, 150) == pytest.approx(1.5 * 0.0003 * 150, rel=0.06)
 
@@ -78,6 +78,7 @@ def test_the_spread_is_the_noise(noise: float) -> None:
     predictor = make_predictor(1, 1, 1000)
     rng = np.random.default_rng(3)
     for items in rng.choice([120, 150, 400, 800], 2000).tolist():
-        learn(predictor, 0, 0, items, 0.0003 * items / (1 + noise * np.clip(rng.standard_normal(), -3, 3)))
+        seconds = 0.0003 * items / (1 + noise * np.clip(rng.standard_normal(), -3, 3))
+        learn(predictor, 0, 0, items, seconds, predict(predictor, 0, 0, items))
 
     assert spread(predictor, 0, 0) == pytest.approx(noise, rel=0.15, abs=1e-9)

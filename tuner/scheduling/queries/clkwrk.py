@@ -106,7 +106,8 @@ def finish(policy: Clkwrk, accelerator: int, now: float) -> int:
     took = ended(cluster, policy.pool, accelerator)
     if policy.rule[0].learns:
         running = policy.pool.running[accelerator]
-        learn(policy.predictor, cluster.accelerators[accelerator].kind, running.session, running.items, took)
+        kind = cluster.accelerators[accelerator].kind
+        learn(policy.predictor, kind, running.session, running.items, took, running.length)
     if policy.loads[accelerator].waiting:
         _send(policy, accelerator)
     return OK

@@ -12,8 +12,9 @@ No query is refused, unless ``refuse`` is on: then one that no instance could se
 it were idle, is. Else a late one is served once nothing better can be done with an instance.
 
 Where we go further: real times scatter around the prediction, and a fixed guard of 2 % does not know by how
-much. A query must also keep the target, unguarded, if it takes longer by ``spread`` standard deviations of
-the error that predictions were seen to have. Where they are exact this changes nothing.
+much. A pair costs what eq. 8 expects if its end is normally distributed, with the deviation that predictions
+were seen to be off by, of this query and of the one that the instance still executes: with the risk of being
+late it costs the penalty, else its length. Where predictions are exact this is eq. 8 itself.
 
 As in the authors' code, only the oldest queries are looked at, twice as many as there are instances. Unlike
 there, one whose target has passed still costs the penalty everywhere, as eq. 8 has it. Several sessions share
@@ -22,6 +23,7 @@ the instances: ``C_j`` and the target are the session's own. Allowances for the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +43,8 @@ __all__ = ["Kairos", "Options", "build"]
 
 WINDOW = 2
 """Queries that are looked at, per instance."""
+SAFE = 6.0
+"""Standard deviations of slack with which nothing is taken to be late."""
 NOISE = 1 << 12
 """Factors on predictions that are drawn ahead; a power of 2."""
 
@@ -48,7 +52,7 @@ RULE = np.dtype(
     [
         ("guard", "f8"),  # xi: share of the QoS target that a query must keep
         ("penalty", "f8"),  # QoS targets that a late pair counts as
-        ("spread", "f8"),  # standard deviations of the error that a query must keep the target with
+        ("spread", "f8"),  # the error of predictions is taken for so many times what was seen
         ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
         ("refuses", "i8"),  # 1: what cannot be in time any more is refused
         ("drawn", "i8"),  # factors on predictions used so far
@@ -68,7 +72,7 @@ class Options:
     penalty: float = 10.0
     """What a late pair costs, in QoS targets."""
     spread: float = 1.0
-    """It must end within the target, too, if it takes longer by so many standard deviations of the error."""
+    """The error of predictions is taken for so many times what was seen, to weigh the risk of being late."""
     learn: bool = True
     """Whether execution times are learned; if not, the profile is believed."""
     refuse: bool = False
@@ -101,8 +105,9 @@ class Kairos(NamedTuple):
     seen: np.ndarray  # (M,) SEEN
     weight: np.ndarray  # (K, M) C_j
     left: np.ndarray  # (N,) s until an instance could begin with a query that is sent now
+    left_doubts: np.ndarray  # (N,) s^2, variance of that prediction's error
     times: np.ndarray  # (K,) s that the query being looked at would take
-    margins: np.ndarray  # (K,) s that it might take longer
+    doubts: np.ndarray  # (K,) s^2, variance of that prediction's error
     candidates: np.ndarray  # (WINDOW N,) CANDIDATE, the oldest first
     pointers: np.ndarray  # (M,) position of the session's next query to be looked at
     noise: np.ndarray  # (NOISE,) or (1,) factors on predictions, used in turn
@@ -130,8 +135,9 @@ def build(spec: ClusterSpec, options: Options | None = None) -> Kairos:
         seen=records(sessions, SEEN),
         weight=np.ones((kinds, sessions)),
         left=np.zeros(instances),
+        left_doubts=np.zeros(instances),
         times=np.zeros(kinds),
-        margins=np.zeros(kinds),
+        doubts=np.zeros(kinds),
         candidates=records(WINDOW * instances, CANDIDATE),
         pointers=np.zeros(sessions, np.int64),
         noise=noise,
@@ -168,7 +174,8 @@ def finish(policy: Kairos, accelerator: int, now: float) -> int:
     if policy.rule[0].learns:
         session = policy.pool.running[accelerator].session
         kind = cluster.accelerators[accelerator].kind
-        learn(policy.predictor, kind, session, policy.pool.running[accelerator].items, took)
+        believed = policy.pool.running[accelerator].length
+        learn(policy.predictor, kind, session, policy.pool.running[accelerator].items, took, believed)
         _weigh(policy, session)
     cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
     return OK
@@ -191,8 +198,12 @@ def wake(policy: Kairos, now: float) -> int:
     wide = count > instances  # more queries than instances: instances are the rows
     for accelerator in range(instances):
         policy.left[accelerator] = travel(cluster)
+        policy.left_doubts[accelerator] = 0.0
         if cluster.accelerators[accelerator].outstanding:
             policy.left[accelerator] += max(cluster.accelerators[accelerator].free_at - now, 0.0)
+            kind, session = cluster.accelerators[accelerator].kind, policy.pool.running[accelerator].session
+            length = policy.pool.running[accelerator].length
+            policy.left_doubts[accelerator] = _doubt(policy, kind, session, length)
     for index in range(count):
         _price(policy, index, wide)
     match(policy.matching, min(count, instances), max(count, instances))
@@ -254,17 +265,34 @@ def _price(policy: Kairos, index: int, wide: bool) -> None:
     guarded = policy.rule[0].guard * target - waited
     for kind in range(policy.times.size):
         policy.times[kind] = _guess(policy, kind, queue, cluster.waiting[queue, slot].items)
-        deviation = policy.rule[0].spread * spread(policy.predictor, kind, queue)
-        policy.margins[kind] = deviation * policy.times[kind]
+        policy.doubts[kind] = _doubt(policy, kind, queue, policy.times[kind])
     for accelerator in range(cluster.accelerators.size):
         kind = cluster.accelerators[accelerator].kind
         length = policy.left[accelerator] + policy.times[kind]  # L_ij
-        if length > guarded or length + policy.margins[kind] > target - waited:
+        if length > guarded:
             length = policy.rule[0].penalty * target
+        else:
+            risk = _risk(target - waited - length, policy.left_doubts[accelerator] + policy.doubts[kind])
+            length += risk * (policy.rule[0].penalty * target - length)
         if wide:
             cost[accelerator, index] = policy.weight[kind, queue] * length
         else:
             cost[index, accelerator] = policy.weight[kind, queue] * length
+
+
+@njit_inline
+def _doubt(policy: Kairos, kind: int, session: int, length: float) -> float:
+    """Return the variance of the error of a predicted time, s^2."""
+    deviation = policy.rule[0].spread * spread(policy.predictor, kind, session) * length
+    return float(deviation * deviation)
+
+
+@njit_inline
+def _risk(slack: float, variance: float) -> float:
+    """Return the probability that it takes longer than predicted by ``slack``, with a normal error."""
+    if slack * slack >= SAFE * SAFE * variance:
+        return 0.0
+    return 0.5 * math.erfc(slack / math.sqrt(2.0 * variance))
 
 
 @njit_flat

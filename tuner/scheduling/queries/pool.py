@@ -32,6 +32,7 @@ __all__ = [
 RUNNING = np.dtype(
     [
         ("start", "f8"),  # s, when its query began to execute, as believed
+        ("length", "f8"),  # s, how long it takes, as believed
         ("session", "i8"),  # of that query
         ("items", "i8"),  # of that query
     ],
@@ -125,6 +126,7 @@ def send_query(  # noqa: PLR0917 - a kernel has no keywords
     pool.state[0].idle -= 1
     pool.state[0].waiting -= 1
     pool.running[accelerator].start = start
+    pool.running[accelerator].length = length
     pool.running[accelerator].session = cluster.queues[queue].session
     pool.running[accelerator].items = cluster.commands[cluster.board[0].commands - 1].items
 

@@ -8,7 +8,7 @@ goes through the origin; before the first query the time is unknown and taken as
 tried.
 
 How far predictions are off is learned, too: the spread is the standard deviation of their error, relative to
-the time, of queries from cells that are known.
+the time, of queries from cells that are known. What was believed when the query was sent is held against it.
 
 Means forget: of a cell the last hundred queries or so count, of a line the last thousand, so that prediction
 follows hardware that changes.
@@ -82,12 +82,17 @@ def predict(predictor: Predictor, kind: int, session: int, items: int) -> float:
 
 
 @njit_flat
-def learn(predictor: Predictor, kind: int, session: int, items: int, seconds: float) -> None:
-    """Note that a query took so long. ``predictor`` is modified in place."""
+def learn(  # noqa: PLR0917 - a kernel has no keywords
+    predictor: Predictor, kind: int, session: int, items: int, seconds: float, believed: float
+) -> None:
+    """Note that a query took so long, which was believed to take ``believed`` seconds.
+
+    ``predictor`` is modified in place.
+    """
     lines, cells = predictor.lines, predictor.cells
     cell = (items - 1) // CELL_ITEMS
     if cells[kind, session, cell].seen >= KNOWN and seconds > 0:
-        off = predict(predictor, kind, session, items) / seconds - 1
+        off = believed / seconds - 1
         judged = min(lines[kind, session].judged + 1, LINE_MEMORY)
         lines[kind, session].judged = judged
         lines[kind, session].error += (off * off - lines[kind, session].error) / judged
