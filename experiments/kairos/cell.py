@@ -87,12 +87,17 @@ class Space(NamedTuple):
     """By which its throughput grows if the whole budget is used (section 8.1)."""
 
 
-def measure(cell: Cell) -> float:
-    """Return the allowable throughput, queries/s; of ``drs`` with the best threshold that climbing finds."""
+def measure(cell: Cell, at_least: float = 0.0) -> float:
+    """Return the allowable throughput, queries/s; of ``drs`` with the best threshold that climbing finds.
+
+    Args:
+        cell: What to measure.
+        at_least: Queries/s; what serves less may be said to serve nothing, which is found sooner.
+    """
     cluster = _cluster(cell)
     if cell.policy == "drs":
         return climb_threshold(cluster).best.rate
-    return allowable_throughput(cluster).rate
+    return allowable_throughput(cluster, at_least=at_least).rate
 
 
 def make_space(setting: Setting) -> Space:

@@ -23,7 +23,7 @@ class Climb(NamedTuple):
     best: Allowable
     """With it."""
     trials: dict[int, float]
-    """Allowable throughput by threshold, queries/s, in the order they were tried."""
+    """Allowable throughput by threshold, queries/s, in the order they were tried; 0 if less than before."""
 
 
 def climb_threshold(cluster: MixedCluster, *, progress: Callable[[int, float], None] | None = None) -> Climb:
@@ -39,7 +39,8 @@ def climb_threshold(cluster: MixedCluster, *, progress: Callable[[int, float], N
     def height(threshold: int) -> float:
         if threshold not in found:
             tried = cluster.changed(options={**cluster.options, "threshold": threshold})
-            found[threshold] = allowable_throughput(tried)
+            best = max((one.rate for one in found.values()), default=0.0)
+            found[threshold] = allowable_throughput(tried, at_least=best)
             if progress:
                 progress(threshold, found[threshold].rate)
         return found[threshold].rate

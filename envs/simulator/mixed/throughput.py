@@ -38,7 +38,7 @@ class Allowable:
     """What was found."""
 
     rate: float
-    """The highest total rate, queries/s; 0 if there is none."""
+    """The highest total rate, queries/s; 0 if there is none, or none that was asked for."""
     outcome: MixedOutcome
     """The simulation at that rate; at the lowest rate tried if there is none."""
     trials: tuple[RateTrial, ...]
@@ -57,6 +57,7 @@ def allowable_throughput(
     cluster: MixedCluster,
     *,
     tolerance: float = TOLERANCE,
+    at_least: float = 0.0,
     progress: Callable[[RateTrial], None] | None = None,
 ) -> Allowable:
     """Search the highest rate.
@@ -66,6 +67,8 @@ def allowable_throughput(
     Args:
         cluster: Says in which proportion the sessions' rates are.
         tolerance: As ``TOLERANCE``.
+        at_least: Queries/s below which the rate does not matter: if not even this is kept, it counts as 0
+            after a single trial. So the best of many clusters is found without searching most of them.
         progress: Told of every rate tried.
     """
     trials: list[RateTrial] = []
@@ -83,6 +86,8 @@ def allowable_throughput(
         outcome = simulate_mixed(cluster)
         rate = outcome.outcome.rate if outcome.kept else 0.0
         return Allowable(rate=rate, outcome=outcome, trials=(RateTrial(rate, outcome.excess),))
+    if at_least and not kept(at_least / total):
+        return Allowable(rate=0.0, outcome=outcomes[at_least / total], trials=tuple(trials))
     loosest = 1 - min(session.quantile for session in cluster.sessions)
     multiplier = highest(kept, most_rate(cluster) / total, loosest, tolerance)
     outcome = outcomes[multiplier] if multiplier else simulate_mixed(cluster.scaled(min(outcomes)))

@@ -23,7 +23,7 @@ def options(tmp_path):
     return Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1)
 
 
-def pretended(cell):
+def pretended(cell, at_least=0.0):
     """A throughput below the bound, without simulating anything."""
     share = {"kairos": NEAR, "oracle": 1.02}.get(cell.policy, 0.5)
     return share * bounds_of(cell.setting)[cell.pool] * (1 + 0.001 * cell.seed)
