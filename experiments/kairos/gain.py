@@ -10,7 +10,7 @@ from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Row, row
 
-__all__ = ["Gain", "gains", "rows_of"]
+__all__ = ["Gain", "gains", "rows_of", "same_rates"]
 
 
 class Gain(NamedTuple):
@@ -47,6 +47,12 @@ def gains(settings: Sequence[Setting], options: Options) -> list[Gain]:
         )
         for space in spaces
     ]
+
+
+def same_rates(space: Space, options: Options) -> list[float]:
+    """Return what the homogeneous pool of a space serves, scaled up to the whole budget, per seed."""
+    cells = [_same(space, seed) for seed in range(1, options.seeds + 1)]
+    return [rate * space.scale for rate in run_all(measure, cells, options, "seeds")]
 
 
 def rows_of(gain: Gain, name: str, published: float | None, note: str = "") -> list[Row]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, gain, pools
+from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, fig14, fig15, gain, pools
 from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
 from tuner.experiments.options import Options
 from tuner.kairos.search import Evaluation, Found
@@ -38,7 +38,7 @@ def bounds_of(setting):
 
 @pytest.fixture
 def pretend(monkeypatch):
-    for module in (pools, gain, fig1, fig10, fig12):
+    for module in (pools, gain, fig1, fig10, fig12, fig13, fig14):
         monkeypatch.setattr(module, "measure", pretended)
 
 
@@ -103,6 +103,10 @@ def test_pools_are_stored_for_the_other_figures(options, pretend, monkeypatch):
     assert result.panel("RM2")[0].name == "kairos"
     rows = {row.id: row for row in fig13.run(options).rows}
     assert rows["RM2: place of the best pool among the bounds"].measured == 1
+    assert rows["RM2: chosen over best"].low == rows["RM2: chosen over best"].high == 100
+    rows = {row.id: row for row in fig14.run(options).rows}
+    assert rows["(1, 0, 13, 0), kairos"].note == "80 % of the bound"
+    assert rows["(1, 0, 13, 0), kairos"].low < rows["(1, 0, 13, 0), kairos"].high
     counts = fig11.run(options)
     assert counts.panel()[0].y == [1.0] * len(LABELS)
     assert all(min(series.y) > 1 for series in counts.panel()[1:])
@@ -127,6 +131,17 @@ def test_every_scheme_reacts_to_new_sizes(options, pretend):
     assert set(steps) == set(fig12.SCHEMES)
     assert len(set(steps["kairos"])) == 1
     assert steps["kairos+"][0] == steps["kairos"][0]
+
+
+def test_figure_15_tells_the_gain_over_the_old_type_too(options, pretend):
+    """With a higher target r5n.large keeps it at all sizes of RM2; the GPUs are compared with, too."""
+    rows = {row.id: row for row in fig15.run(options).rows}
+
+    assert rows["RM2, QoS target 20 % higher: gain"].note == "(0, 0, 16, 0) against (0, 0, 16, 0)"
+    over = rows["RM2, QoS target 20 % higher: gain over the type of figure 8"]
+    assert over.note == "(0, 0, 16, 0) against (4, 0, 0, 0)"
+    assert over.measured > 2
+    assert not any("NCF" in name and "over the type" in name for name in rows)
 
 
 def test_figure_1_scales_the_homogeneous_pool(options, pretend, monkeypatch):
