@@ -79,8 +79,8 @@ def test_a_catalogue_may_be_a_file_beside_the_scenario(plan):
         ),
         (f"budget: 2\n{CATALOGUE}{SESSION.replace('40', '3')}", "gpu needs"),
         (
-            f"budget: 2\n{CATALOGUE.replace('20,', '-20,')}{SESSION}",
-            "k.yaml line 4: catalogue[1].profile.m.64",
+            f"budget: 2\n{CATALOGUE.replace('price: ', 'price: -')}{SESSION}",
+            "catalogue[0].price: must be greater than 0",
         ),
         (
             f"budget: 2\ncatalogue: none.yaml\n{SESSION}",

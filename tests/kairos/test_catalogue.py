@@ -52,6 +52,18 @@ def test_a_table_that_falls_is_raised_and_told():
     )
 
 
+def test_times_that_are_not_positive_are_left_out_and_told():
+    """As if the size had not been measured: the time is interpolated, or the plan refused at the edge."""
+    offers = make_offers([instance({10: 2.0, 20: -1.5, 25: 0, 40: 8.0})], "m", TEN_TO_FORTY)
+
+    assert offers.latency[0, [10, 25, 40]] == pytest.approx([0.002, 0.005, 0.008])
+    assert offers.notes == (
+        "the profile of m on cpu has times that are not positive; left out at 20, 25 items",
+    )
+    with pytest.raises(InvalidInput, match="holds 10 to 20 items with times above 0"):
+        make_offers([instance({10: 2.0, 20: 3.0, 40: -8.0})], "m", TEN_TO_FORTY)
+
+
 def test_types_without_the_model_are_left_out_and_told():
     """The others remain in the catalogue's order."""
     types = [instance({10: 1, 40: 1}), instance({10: 1, 40: 1}, "other", "x")]
@@ -73,6 +85,7 @@ def test_an_unknown_model_is_refused_with_those_there_are():
     [
         {10: -1.0},
         {10: 0},
+        {10: 0, 20: -3},
         {0: 1.0},
         {},
         {10: "fast"},

@@ -81,6 +81,7 @@ def test_useless_types_are_named():
     assert plan.chosen.counts == {"gpu": 2, "cpu": 0}
     assert "cpu keeps 20 ms at no size that comes, and is of no use." in plan.why
     assert "No auxiliary instances are worth their price." in plan.why
+    assert plan.why[-1] == "Mixed pools gain nothing here: 2 x gpu is the best pool of one type, too."
 
 
 def test_several_base_types_may_serve_together():

@@ -3,8 +3,9 @@
 An execution profile is a line (``alpha_ms`` per item and ``beta_ms`` per execution) or a table from items
 to milliseconds. A line may come with the batching knobs of a server, which cut large queries into parts.
 Between the sizes of a table the time is interpolated; outside them it is unknown, and a plan that would
-need it is refused. A table that falls somewhere is made monotone by the cumulative maximum, which never
-promises a shorter time than was measured, and every plan made with it says so.
+need it is refused. Two mistakes of measuring are repaired, and every plan made with such a table says so:
+times that are not positive are left out, as if those sizes had not been measured; a table that falls
+somewhere is made monotone by the cumulative maximum, which never promises a shorter time than was measured.
 """
 
 from __future__ import annotations
@@ -100,14 +101,27 @@ class Line(Entry):
         """Return the sizes whose time had to be raised; a line has none."""
         return ()
 
+    def left_out(self) -> tuple[int, ...]:
+        """Return the sizes whose time cannot be right; a line has none."""
+        return ()
 
-class Table(RootModel[Annotated[dict[Items, Positive], Some]]):
-    """Measured times: items of a query, and milliseconds."""
+
+class Table(RootModel[Annotated[dict[Items, Annotated[float, Field(strict=True)]], Some]]):
+    """Measured times: items of a query, and milliseconds; those not positive count as not measured."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
+    @check_model(mode="after")
+    def _holds_a_time(self) -> Table:
+        if not self._known():
+            raise ValueError("needs a time above 0 ms")
+        return self
+
+    def _known(self) -> list[int]:
+        return sorted(size for size, time in self.root.items() if time > 0)
+
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        sizes = np.array(sorted(self.root))  # (k,) items
+        sizes = np.array(self._known())  # (k,) items
         return sizes, np.array([self.root[size] for size in sizes.tolist()])  # (k,) ms
 
     def latency(self, sizes: np.ndarray) -> np.ndarray:
@@ -118,15 +132,20 @@ class Table(RootModel[Annotated[dict[Items, Positive], Some]]):
 
     def unknown(self, smallest: int, largest: int) -> str:
         """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
-        first, last = min(self.root), max(self.root)
+        first, last = self._known()[0], self._known()[-1]
         if first <= smallest and largest <= last:
             return ""
-        return f"holds {first} to {last} items, but queries have {smallest} to {largest}"
+        only = " with times above 0" if self.left_out() else ""
+        return f"holds {first} to {last} items{only}, but queries have {smallest} to {largest}"
 
     def raised(self) -> tuple[int, ...]:
         """Return the sizes whose time had to be raised, because a smaller one took longer."""
         sizes, times = self._columns()
         return tuple(int(size) for size in sizes[np.maximum.accumulate(times) > times])
+
+    def left_out(self) -> tuple[int, ...]:
+        """Return the sizes whose time is not positive."""
+        return tuple(sorted(size for size, time in self.root.items() if time <= 0))
 
 
 def _form(value: Any) -> str:
@@ -192,16 +211,11 @@ def make_offers(types: Sequence[InstanceType], model: str, sizes: SizeDistributi
     notes = [f"{kind.name} has no profile of {model} and is left out" for kind in types if kind not in fit]
     for kind in fit:
         profile = kind.profile[model]
+        notes += _repairs(f"the profile of {model} on {kind.name}", profile)
         problem = profile.unknown(sizes.smallest, sizes.largest)
         if problem:
             fix = "measure the missing sizes, or give alpha_ms and beta_ms"
             raise InvalidInput(f"profile of {model} on {kind.name}", problem, fix)
-        raised = profile.raised()
-        if raised:
-            notes.append(
-                f"the profile of {model} on {kind.name} falls; raised to the longest time of a smaller size "
-                f"at {_listed(raised)} items"
-            )
     items = np.arange(sizes.probability.size)
     return Offers(
         names=tuple(kind.name for kind in fit),
@@ -210,6 +224,19 @@ def make_offers(types: Sequence[InstanceType], model: str, sizes: SizeDistributi
         latency=np.stack([kind.profile[model].latency(items) for kind in fit]),
         notes=tuple(notes),
     )
+
+
+def _repairs(what: str, profile: Line | Table) -> list[str]:
+    """Say what was done to a profile."""
+    notes = []
+    if profile.left_out():
+        notes.append(
+            f"{what} has times that are not positive; left out at {_listed(profile.left_out())} items"
+        )
+    if profile.raised():
+        sizes = _listed(profile.raised())
+        notes.append(f"{what} falls; raised to the longest time of a smaller size at {sizes} items")
+    return notes
 
 
 def _listed(sizes: tuple[int, ...]) -> str:

@@ -14,15 +14,21 @@ __all__ = ["reasons"]
 
 def reasons(plan: Plan) -> tuple[str, ...]:
     """Say what was compared, what each type is good for, how the pool was chosen, and what limits it."""
-    same = f"{plan.homogeneous.instances} x {plan.offers.names[plan.homogeneous.kind]}"
     return (
         f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that keeps "
         f"{plan.session.qos_ms:g} ms at {plan.sizes.largest} items ({_bases(plan)}).",
         *_auxiliaries(plan),
         _rule(plan),
         _limit(plan),
-        f"The bound is {plan.gain:.2f} times that of {same}, scaled up to the whole budget.",
+        _gain(plan),
     )
+
+
+def _gain(plan: Plan) -> str:
+    name, instances = plan.offers.names[plan.homogeneous.kind], plan.homogeneous.instances
+    if {kind: count for kind, count in plan.chosen.counts.items() if count} == {name: instances}:
+        return f"Mixed pools gain nothing here: {instances} x {name} is the best pool of one type, too."
+    return f"The bound is {plan.gain:.2f} times that of {instances} x {name}, scaled up to the whole budget."
 
 
 def _bases(plan: Plan) -> str:

@@ -117,6 +117,8 @@ class MixedCluster(MixedScenario):
                     f"no instance of the pool keeps qos_ms {session.qos_ms:g} of {session.name} at its "
                     f"largest size, {sizes.largest} items: the fastest needs {latency.min():.4g} ms"
                 )
+        if self.policy == "oracle":
+            notes.append("the oracle knows all queries and lets them come when it wants; rates do not matter")
         if self.budget is not None and self.cost > self.budget * (1 + 1e-9):
             notes.append(f"the pool costs {self.cost:g} $/h, more than the budget of {self.budget:g}")
         return tuple(notes)
