@@ -154,9 +154,24 @@ def test_after_a_switch_there_is_rest():
     watch.switched(decision.pool, now)
 
     assert watch.decide(now + 10).reason == "the last switch was 10 s ago"
+    assert watch.decide(now + 100).reason == "the pool is enough, and the last switch was 100 s ago"
     later = watch.decide(now + 301)
     assert later.do == "keep"
     assert watch.pool == decision.pool
+
+
+def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest():
+    """Money was saved a minute ago, then larger queries come: once the switch is done, the next may be."""
+    watch = planner()
+    now = pass_by(watch, PAPER, 20.0, 2000)
+    watch.switched(watch.decide(now).pool, now)
+
+    now = pass_by(watch, parse_sizes("gaussian:600,80"), 20.0, 1800, start=now)
+    decision = watch.decide(now)
+
+    assert decision.do == "switch"
+    assert decision.gain > 0
+    assert decision.switch.saving < 0 < decision.switch.cost
 
 
 def test_without_a_plan_older_queries_tell_of_a_change():

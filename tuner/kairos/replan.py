@@ -65,7 +65,7 @@ class Rules:
     startup: float = STARTUP
     """s until a new instance serves."""
     rest: float = 300.0
-    """s after a switch in which nothing else is."""
+    """s after a switch in which none is made to save money; a pool too small waits for ``startup`` only."""
 
     def __post_init__(self) -> None:
         if not (0 < self.share <= 1 <= self.headroom and self.least_gain >= 0 and self.slack >= 0):
@@ -178,8 +178,9 @@ class Replanner:
         """
         if len(self._recent) < RECENT:
             return self._keep(f"only {len(self._recent)} queries were seen, {RECENT} are needed")
-        if now < self._switched_at + self._rules.rest:
-            return self._keep(f"the last switch was {now - self._switched_at:.0f} s ago")
+        since = now - self._switched_at  # s
+        if since < self._rules.startup:
+            return self._keep(f"the last switch was {since:.0f} s ago")
         changed = self._has_changed()
         sizes = self._sizes(changed)
         offers = make_offers(self._types, self._session.model, sizes)
@@ -190,6 +191,9 @@ class Replanner:
         if not runs[0, plan.terms.base].any():
             serves = 0.0
         needed = self._rules.headroom * self.rate
+        if serves >= needed and since < self._rules.rest:
+            reason = f"the pool is enough, and the last switch was {since:.0f} s ago"
+            return self._decision("keep", self._pool, reason, (serves, serves), changed)
         if serves >= needed:
             return self._cheaper(plan, serves, needed, changed)
         return self._larger(plan, serves, changed)
