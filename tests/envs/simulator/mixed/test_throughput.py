@@ -7,6 +7,7 @@ import pytest
 
 from tests.envs.simulator.mixed.builders import PLAIN, mixed
 from tuner.envs.simulator.mixed import MixedCluster, allowable_throughput, climb_threshold, simulate_mixed
+from tuner.kairos.bound import bounds, make_terms
 from tuner.kairos.ceiling import ceilings
 from tuner.scheduling.catalogue import QUERY_POLICIES
 
@@ -56,19 +57,41 @@ def test_no_policy_exceeds_the_ceiling(policy: str, seed: int) -> None:
     rate = allowable_throughput(cluster).rate
 
     time = cluster.scaled(rate).seconds + cluster.sessions[0].qos  # the last may end so long after they come
+    assert rate > 0
     assert cluster.queries <= observed_ceiling(cluster) * time * 1.001
+
+
+@compiled
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_policies_that_cannot_choose_their_queries_stay_below_equation_15(policy: str) -> None:
+    """Eq. 15 is no limit for an oracle, nor where a policy may refuse; those of the paper keep below it."""
+    for seed in range(6):
+        cluster = random_cluster(policy, seed)
+        cluster = cluster.changed(
+            sessions=tuple(one.model_copy(update={"quantile": 0.99}) for one in cluster.sessions)
+        )
+        rate = allowable_throughput(cluster).rate
+
+        session, latency = cluster.sessions[0], cluster.offers[0].latency
+        terms = make_terms(latency, session.qos, observed_sizes(cluster))
+        bound = float(bounds(np.array([list(cluster.pool.values())]), terms)[0])
+        time = cluster.scaled(rate).seconds + session.qos
+        assert 0 < session.quantile * cluster.queries < bound * time
 
 
 def observed_ceiling(cluster: MixedCluster) -> float:
     """The ceiling for the very sizes of a run, which differ from their distribution by chance."""
-    chunks = [cluster.make_workload().next_chunk()]
-    assert chunks[0].time.size == cluster.queries
-    probability = np.bincount(chunks[0].items, minlength=1001) / cluster.queries
-    latency = cluster.offers[0].latency
     pool = np.array([list(cluster.pool.values())])
-    session = cluster.sessions[0]
+    session, latency = cluster.sessions[0], cluster.offers[0].latency
     # Queries that are late may be served all the same: only those in time count.
-    return float(ceilings(pool, latency, session.qos, probability, session.quantile)[0])
+    return float(ceilings(pool, latency, session.qos, observed_sizes(cluster), session.quantile)[0])
+
+
+def observed_sizes(cluster: MixedCluster) -> np.ndarray:
+    """How often each size comes in a run.   # (1001,)."""
+    chunk = cluster.make_workload().next_chunk()
+    assert chunk.time.size == cluster.queries
+    return np.asarray(np.bincount(chunk.items, minlength=1001) / cluster.queries)
 
 
 @pytest.mark.parametrize("policy", ["kairos", "ribbon"])
