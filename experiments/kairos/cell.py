@@ -37,7 +37,8 @@ LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": 
 """The models as the paper names them, in its order."""
 POLICIES = ("kairos", "kairos, refusing", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
 """Distribution policies; that two of them may refuse queries which cannot be in time is ours."""
-REFUSING = ", refusing"
+CHANGES: dict[str, dict[str, float | bool]] = {"refusing": {"refuse": True}, "believing": {"spread": 0.0}}
+"""Options of a policy that is named so; who believes does not weigh how far predictions are off."""
 GAUSSIAN = "gaussian:300,120"
 """Sizes after the change of figures 12 and 16; the paper does not say which. All sizes up to 1000 come."""
 
@@ -155,11 +156,10 @@ def _types(setting: Setting) -> tuple[InstanceType, ...]:
 def _cluster(cell: Cell) -> MixedCluster:
     setting = cell.setting
     types = _types(setting)
-    options: dict[str, float | bool | int] = {}
-    if cell.policy == "kairos" and setting.prediction_noise:
-        options = {"prediction_noise": setting.prediction_noise, "seed": cell.seed}
-    if cell.policy.endswith(REFUSING):
-        options = {"refuse": True}
+    policy, _, change = cell.policy.partition(", ")
+    options: dict[str, float | bool | int] = dict(CHANGES[change]) if change else {}
+    if policy == "kairos" and setting.prediction_noise:
+        options |= {"prediction_noise": setting.prediction_noise, "seed": cell.seed}
     session = {
         "name": setting.model,
         "model": setting.model,
@@ -169,7 +169,7 @@ def _cluster(cell: Cell) -> MixedCluster:
     }
     return MixedCluster.model_validate(
         {
-            "policy": cell.policy.removesuffix(REFUSING),
+            "policy": policy,
             "options": options,
             "instances": [
                 {"type": kind.name, "count": count} for kind, count in zip(types, cell.pool, strict=True)

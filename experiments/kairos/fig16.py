@@ -1,4 +1,8 @@
-"""Kairos, Figure 16: its gain with Gaussian sizes, with times that vary by 5 %, and with bad predictions."""
+"""Kairos, Figure 16: its gain with Gaussian sizes, with times that vary by 5 %, and with bad predictions.
+
+Told besides: what is lost if the policy does not weigh how far its predictions are off, which is ours, and
+what is lost with four times the noise.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from tuner.experiments import style
-from tuner.experiments.kairos.cell import GAUSSIAN, LABELS, QUERIES, QUICK_QUERIES, Setting, configuration
+from tuner.experiments.kairos.cell import (
+    GAUSSIAN,
+    LABELS,
+    QUERIES,
+    QUICK_QUERIES,
+    Cell,
+    Setting,
+    configuration,
+    measure,
+)
 from tuner.experiments.kairos.gain import Gain, gains, rows_of
 from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
 
 __all__ = ["plot", "run"]
@@ -28,6 +42,8 @@ PANELS: dict[str, dict[str, Any]] = {
 }
 MOST_LOST = 3.0
 """%; what we set out to lose at most by 5 % of noise."""
+STRONG = "execution varies by 20 %"
+POLICIES = {"kairos": "lost", "kairos, believing": "lost if predictions are believed"}
 
 
 def run(options: Options) -> Result:
@@ -42,9 +58,7 @@ def run(options: Options) -> Result:
         series.append(curve(panel, range(len(here)), [gain.ratios for gain in here.values()]))
         for model, gain in here.items():
             rows += rows_of(gain, f"{LABELS[model]}, {panel}", None)
-            if panel in {LATENCY, PREDICTION}:
-                exact = found[Setting(model, queries=queries)]
-                rows.append(_lost(f"{LABELS[model]}, {panel}: lost", exact, gain))
+    rows += _losses([found[Setting(model, queries=queries)] for model in LABELS], options)
     return Result(
         experiment=NAME,
         seeds=options.seeds,
@@ -54,10 +68,32 @@ def run(options: Options) -> Result:
     )
 
 
-def _lost(name: str, exact: Gain, noisy: Gain) -> Row:
-    """How much less Kairos serves than without noise."""
-    lost = [100 * (1 - one / other) for one, other in zip(noisy.kairos, exact.kairos, strict=True)]
-    return row(name, lost, unit="%", published=MOST_LOST, note="target: at most")
+def _losses(exact: list[Gain], options: Options) -> list[Row]:
+    """How much less Kairos serves than without noise, with its doubts and without, on the same pools."""
+    noises = {LATENCY: PANELS[LATENCY], PREDICTION: PANELS[PREDICTION], STRONG: {"noise": 0.2}}
+    seeds = range(1, options.seeds + 1)
+
+    def cell(gain: Gain, panel: str, policy: str, seed: int) -> Cell:
+        return Cell(gain.space.setting._replace(**noises[panel]), gain.space.chosen, policy, seed)
+
+    choices = [(gain, panel, policy) for panel in noises for gain in exact for policy in POLICIES]
+    cells = [cell(*choice, seed) for choice in choices for seed in seeds]
+    found = dict(zip(cells, run_all(measure, cells, options, "noise and seeds"), strict=True))
+    rows = []
+    for gain, panel, policy in choices:
+        rates = [found[cell(gain, panel, policy, seed)] for seed in seeds]
+        lost = [100 * (1 - one / other) for one, other in zip(rates, gain.kairos, strict=True)]
+        aimed = policy == "kairos" and panel != STRONG
+        rows.append(
+            row(
+                f"{LABELS[gain.space.setting.model]}, {panel}: {POLICIES[policy]}",
+                lost,
+                unit="%",
+                published=MOST_LOST if aimed else None,
+                note="target: at most" if aimed else "",
+            )
+        )
+    return rows
 
 
 def plot(result: Result, folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, fig14, fig15, gain, pools
+from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, fig14, fig15, fig16, gain, pools
 from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
 from tuner.experiments.options import Options
 from tuner.kairos.search import Evaluation, Found
@@ -38,7 +38,7 @@ def bounds_of(setting):
 
 @pytest.fixture
 def pretend(monkeypatch):
-    for module in (pools, gain, fig1, fig10, fig12, fig13, fig14):
+    for module in (pools, gain, fig1, fig10, fig12, fig13, fig14, fig16):
         monkeypatch.setattr(module, "measure", pretended)
 
 
@@ -64,7 +64,8 @@ def test_settings_change_what_they_say():
 
 
 @pytest.mark.parametrize(
-    "policy", ["kairos", "kairos, refusing", "ribbon", "drs", "clkwrk, refusing", "oracle"]
+    "policy",
+    ["kairos", "kairos, refusing", "kairos, believing", "ribbon", "drs", "clkwrk, refusing", "oracle"],
 )
 @pytest.mark.compiled
 def test_a_cell_is_measured(policy):
@@ -142,6 +143,17 @@ def test_figure_15_tells_the_gain_over_the_old_type_too(options, pretend):
     assert over.note == "(0, 0, 16, 0) against (4, 0, 0, 0)"
     assert over.measured > 2
     assert not any("NCF" in name and "over the type" in name for name in rows)
+
+
+def test_figure_16_tells_what_noise_costs(options, pretend):
+    """With the doubts of the policy and without; the targets are for 5 %."""
+    rows = {row.id: row for row in fig16.run(options).rows}
+
+    lost = rows["WND, predictions are off by 5 %: lost"]
+    assert (lost.measured, lost.published) == (0.0, 3.0)  # nothing is lost here, by what is pretended
+    believing = rows["WND, execution varies by 20 %: lost if predictions are believed"]
+    assert believing.published is None
+    assert believing.measured == pytest.approx(100 * (1 - 0.5 / NEAR))
 
 
 def test_figure_1_scales_the_homogeneous_pool(options, pretend, monkeypatch):
