@@ -25,6 +25,9 @@ from tuner.experiments.kairos.cell import (
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
+from tuner.kairos.ceiling import ceilings
+from tuner.kairos.paper import QOS
+from tuner.kairos.sizes import parse_sizes
 
 __all__ = ["measured_pools", "plot", "run"]
 
@@ -62,6 +65,7 @@ def run(options: Options) -> Result:
         index = {tuple(pool): at for at, pool in enumerate(space.pools.tolist())}
         bound = np.array([space.bound[index[pool]] for pool in pools])
         rows += _rows(model, pools, bound, rates["kairos"])
+        rows += _oracle_rows(space, pools, bound, rates["oracle"])
         places, panel = bound.tolist(), LABELS[model]
         series += [curve(policy, places, rates[policy].tolist(), panel=panel) for policy in MEASURED]
         details[model] = {
@@ -124,6 +128,27 @@ def _rows(model: str, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -
         row(
             f"{label}: rank correlation of bound and measured",
             [_rank_correlation(bound, column) for column in rates.T],
+        ),
+    ]
+
+
+def _oracle_rows(space: Space, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -> list[Row]:
+    """How near the oracle, who serves all queries, comes to the bound and to the ceiling; as above."""
+    setting = space.setting
+    probability = parse_sizes(setting.sizes).probability
+    ceiling = ceilings(np.array(pools), space.offers.latency, QOS[setting.model], probability)  # (n,)
+    label = LABELS[setting.model]
+    return [
+        row(
+            f"{label}: most that the oracle exceeds the bound of a pool by",
+            (100 * (rates / bound[:, None] - 1).max(axis=0)).tolist(),
+            unit="%",
+        ),
+        row(
+            f"{label}: most of the ceiling that the oracle serves",
+            (100 * (rates / ceiling[:, None]).max(axis=0)).tolist(),
+            unit="%",
+            note="the ceiling of all queries; no policy is above it",
         ),
     ]
 
