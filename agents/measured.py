@@ -12,8 +12,9 @@ from tuner.agents.smoothing import Points
 
 __all__ = ["Measured"]
 
-BIN = 0.05
-"""Width of the bins of load, octaves (3.5 %): windows of one configuration within are taken together."""
+NEAR = 0.125
+"""Octaves of load (9 %): windows of one configuration that lie nearer to each other are one point. The rate of
+1,000 Poisson requests is off by 0.045 octaves, and so near the logarithm of the cost is nearly a straight line."""
 STEEPEST = 2.0
 """Costs are thought to grow at most with this power of the load, where a load's least cost is concerned."""
 SMALLEST = 1e-3
@@ -24,11 +25,16 @@ ERAS = 3
 
 @dataclass(slots=True)
 class _Group:
-    """Windows of one configuration at nearly one load."""
+    """Windows of one configuration at nearly one load; both are means."""
 
-    logs: float = 0.0
+    log: float = 0.0
     load: float = 0.0
     windows: int = 0
+
+    def add(self, load: float, log: float) -> None:
+        self.windows += 1
+        self.log += (log - self.log) / self.windows
+        self.load += (load - self.load) / self.windows
 
 
 class Measured:
@@ -49,7 +55,7 @@ class Measured:
         self._places = places
         self._memory = memory
         self._rows: list[tuple[int, float, int, float, int]] = []
-        self._groups: dict[tuple[int, int, int, int], _Group] = {}
+        self._groups: dict[tuple[int, int, int], list[_Group]] = {}  # of an era, level and configuration
         self._visits: dict[int, Counter[int]] = {}
         self.era = 0
         self.total = 0
@@ -84,12 +90,11 @@ class Measured:
 
     def since(self, configuration: int, load: float) -> int:
         """Windows in which a configuration was measured in this era within an octave's quarter of a load."""
-        reach = math.ceil(0.25 / BIN)
-        here = round(load / BIN)
         return sum(
             group.windows
-            for (era, _, place, c), group in self._groups.items()
-            if era == self.era and c == configuration and abs(place - here) <= reach
+            for level in self._visits
+            for group in self._groups.get((self.era, level, configuration), ())
+            if abs(group.load - load) <= 2 * NEAR
         )
 
     def begin_era(self, windows: int) -> None:
@@ -117,25 +122,30 @@ class Measured:
             most: Points; those nearest in load are taken.
             level: Only what was measured at this level; None for all.
         """
-        chosen = [(key, group) for key, group in self._groups.items() if level is None or key[1] == level]
+        chosen = [
+            (era, configuration, group)
+            for (era, at, configuration), groups in self._groups.items()
+            if level is None or at == level
+            for group in groups
+        ]
         if len(chosen) > most:
-            chosen.sort(key=lambda entry: abs(entry[1].load / entry[1].windows - load))
-            chosen = chosen[:most]
-        windows = np.array([group.windows for _, group in chosen], dtype=np.float64)
-        loads = np.array([group.load for _, group in chosen]) / windows
-        logs = np.array([group.logs for _, group in chosen]) / windows
-        eras = np.array([era for (era, *_), _ in chosen], dtype=np.float64)
-        numbers = np.array([c for (*_, c), _ in chosen], dtype=np.int64)
+            chosen = sorted(chosen, key=lambda entry: abs(entry[2].load - load))[:most]
+        windows = np.array([group.windows for *_, group in chosen], dtype=np.float64)
+        loads = np.array([group.load for *_, group in chosen])
+        logs = np.array([group.log for *_, group in chosen])
+        eras = np.array([era for era, *_ in chosen], dtype=np.float64)
+        numbers = np.array([configuration for _, configuration, _ in chosen], dtype=np.int64)
         places = np.column_stack([self._places[numbers], loads, eras])
         return Points(places, np.minimum(logs, _least(loads, logs, eras) + ceiling), windows, numbers)
 
     def _enter(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
         if era > self.era - ERAS:
-            key = era, level, round(load / BIN), configuration
-            group = self._groups.setdefault(key, _Group())
-            group.logs += math.log(max(cost, SMALLEST))
-            group.load += load
-            group.windows += 1
+            groups = self._groups.setdefault((era, level, configuration), [])
+            group = min(groups, key=lambda group: abs(group.load - load), default=None)
+            if group is None or abs(group.load - load) >= NEAR:
+                group = _Group()
+                groups.append(group)
+            group.add(load, math.log(max(cost, SMALLEST)))
         self._visits.setdefault(level, Counter())[configuration] += 1
 
     def _restore(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:

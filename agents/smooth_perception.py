@@ -32,7 +32,7 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.caution import safe
 from tuner.agents.drift import DriftDetector
-from tuner.agents.measured import BIN, SMALLEST, Measured
+from tuner.agents.measured import SMALLEST, Measured
 from tuner.agents.prior import Prior
 from tuner.agents.rrl_parameters import RRLParameters
 from tuner.agents.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
@@ -48,6 +48,8 @@ REFIT = 24
 """The reach is fitted again when the points have become more by one in so many."""
 KNOWN = 0.6
 """Share of the standard deviation before anything was measured, below which a cost counts as known."""
+BIN = 0.05
+"""Octaves of load (3.5 %) within which beliefs are the same."""
 FORETOLD = 2
 """Windows of a configuration after which the next one may tell of drift."""
 
