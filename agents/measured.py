@@ -13,8 +13,8 @@ from tuner.agents.smoothing import Points
 __all__ = ["Measured"]
 
 NEAR = 0.125
-"""Octaves of load (9 %): windows of one configuration that lie nearer to each other are one point. The rate of
-1,000 Poisson requests is off by 0.045 octaves, and so near the logarithm of the cost is nearly a straight line."""
+"""Octaves of load (9 %): windows of one configuration that lie nearer to each other are one point. The rate
+of 1,000 Poisson requests is off by 0.045 octaves; the logarithm of the cost is nearly straight so near."""
 STEEPEST = 2.0
 """Costs are thought to grow at most with this power of the load, where a load's least cost is concerned."""
 SMALLEST = 1e-3
