@@ -6,46 +6,30 @@ All are searched by Kairos+ (algorithm 1): from the highest bound down, with bot
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
     QUICK_QUERIES,
-    Cell,
     Setting,
     configuration,
-    make_space,
-    measure,
     name_of,
 )
 from tuner.experiments.kairos.pools import measured_pools
+from tuner.experiments.kairos.search import QUICK_LIMIT, Search, search, until_best
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.search import Found, kairos_plus
+from tuner.kairos.search import Found
 
-__all__ = ["plot", "run", "until_best"]
+__all__ = ["plot", "run"]
 
 NAME = "kairos-fig10"
 POLICIES = ("kairos", "ribbon", "clkwrk", "drs")
-QUICK_LIMIT = 6
 STORED = 1
 """The seed with which all pools were measured."""
 UNTIL_BEST, UNTIL_SURE = "until the best is tried", "until none can be better"
-
-
-class Search(NamedTuple):
-    """One search."""
-
-    model: str
-    policy: str
-    seed: int
-    queries: int
-    limit: int | None
-    known: tuple[tuple[tuple[int, ...], float], ...]
-    """Throughputs that were measured before, by pool."""
 
 
 Searches = dict[tuple[str, str], list[Found]]
@@ -62,10 +46,10 @@ def run(options: Options) -> Result:
         for policy in POLICIES:
             for seed in range(1, options.seeds + 1):
                 known = tuple(stored.items()) if (policy, seed) == ("kairos", STORED) else ()
-                tasks.append(Search(model, policy, seed, queries, limit, known))
+                tasks.append(Search(Setting(model, queries=queries), policy, seed, limit, known))
     found: Searches = {}
     for task, one in zip(tasks, run_all(search, tasks, options, "searches"), strict=True):
-        found.setdefault((task.model, task.policy), []).append(one)
+        found.setdefault((task.setting.model, task.policy), []).append(one)
     rows: list[Row] = []
     series = []
     for panel, count in ((UNTIL_BEST, until_best), (UNTIL_SURE, lambda one: len(one.evaluations))):
@@ -80,29 +64,6 @@ def run(options: Options) -> Result:
         configuration=configuration(queries) | {"search": "kairos+"},
         rows=rows,
         series=series,
-    )
-
-
-def search(task: Search) -> Found:
-    """Search the best pool under a policy."""
-    setting = Setting(task.model, queries=task.queries)
-    space, known = make_space(setting), dict(task.known)
-    best = 0.0  # what serves less is neither the best nor prunes anything by its throughput
-
-    def evaluate(pool: tuple[int, ...]) -> float:
-        nonlocal best
-        cell = Cell(setting, pool, task.policy, task.seed)
-        rate = known[pool] if pool in known else measure(cell, at_least=best)
-        best = max(best, rate)
-        return rate
-
-    return kairos_plus(space.pools, space.bound, space.order, evaluate, task.limit)
-
-
-def until_best(found: Found) -> int:
-    """Return how many pools were tried when the best had been."""
-    return next(
-        (n for n, one in enumerate(found.evaluations, 1) if one.pool == found.pool), len(found.evaluations)
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from tuner.experiments import style
 from tuner.experiments.kairos.cell import LABELS, Setting, configuration, make_space
-from tuner.experiments.kairos.fig10 import until_best
 from tuner.experiments.kairos.pools import measured_pools
+from tuner.experiments.kairos.search import until_best
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row

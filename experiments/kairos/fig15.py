@@ -12,6 +12,7 @@ from typing import Any
 from tuner.experiments import style
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, Setting, configuration, name_of
 from tuner.experiments.kairos.gain import Gain, gains, rows_of, same_rates
+from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, curve, row
 
@@ -42,6 +43,9 @@ def run(options: Options) -> Result:
             note = f"{name_of(now.space.chosen)} against {name_of(before.space.same)}"
             rows.append(row(f"{LABELS[model]}, {TARGET}: gain {OLD}", ratios, unit="times", note=note))
             series.append(curve(OLD, [place], [ratios]))
+    there = [found[Setting(model, queries=queries, **PANELS[TARGET])] for model in LABELS]
+    names = [f"{label}, {TARGET}" for label in LABELS.values()]
+    rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
     return Result(
         experiment=NAME,
         seeds=options.seeds,

@@ -21,6 +21,7 @@ from tuner.experiments.kairos.cell import (
     measure,
 )
 from tuner.experiments.kairos.gain import Gain, gains, rows_of
+from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
@@ -58,6 +59,9 @@ def run(options: Options) -> Result:
         series.append(curve(panel, range(len(here)), [gain.ratios for gain in here.values()]))
         for model, gain in here.items():
             rows += rows_of(gain, f"{LABELS[model]}, {panel}", None)
+    there = [found[Setting(model, queries=queries, **PANELS[SIZES])] for model in LABELS]
+    names = [f"{label}, {SIZES}" for label in LABELS.values()]
+    rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
     rows += _losses([found[Setting(model, queries=queries)] for model in LABELS], options)
     return Result(
         experiment=NAME,

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.experiments.kairos import fig1, fig10, fig11, fig12, fig13, fig14, fig15, fig16, gain, pools
+from tuner.experiments.kairos import (
+    fig1,
+    fig10,
+    fig11,
+    fig12,
+    fig13,
+    fig14,
+    fig15,
+    fig16,
+    gain,
+    pools,
+    search,
+)
 from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
 from tuner.experiments.options import Options
 from tuner.kairos.search import Evaluation, Found
@@ -38,7 +50,7 @@ def bounds_of(setting):
 
 @pytest.fixture
 def pretend(monkeypatch):
-    for module in (pools, gain, fig1, fig10, fig12, fig13, fig14, fig16):
+    for module in (pools, gain, search, fig1, fig12, fig13, fig14, fig16):
         monkeypatch.setattr(module, "measure", pretended)
 
 
@@ -121,7 +133,7 @@ def test_searches_count_until_the_best(options, pretend):
     evaluations = tuple(Evaluation((n,), rate) for n, rate in ((1, 5.0), (2, 9.0), (3, 7.0)))
     found = Found((2,), 9.0, evaluations, 10, 4, 3, complete=True)
 
-    assert fig10.until_best(found) == 2
+    assert search.until_best(found) == 2
     rows = fig10.run(options).rows
     assert rows[0].id == "DIEN, kairos: tried until the best is tried"
     assert rows[0].measured == pytest.approx(100 / 331)
@@ -146,6 +158,8 @@ def test_figure_15_tells_the_gain_over_the_old_type_too(options, pretend):
     assert over.note == "(0, 0, 16, 0) against (4, 0, 0, 0)"
     assert over.measured > 2
     assert not any("NCF" in name and "over the type" in name for name in rows)
+    assert rows["NCF, QoS target 20 % higher: place of the best pool among the bounds"].measured == 1
+    assert rows["NCF, QoS target 20 % higher: chosen over best"].measured == 100
 
 
 def test_figure_16_tells_what_noise_costs(options, pretend):
