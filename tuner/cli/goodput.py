@@ -18,7 +18,7 @@ __all__ = ["EXAMPLES", "goodput"]
 LIMIT = "1%"
 
 EXAMPLES = """Example: [bold]tuner goodput cluster.yaml --json goodput.json[/bold];
-docs/examples/cluster.yaml is a file to begin with."""
+docs/examples/cluster.yaml is a file to begin with, mixed.yaml beside it one of mixed instances."""
 
 
 def goodput(
@@ -36,7 +36,9 @@ def goodput(
 ) -> None:
     """Search the highest total rate at which at most 1 % of each session's requests are late or dropped.
 
-    All rates of the file are multiplied by the same number.
+    All rates of the file are multiplied by the same number. A file with
+    `instances` is a mixed cluster, whose sessions each have a `quantile` that
+    must be within QoS: docs/mixed-instances.md.
     """
     from tuner.cli.console import make_console, make_progress
     from tuner.envs.simulator.cluster.goodput import goodput as search

@@ -39,8 +39,9 @@ def plan_instances(
 ) -> None:
     """Choose the instances of mixed types that serve most queries within the latency target and the budget.
 
-    Nothing is started: the choice is made from upper bounds of the throughput (Kairos, section 5.2). If the
-    file says which `instances` run now, also tells what a switch would gain and cost.
+    Nothing is started: the choice is made from upper bounds of the throughput
+    (Kairos, section 5.2). If the file says which `instances` run now, also
+    tells what a switch would gain and cost.
     """
     from tuner.cli.console import make_console
     from tuner.kairos import LearnedFile, MixedScenario, plan_scenario, running_pool

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "simulate"]
 
 EXAMPLES = """Example: [bold]tuner simulate cluster.yaml --json outcome.json[/bold];
-docs/examples/cluster.yaml is a file to begin with."""
+docs/examples/cluster.yaml is a file to begin with, mixed.yaml beside it one of mixed instances."""
 
 TRACED = 300_000
 """Events and commands in a trace; viewers cope with about as many."""
@@ -35,7 +35,11 @@ def simulate(
     seed: Seed = None,
     seconds: Seconds = None,
 ) -> None:
-    """Simulate a cluster that serves models under a scheduling policy, and tell how it served them."""
+    """Simulate a cluster that serves models under a scheduling policy, and tell how it served them.
+
+    A file with `instances` is a mixed cluster, which serves queries of many
+    sizes: docs/mixed-instances.md.
+    """
     from tuner.cli.console import make_console, make_progress
     from tuner.envs.simulator.cluster import EventLog
     from tuner.envs.simulator.cluster import simulate as run
