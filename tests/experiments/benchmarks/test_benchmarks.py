@@ -85,8 +85,9 @@ def test_kairos_is_measured_beside_scipy(tmp_path, monkeypatch):
     monkeypatch.setattr(kairos, "QUICK", 100)
     monkeypatch.setattr(kairos, "QUERIES", 20_000)
     monkeypatch.setattr(kairos, "SIZES", (5, 20))
+    monkeypatch.setattr(kairos, "WIDE", ((17, 20), (40, 20)))
     rows = kairos.run(options(tmp_path))
 
-    assert [row.unit for row in rows] == ["us"] * 4 + ["ms"] * 2 + ["queries/s"] * 2
+    assert [row.unit for row in rows] == ["us"] * 6 + ["ms"] * 2 + ["queries/s"] * 2
     assert all(row.value > 0 for row in rows)
     assert all(row.baseline for row in rows if row.unit != "ms")
