@@ -64,7 +64,7 @@ class ApplyReport:
         """Return the window that followed with what the change before it took, for the objective.
 
         If nobody counted them, all requests that came during a reload or a restart count as affected, at the
-        window's rate; a change in place affects none.
+        window's rate; a change in place affects none. Adapters whose server keeps serving say so.
         """
         if not self.changed:
             return measurement

@@ -178,6 +178,7 @@ class ReplicaGroup:
             cost=max((report.cost for report in reports.values()), default=ApplyCost.FREE),
             seconds=time.monotonic() - begun,
             settle=max(report.settle for report in reports.values()),
+            affected=_affected(reports.values()),
         )
 
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> Trial | None:
@@ -252,6 +253,13 @@ class ReplicaGroup:
         for member in self._members.values():
             member.close()
         self._pool.shutdown(wait=False)
+
+
+def _affected(reports: Iterable[ApplyReport]) -> float | None:
+    """Return how many requests had to wait at all replicas; None if one of them did not count."""
+    counted = [report.affected for report in reports if report.changed]
+    known = [number for number in counted if number is not None]
+    return sum(known) if len(known) == len(counted) else None
 
 
 def common_space(spaces: Sequence[KnobSpace]) -> KnobSpace:

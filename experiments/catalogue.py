@@ -124,6 +124,12 @@ EXPERIMENTS = {
             minutes=1,
         ),
         Experiment(
+            name="daemon-soak",
+            title="Two live servers under changing load, kept by the daemon for a thousand decisions",
+            module="tuner.experiments.daemon.soak",
+            minutes=24,
+        ),
+        Experiment(
             name="symphony-table2",
             title="Spread of the requests per window that a backend gets from 1 and from 25 frontends",
             module="tuner.experiments.symphony.table2",

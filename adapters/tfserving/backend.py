@@ -245,6 +245,8 @@ class TFServingBackend:
             cost=cost,
             seconds=time.monotonic() - begun,
             settle=self._settle if changed else 0.0,
+            # A new version is loaded beside the old one, which serves until then: only a restart is felt.
+            affected=0.0 if cost < ApplyCost.RESTART else None,
         )
 
     def _check_rows(self, wanted: Configuration) -> None:

@@ -28,7 +28,7 @@ from tuner.adapters.triton.knobs import BATCH_GRID, check, knob_space
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, MetricsReading, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import Target, parse_target
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -196,7 +196,7 @@ class TritonBackend:
         if differ_in_instances_only(before, after):
             after = toggle_reload_mark(after)
         paid = self._change(before, after)
-        return self._report(wanted, max(cost, paid), begun, changed=True)
+        return self._report(wanted, max(cost, paid), begun, changed=True, affected=self._waiting())
 
     def restore(self) -> ApplyReport:
         """Put back exactly the configuration that was found at opening.
@@ -215,10 +215,26 @@ class TritonBackend:
             self._change(before, marked)
             before = marked
         paid = self._change(before, self.original)
-        return self._report(original, max(cost, paid), begun, changed=True)
+        return self._report(original, max(cost, paid), begun, changed=True, affected=self._waiting())
+
+    def _waiting(self) -> float:
+        """Return how many requests wait just after a change; until then the old instances served.
+
+        Without metrics nobody knows, and it is few: those that come while the new instances take over.
+        """
+        try:
+            return self._metrics().pending or 0.0
+        except TunerError:  # the change came about all the same
+            return 0.0
 
     def _report(
-        self, configuration: Configuration, cost: ApplyCost, begun: float, *, changed: bool = False
+        self,
+        configuration: Configuration,
+        cost: ApplyCost,
+        begun: float,
+        *,
+        changed: bool = False,
+        affected: float | None = None,
     ) -> ApplyReport:
         return ApplyReport(
             configuration=configuration,
@@ -226,6 +242,7 @@ class TritonBackend:
             cost=cost,
             seconds=time.monotonic() - begun,
             settle=self._settle if changed else 0.0,
+            affected=affected,
         )
 
     def _check_rows(self, before: ModelConfig, wanted: Configuration) -> None:

@@ -24,6 +24,7 @@ class Server:
         self.running = configuration()
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
         self.applied = []
+        self.affected = None
 
     def _answer(self):
         if not self.up:
@@ -57,8 +58,9 @@ class Server:
         changed, self.running = wanted != self.running, wanted
         self.applied.append(wanted)
         return ApplyReport(
-            configuration=wanted, changed=changed, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
-        )
+            configuration=wanted, changed=changed, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5,
+            affected=self.affected,
+        )  # fmt: skip
 
     def counters(self):
         self._answer()
@@ -115,6 +117,16 @@ def test_all_are_changed(group, servers):
     assert [server.applied for server in servers.values()] == [[wanted]] * 3
     assert group.current() == wanted
     assert (report.changed, report.cost, report.settle) == (True, ApplyCost.RELOAD, 1.5)
+
+
+def test_affected_requests_are_added(group, servers):
+    """Those of the replicas that were changed; if one did not count them, nobody knows."""
+    for server, affected in zip(servers.values(), (2.0, 3.0, None), strict=True):
+        server.affected = affected
+
+    assert group.apply(configuration(batch=8)).affected is None
+    servers["ccc"].affected = 0.0
+    assert group.apply(configuration(batch=4)).affected == 5.0
 
 
 def test_if_one_refuses_all_go_back(group, servers):

@@ -141,6 +141,15 @@ def test_instances_change_by_a_reload(backend):
     assert backend._client.config() == backend.original
 
 
+def test_only_what_waits_when_new_instances_take_over_is_affected(backend):
+    """The old ones serve until then; here nobody waits, and a reload of 100 ms is charged to nobody."""
+    report = backend.apply(backend.space.default.replace(max_batch_size=8))
+
+    assert report.cost is ApplyCost.RELOAD
+    assert report.affected == 0.0
+    assert backend.apply(backend.space.default.replace(max_batch_size=8)).affected is None
+
+
 def test_restoring_only_the_instances_is_exact(backend):
     """The way back is a reload, too, and leaves no mark behind."""
     backend.apply(backend.space.default.replace(instances=2))

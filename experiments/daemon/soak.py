@@ -1,0 +1,282 @@
+"""Two live servers under changing load, kept by the daemon for a thousand decisions.
+
+A Triton and a TensorFlow Serving (or its stand-in) serve clients whose load goes up and down, the one's up
+while the other's is down. First each of several configurations stands still for a whole turn of the load: the
+default, and the candidates for the best one in hindsight. Then the daemon keeps both, beginning with the
+default and knowing nothing. The clients are the judges: a short window counts as kept if the mean latency of
+the requests meant to be sent in it is within the SLO and none failed.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from tuner.adapters.embedded import EmbeddedServer
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing
+from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.experiments.daemon.process import DaemonProcess, wait_until
+from tuner.experiments.options import Options
+from tuner.experiments.result import Result, Row, row
+from tuner.knobs import Configuration
+from tuner.profiler.attachment import Attachment, attach
+from tuner.profiler.load_generator import LoadGenerator
+
+__all__ = ["Clients", "Share", "run"]
+
+WINDOW = 1.5
+"""Of the daemon and of the judges, s."""
+SLO = 0.030
+PHASE = 20.0
+"""For how long the load is high, and for how long low, s."""
+LATE = 3.0
+"""How long after its end a window is judged, s: answers may be outstanding."""
+WARM_UP = 0.25
+"""Share of the time after which memory is expected to stay."""
+DECISIONS, GROWTH, MARGIN = 1000, 5.0, 2.0
+"""Decisions asked for, most growth of memory in %, and points below the best static configuration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One of the two servers."""
+
+    name: str
+    rates: tuple[float, float]
+    """Low and high, requests/s."""
+    statics: tuple[Mapping[str, float], ...]
+    """Configurations that stand still, the default first."""
+    knobs: str
+    """As the daemon's file has them."""
+
+
+TRITON = Kept(
+    name="triton",
+    rates=(50.0, 230.0),
+    statics=(
+        {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1},
+        {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 1},
+        {"max_batch_size": 8, "max_queue_delay": 0.0, "instances": 1},
+        {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 1},
+        {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 2},
+        {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 2},
+    ),
+    knobs="max_batch_size: [1, 2, 4, 8, 16], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]",
+)
+TFSERVING = Kept(
+    name="tfserving",
+    rates=(30.0, 150.0),
+    statics=(
+        {"max_batch_size": 1, "batch_timeout": 0.0},
+        {"max_batch_size": 2, "batch_timeout": 0.0},
+        {"max_batch_size": 4, "batch_timeout": 0.0},
+        {"max_batch_size": 8, "batch_timeout": 0.0},
+        {"max_batch_size": 8, "batch_timeout": 0.002},
+        {"max_batch_size": 16, "batch_timeout": 0.005},
+    ),
+    knobs="max_batch_size: [1, 2, 4, 8, 16], batch_timeout: [0ms, 2ms, 5ms]",
+)
+SERVERS = (TRITON, TFSERVING)
+
+
+@dataclass(kw_only=True)
+class Share:
+    """What the clients of a server saw."""
+
+    kept: int = 0
+    windows: int = 0
+    failed: int = 0
+    """Requests."""
+    sent: int = 0
+
+    @property
+    def attainment(self) -> float:
+        """Share of the windows that kept the SLO, %."""
+        return 100 * self.kept / self.windows if self.windows else math.nan
+
+
+@dataclass(kw_only=True)
+class Clients:
+    """The clients of one server: their load, and what they say."""
+
+    kept: Kept
+    load: LoadGenerator
+    share: Share = field(default_factory=Share)
+
+    def judge(self, begin: float) -> None:
+        """Count the window that began at a time, s on the monotonic clock."""
+        sample = self.load.sample(begin, begin + WINDOW)
+        good = sample.latency[np.isfinite(sample.latency)]
+        self.share.windows += 1
+        self.share.sent += len(sample.intended)
+        self.share.failed += sample.failed
+        self.share.kept += bool(good.size) and not sample.failed and float(good.mean()) <= SLO
+
+
+def run(options: Options) -> Result:
+    """Measure what stands still, then the daemon."""
+    turns, minutes, count = (1, 3.0, 3) if options.quick else (1, 18.0, len(TRITON.statics))
+    statics: list[list[Share]] = []
+    with _benches() as benches:
+        clients = [client for _, _, client in benches]
+        for number in options.track(range(count), "configurations that stand still"):
+            _set(benches, number)
+            statics.append(serve(clients, 2 * turns * PHASE))
+            options.report(", ".join(f"{s.attainment:.0f} %" for s in statics[-1]) + " kept")
+        _set(benches, 0)
+        with _daemon([(kept, attachment.description.target) for kept, attachment, _ in benches]) as daemon:
+            shares, memory = keep(clients, daemon, 60 * minutes, options)
+            rows = _counted(daemon, memory)
+    for kept, share, still in zip(SERVERS, shares, zip(*statics, strict=True), strict=True):
+        rows += compared(kept, still, share)
+    return Result(
+        experiment="daemon-soak",
+        seeds=1,
+        configuration={"window": WINDOW, "slo": SLO, "phase": PHASE, "minutes": minutes},
+        rows=rows,
+        details={
+            "memory": [round(value, 1) for value in memory],
+            "statics": [[share.attainment for share in shares] for shares in statics],
+        },
+    )
+
+
+def _set(benches: Sequence[tuple[Kept, Attachment, Clients]], number: int) -> None:
+    """Have each server run one of the configurations that stand still."""
+    for kept, attachment, _ in benches:
+        attachment.backend.apply(Configuration(kept.statics[number]))
+    time.sleep(2.0)  # the old instances live on for a while
+
+
+def _counted(daemon: DaemonProcess, memory: Sequence[float]) -> list[Row]:
+    """Return what the daemon did, and what it used."""
+    decisions = daemon.rows("SELECT outcome FROM decision")
+    changes = sum(found["outcome"] == "applied" for found in decisions)
+    return [
+        Row(id="decisions", measured=len(decisions), published=DECISIONS, note=f"{changes} changes applied"),
+        row("growth of memory after warm-up", [growth(memory)], unit="%", published=GROWTH, note="below"),
+        Row(id="memory at the end", measured=round(memory[-1], 1), unit="MiB"),
+        Row(id="tracebacks", measured=len(daemon.said("Traceback")), published=0),
+    ]  # fmt: skip
+
+
+def serve(
+    clients: Sequence[Clients], seconds: float, watch: Callable[[], None] = lambda: None
+) -> list[Share]:
+    """Let the load go up and down for a while, in opposite directions, and return what clients saw.
+
+    Args:
+        clients: Of all servers.
+        seconds: How long.
+        watch: Called after each window was judged.
+    """
+    begun = judged = time.monotonic()
+    for client in clients:
+        client.share = Share()
+    phase, end = -1, begun + seconds
+    while judged + WINDOW <= end:
+        now = time.monotonic()
+        if int((now - begun) / PHASE) != phase and now < end:
+            phase = int((now - begun) / PHASE)
+            for number, client in enumerate(clients):
+                client.load.set_rate(client.kept.rates[(phase + number) % 2])
+        while judged + WINDOW <= min(now - LATE, end):
+            for client in clients:
+                client.judge(judged)
+            judged += WINDOW
+            watch()
+        time.sleep(0.1)
+    return [client.share for client in clients]
+
+
+def keep(
+    clients: Sequence[Clients], daemon: DaemonProcess, seconds: float, options: Options
+) -> tuple[list[Share], list[float]]:
+    """Let the daemon keep both; return what clients saw, and its memory over time, MiB."""
+    wait_until(lambda: bool(daemon.rows("SELECT id FROM window LIMIT 1")), 60, every=0.1)
+    memory: list[float] = []
+    told = [time.monotonic()]
+
+    def watch() -> None:
+        memory.append(daemon.usage.memory_info().rss / 2**20)
+        if time.monotonic() - told[0] > 60:
+            told[0] = time.monotonic()
+            decisions = len(daemon.rows("SELECT id FROM decision"))
+            seen = ", ".join(f"{c.kept.name} {c.share.attainment:.1f} %" for c in clients)
+            options.report(f"{decisions} decisions, {memory[-1]:.0f} MiB, kept so far: {seen}")
+
+    return serve(clients, seconds, watch), memory
+
+
+def growth(memory: Sequence[float]) -> float:
+    """Return by how many percent memory grew from the end of the warm-up to the end."""
+    begin = int(len(memory) * WARM_UP)
+    some = max(len(memory) // 10, 1)
+    return 100 * (median(memory[-some:]) / median(memory[begin : begin + some]) - 1)
+
+
+def compared(kept: Kept, statics: Sequence[Share], share: Share) -> list[Row]:
+    """Return the daemon's share beside those of what stood still."""
+    best = max(statics, key=lambda one: one.attainment)
+    text = ", ".join(f"{name} {value:g}" for name, value in kept.statics[statics.index(best)].items())
+    return [
+        Row(
+            id=f"{kept.name}: SLO attainment",
+            published=round(best.attainment - MARGIN, 2),
+            measured=round(share.attainment, 2),
+            unit="%",
+            note=f"target: at least the best static one ({text}: {best.attainment:.1f} %) minus {MARGIN:g}",
+        ),
+        Row(
+            id=f"{kept.name}: SLO attainment against the default's",
+            published=round(statics[0].attainment, 2),
+            measured=round(share.attainment, 2),
+            unit="%",
+            note="target: above",
+        ),
+        Row(
+            id=f"{kept.name}: failed requests",
+            published=0,
+            measured=share.failed,
+            note=f"of {share.sent:,} while the daemon kept it",
+        ),
+    ]
+
+
+@contextmanager
+def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
+    """Start both servers and their clients."""
+    with ExitStack() as opened:
+        found = []
+        servers: list[EmbeddedServer] = [EmbeddedTriton(), EmbeddedTFServing()]
+        for kept, server in zip(SERVERS, servers, strict=True):
+            opened.enter_context(server)
+            attachment = opened.enter_context(attach(server.target, rate=kept.rates[0]))
+            assert isinstance(attachment.load, LoadGenerator)
+            found.append((kept, attachment, Clients(kept=kept, load=attachment.load)))
+        time.sleep(3.0)  # the first requests of a fresh server are slow
+        yield found
+
+
+@contextmanager
+def _daemon(targets: Sequence[tuple[Kept, str]]) -> Iterator[DaemonProcess]:
+    """Keep them in a process of its own."""
+    lines = [
+        f"  - {{name: {kept.name}, url: '{url}', slo: mean={SLO * 1e3:g}ms, mode: apply, "
+        f"window: {WINDOW:g}s, foreign_limit: 100, knobs: {{{kept.knobs}}}, "
+        "guard: {reloads_per_hour: 100000, in_place_per_hour: 100000}}\n"
+        for kept, url in targets
+    ]
+    with tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder:
+        path = Path(folder) / "servetune.yaml"
+        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
+        with DaemonProcess(path) as daemon:
+            yield daemon

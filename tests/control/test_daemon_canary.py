@@ -1,0 +1,122 @@
+"""The daemon with a target of several replicas: one tries a change before the rest, whoever watches."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.builders import configuration
+from tests.control.file_server import RATE, FileServer
+from tests.control.test_daemon import Bed, bed  # noqa: F401 - the fixture
+from tuner.adapters.canary import Canary
+from tuner.adapters.replicas import ReplicaGroup
+from tuner.knobs import Configuration
+
+NAMES = ("a1", "a2", "a3")
+
+
+class Replica(FileServer):
+    """One of a fleet whose time it shares; the mean latency tells what it runs."""
+
+    def __init__(self, path, log, spent):
+        super().__init__(path)
+        self._log, self._spent = log, spent
+
+    def apply(self, wanted):
+        before = self.current()
+        report = super().apply(wanted)
+        if report.changed:
+            self._log.append((self.path.name, before, wanted))
+        return report
+
+    def counters(self):
+        done = int(self.time * RATE)
+        return dataclasses.replace(super().counters(), latency=self._spent[0], requests=done, time=self.time)
+
+
+class Fleet(ReplicaGroup):
+    """Replicas that are also clock, machine and clients, as simulated targets are."""
+
+    cores, rate = 2.0, RATE
+
+    def __init__(self, folder, log):
+        self.time = 0.0
+        self.spent = {name: [0.0] for name in NAMES}  # s, all requests of a replica together
+        self.servers = {name: Replica(folder / name, log, self.spent[name]) for name in NAMES}
+        super().__init__("file://fleet", lambda: list(NAMES), self.servers.__getitem__)
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+        for name, server in self.servers.items():
+            server.time = self.time
+            self.spent[name][0] += seconds * RATE * server.latency(server.current())
+
+    def set_rate(self, rate):
+        pass
+
+    def sample(self, start, end):
+        worst = max(self.servers.values(), key=lambda server: server.latency(server.current()))
+        worst.time = self.time
+        return worst.sample(start, end)
+
+    def read(self):
+        return self.servers["a1"].read()
+
+
+@pytest.fixture
+def fleet(bed, monkeypatch):  # noqa: F811
+    """A bed whose target is a fleet; `log` has every change of a replica in order."""
+    from tuner.control import worker as worker_module
+    from tuner.profiler import attachment as attachment_module
+
+    bed.log = []
+
+    def connect(target, grids=None):
+        assert urlsplit(target).path.endswith("fleet")
+        return Fleet(bed.folder, bed.log)
+
+    for module in (attachment_module, worker_module):
+        monkeypatch.setattr(module, "connect", connect)
+    return bed
+
+
+def test_a_change_goes_to_one_and_then_to_the_rest(fleet):
+    """Every change that was applied was tried on the first replica; all end with the same configuration."""
+    fleet.write(("fleet", "apply", ""))
+
+    fleet.run(windows=25)
+
+    applied = fleet.rows(
+        "SELECT configuration FROM decision WHERE outcome = 'applied' AND action = 'apply' "
+        "AND configuration != previous"
+    )
+    tried = [new for name, _, new in fleet.log if name == "a1"]
+    assert isinstance(Fleet(fleet.folder, []), Canary)
+    assert len(applied) >= 3
+    for row in applied:
+        assert Configuration(json.loads(row["configuration"])) in tried
+    assert len({fleet.running(name) for name in NAMES}) == 1
+    assert FileServer(fleet.folder / "a1").latency(fleet.running("a1")) <= 0.030
+
+
+def test_what_is_bad_on_one_never_reaches_the_rest(fleet):
+    """It is taken back there, and the store says why: beginning from a good one, every bad try ends so."""
+    good = configuration(8, 0.002, 2)
+    for name in NAMES:
+        FileServer(fleet.folder / name).set(good)
+    fleet.write(("fleet", "apply", "guard: {patience: 1000}"))
+
+    fleet.run(windows=40)
+
+    failed = fleet.rows("SELECT error, configuration FROM decision WHERE outcome = 'failed'")
+    assert failed
+    assert all(row["error"].startswith("canary a1: even the mean") for row in failed)
+    broken = {Configuration(json.loads(row["configuration"])) for row in failed}
+    assert not [entry for entry in fleet.log if entry[0] != "a1" and entry[2] in broken]
+    assert all(FileServer(fleet.folder / n).latency(fleet.running(n)) <= 0.030 for n in NAMES)
