@@ -130,6 +130,12 @@ EXPERIMENTS = {
             minutes=24,
         ),
         Experiment(
+            name="daemon-hindsight",
+            title="Changing load in virtual time: the daemon against the best configuration in hindsight",
+            module="tuner.experiments.daemon.hindsight",
+            minutes=4,
+        ),
+        Experiment(
             name="symphony-table2",
             title="Spread of the requests per window that a backend gets from 1 and from 25 frontends",
             module="tuner.experiments.symphony.table2",

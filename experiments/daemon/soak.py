@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 from tuner.adapters.embedded import EmbeddedServer
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
@@ -32,15 +32,15 @@ from tuner.profiler.load_generator import LoadGenerator
 
 __all__ = ["Clients", "Share", "run"]
 
-WINDOW = 1.5
+WINDOW = 1.0
 """Of the daemon and of the judges, s."""
-SLO = 0.030
+SLO = 0.025
+IDLE, DRAINED = 5.0, 40.0
+"""requests/s between two configurations, and how long a queue may take to be served, s."""
 PHASE = 20.0
 """For how long the load is high, and for how long low, s."""
 LATE = 3.0
 """How long after its end a window is judged, s: answers may be outstanding."""
-WARM_UP = 0.25
-"""Share of the time after which memory is expected to stay."""
 DECISIONS, GROWTH, MARGIN = 1000, 5.0, 2.0
 """Decisions asked for, most growth of memory in %, and points below the best static configuration."""
 
@@ -60,12 +60,11 @@ class Kept:
 
 TRITON = Kept(
     name="triton",
-    rates=(50.0, 230.0),
+    rates=(30.0, 100.0),
     statics=(
         {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1},
         {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 1},
         {"max_batch_size": 8, "max_queue_delay": 0.0, "instances": 1},
-        {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 1},
         {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 2},
         {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 2},
     ),
@@ -73,10 +72,9 @@ TRITON = Kept(
 )
 TFSERVING = Kept(
     name="tfserving",
-    rates=(30.0, 150.0),
+    rates=(20.0, 80.0),
     statics=(
         {"max_batch_size": 1, "batch_timeout": 0.0},
-        {"max_batch_size": 2, "batch_timeout": 0.0},
         {"max_batch_size": 4, "batch_timeout": 0.0},
         {"max_batch_size": 8, "batch_timeout": 0.0},
         {"max_batch_size": 8, "batch_timeout": 0.002},
@@ -123,7 +121,7 @@ class Clients:
 
 def run(options: Options) -> Result:
     """Measure what stands still, then the daemon."""
-    turns, minutes, count = (1, 3.0, 3) if options.quick else (1, 18.0, len(TRITON.statics))
+    turns, minutes, count = (1, 2.5, 3) if options.quick else (1, 13.0, len(TRITON.statics))
     statics: list[list[Share]] = []
     with _benches() as benches:
         clients = [client for _, _, client in benches]
@@ -150,10 +148,13 @@ def run(options: Options) -> Result:
 
 
 def _set(benches: Sequence[tuple[Kept, Attachment, Clients]], number: int) -> None:
-    """Have each server run one of the configurations that stand still."""
-    for kept, attachment, _ in benches:
+    """Have each server run one of the configurations that stand still, and no queue of before."""
+    for kept, attachment, client in benches:
+        client.load.set_rate(IDLE)
         attachment.backend.apply(Configuration(kept.statics[number]))
     time.sleep(2.0)  # the old instances live on for a while
+    loads = [client.load for _, _, client in benches]
+    wait_until(lambda: max(load.totals().outstanding for load in loads) <= 1, DRAINED)
 
 
 def _counted(daemon: DaemonProcess, memory: Sequence[float]) -> list[Row]:
@@ -206,7 +207,7 @@ def keep(
     told = [time.monotonic()]
 
     def watch() -> None:
-        memory.append(daemon.usage.memory_info().rss / 2**20)
+        memory.append(resident(daemon.usage))
         if time.monotonic() - told[0] > 60:
             told[0] = time.monotonic()
             decisions = len(daemon.rows("SELECT id FROM decision"))
@@ -214,13 +215,6 @@ def keep(
             options.report(f"{decisions} decisions, {memory[-1]:.0f} MiB, kept so far: {seen}")
 
     return serve(clients, seconds, watch), memory
-
-
-def growth(memory: Sequence[float]) -> float:
-    """Return by how many percent memory grew from the end of the warm-up to the end."""
-    begin = int(len(memory) * WARM_UP)
-    some = max(len(memory) // 10, 1)
-    return 100 * (median(memory[-some:]) / median(memory[begin : begin + some]) - 1)
 
 
 def compared(kept: Kept, statics: Sequence[Share], share: Share) -> list[Row]:

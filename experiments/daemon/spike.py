@@ -7,22 +7,19 @@ second time it did. Whether any configuration can meet the SLO then, long simula
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tuner.control.daemon import Daemon
-from tuner.control.store import Store
 from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.oracle import simulate
 from tuner.envs.simulator.server import MODELS
+from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
 
-__all__ = ["Case", "Life", "back", "run"]
+__all__ = ["Case", "back", "run"]
 
 WINDOW, SLO, FACTOR = 10.0, 0.030, 3.0
 MODEL = "mlp"
@@ -47,15 +44,6 @@ class Case(NamedTuple):
         return f"{self.rate:g} to {FACTOR * self.rate:g} requests/s, least {self.objective}"
 
 
-class Life(NamedTuple):
-    """What the store says of one target; arrays over its windows."""
-
-    rate: np.ndarray
-    """requests/s"""
-    kept: np.ndarray
-    """Whether each kept the SLO."""
-
-
 CASES = (Case(100.0, "latency"), Case(100.0, "cpu"), Case(250.0, "latency"), Case(250.0, "cpu"))
 
 
@@ -78,27 +66,13 @@ def run(options: Options) -> Result:
 
 def keep(cases: Sequence[Case], seeds: Sequence[int]) -> list[Life]:
     """Let a daemon keep a simulated target for each case and seed, as fast as it can."""
-    lines: list[str] = []
-    rises = (CALM, 2 * CALM + HIGH)
+    targets, rises = [], (CALM, 2 * CALM + HIGH)
     for case in cases:
         high = FACTOR * case.rate
         steps = [(0.0, case.rate)] + [s for t in rises for s in ((t, high), (t + HIGH, case.rate))]
-        text = ",".join(f"{time:g}:{rate:g}" for time, rate in steps)
-        url = f"sim://{MODEL}?rate={text}"
-        lines += [
-            f"  - {{name: t{len(lines) + number}, url: '{url}&seed={seed}', seed: {seed}, "
-            f"slo: p95={SLO * 1e3:g}ms, objective: {case.objective}, mode: apply, window: {WINDOW:g}s}}\n"
-            for number, seed in enumerate(seeds)
-        ]
-    with tempfile.TemporaryDirectory(prefix="servetune-spike-") as folder:
-        path = Path(folder) / "servetune.yaml"
-        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
-        Daemon(path, fast=True, windows=WINDOWS, say=lambda *_: None).run()
-        store = Store(path.with_name("servetune.db"), reading=True)
-        try:
-            return [_life(store, f"t{number}") for number in range(len(lines))]
-        finally:
-            store.close()
+        settings = f"slo: p95={SLO * 1e3:g}ms, objective: {case.objective}, mode: apply, window: {WINDOW:g}s"
+        targets += [(simulated_url(MODEL, steps, seed), f"seed: {seed}, {settings}") for seed in seeds]
+    return keep_simulated(targets, WINDOWS)
 
 
 def back(life: Life, calm: float) -> list[float]:
@@ -148,15 +122,3 @@ def _after(life: Life, calm: float) -> np.ndarray:
 def _begins(high: np.ndarray) -> np.ndarray:
     """Return the windows in which the load rose."""
     return np.asarray(np.flatnonzero(high[1:] & ~high[:-1]) + 1)
-
-
-def _life(store: Store, name: str) -> Life:
-    rows = store.rows(
-        "SELECT rate, kept FROM window JOIN target ON target.id = window.target WHERE name = ? "
-        "ORDER BY window.number",
-        name,
-    )
-    return Life(
-        rate=np.array([row["rate"] for row in rows]),
-        kept=np.array([bool(row["kept"]) for row in rows]),
-    )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tuner.experiments.daemon import spike
-from tuner.experiments.daemon.spike import Case, Life, back, keep
+from tuner.experiments.daemon.lives import Life
+from tuner.experiments.daemon.spike import Case, back, keep
 from tuner.experiments.options import Options
 
 

@@ -1,0 +1,47 @@
+"""How much memory a process uses over time, and by how much that grows once it is warm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+
+import psutil
+
+__all__ = ["growth", "resident", "sampled"]
+
+WARM_UP = 0.25
+"""Share of the time after which memory is expected to stay."""
+EVERY = 0.25
+"""s."""
+
+
+def growth(memory: Sequence[float]) -> float:
+    """Return by how many percent memory grew from the end of the warm-up to the end."""
+    begin, some = int(len(memory) * WARM_UP), max(len(memory) // 10, 1)
+    return 100 * (median(memory[-some:]) / median(memory[begin : begin + some]) - 1)
+
+
+def resident(process: psutil.Process) -> float:
+    """Return the memory that a process uses, MiB."""
+    return float(process.memory_info().rss / 2**20)
+
+
+@contextmanager
+def sampled() -> Iterator[list[float]]:
+    """Look at this process's memory again and again for the length of a block; yields what was seen, MiB."""
+    process, done, seen = psutil.Process(), threading.Event(), list[float]()
+
+    def look() -> None:
+        while not done.wait(EVERY):
+            seen.append(resident(process))
+
+    thread = threading.Thread(target=look, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        thread.join()
+        seen.append(resident(process))

@@ -1,0 +1,74 @@
+"""The soak: how clients judge, how memory is compared, and lives in virtual time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tuner.experiments.daemon import hindsight
+from tuner.experiments.daemon.lives import Life
+from tuner.experiments.daemon.memory import growth, sampled
+from tuner.experiments.daemon.soak import TRITON, Clients, Share, compared
+from tuner.experiments.options import Options
+
+
+def judged(latency, failed=0):
+    """What clients count of a window with these latencies."""
+    sample = SimpleNamespace(intended=np.zeros(len(latency)), latency=np.array(latency), failed=failed)
+    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=lambda begin, end: sample))
+    clients.judge(0.0)
+    return clients.share
+
+
+@pytest.mark.parametrize(
+    ("latency", "failed", "kept"),
+    [([0.01, 0.02], 0, 1), ([0.01, 0.2], 0, 0), ([0.01, np.nan], 1, 0), ([], 0, 0)],
+)
+def test_a_window_is_kept_if_the_mean_is_and_nothing_failed(latency, failed, kept):
+    """One without an answer is not."""
+    share = judged(latency, failed)
+
+    assert (share.kept, share.windows, share.failed, share.sent) == (kept, 1, failed, len(latency))
+
+
+def test_growth_is_from_the_warm_up_to_the_end():
+    """What is needed at first does not count."""
+    assert growth([1.0] * 25 + [100.0] * 65 + [110.0] * 10) == pytest.approx(10.0)
+    with sampled() as seen:
+        pass
+    assert seen[-1] > 10
+
+
+def test_the_best_static_one_is_chosen_in_hindsight():
+    """Rows compare with it, with the default, and count failures."""
+    statics = [Share(kept=5, windows=10), Share(kept=9, windows=10)]
+
+    rows = compared(TRITON, statics, Share(kept=89, windows=100, sent=1000))
+
+    assert [(row.published, row.measured) for row in rows] == [(88.0, 89.0), (50.0, 89.0), (0, 0)]
+    assert "max_batch_size 4" in rows[0].note
+
+
+def test_hindsight_tells_the_daemon_from_what_stands_still(tmp_path, monkeypatch):
+    """Per load three rows; the default is the first of the grid."""
+    lives = [Life(np.full(40, 100.0), np.arange(40) > 3)] * 2
+    monkeypatch.setattr(hindsight, "keep_simulated", lambda targets, windows: lives)
+    monkeypatch.setattr(hindsight, "run_all", lambda function, tasks, *_: [99.0, *[50.0] * (len(tasks) - 1)])
+
+    result = hindsight.run(Options(seeds=1, quick=True, folder=tmp_path, report=print, workers=1))
+
+    assert [row.measured for row in result.rows[:3]] == [90.0, 100.0, 99.0]
+    assert result.rows[0].published == 97.0
+
+
+def test_what_stands_still_is_measured():
+    """The default keeps a light load, and breaks under a heavy one."""
+    light, heavy = (
+        hindsight.simulated_url("mlp", hindsight.schedule(load, 4), 0)
+        for load in ((20.0, 20.0), (900.0, 900.0))
+    )
+
+    assert hindsight.attainment(hindsight.Still(light, 0, 4)) == 100.0
+    assert hindsight.attainment(hindsight.Still(heavy, 0, 2)) == 0.0
