@@ -83,9 +83,9 @@ def test_kairos_is_measured_beside_scipy(tmp_path, monkeypatch):
     from tuner.experiments.benchmarks import kairos
 
     monkeypatch.setattr(kairos, "QUICK", 100)
-    monkeypatch.setattr(kairos, "QUERIES", 20_000)
-    monkeypatch.setattr(kairos, "SIZES", (5, 20))
-    monkeypatch.setattr(kairos, "WIDE", ((17, 20), (40, 20)))
+    monkeypatch.setattr(kairos, "QUERIES", 5_000)
+    monkeypatch.setattr(kairos, "SIZES", (5, 8))
+    monkeypatch.setattr(kairos, "WIDE", ((4, 6), (9, 5)))
     rows = kairos.run(options(tmp_path))
 
     assert [row.unit for row in rows] == ["us"] * 6 + ["ms"] * 2 + ["queries/s"] * 2
