@@ -1,8 +1,8 @@
 """A throughput that no distribution policy whatever can exceed on a pool, unlike eq. 15 of the Kairos paper.
 
 Eq. 15 gives auxiliary instances small queries of all sizes alike. A policy that gives them just those at
-which they are strongest can serve more: up to 15 % with the paper's figures. Here instances rent out their
-time at prices ``w`` per second. Whatever a policy does, a query of k items costs at least
+which they are strongest can serve more: the oracle up to 14 % with the paper's figures. Here instances rent
+out their time at prices ``w`` per second. Whatever a policy does, a query of k items costs at least
 c_k = min over the types that keep QoS at k of w_i L_i(k), and the pool earns sum(n_i w_i) per second, so
 throughput <= sum(n_i w_i) / E[c]. That is true for any prices (the dual of the linear program that shares out
 sizes among types); good prices make it tight. They are found by exponentiated gradient steps.
