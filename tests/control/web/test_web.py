@@ -14,6 +14,7 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 from tests.builders import configuration
 from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
 from tests.control.web.site import TOKEN, Site
+from tuner.control import daemon as daemon_module
 from tuner.control.web import read_token
 from tuner.control.web.access import allowed_names
 from tuner.errors import InvalidInput
@@ -82,6 +83,24 @@ def test_healthy_and_ready(site, monkeypatch):
 
     assert starting.status in (200, 503)  # the next turn sets it right again
     assert (hanging.status, hanging.json["problems"]) == (503, ["nothing was looked after for 500 s"])
+
+
+def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypatch):
+    """The store was deleted under the daemon's feet: all begin anew, and the address stays."""
+    monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
+    eventually(lambda: all(worker.turns for worker in site.daemon.workers.values()))
+    address, events = site.daemon.address, "/api/targets/a/windows"
+    (site.bed.folder / "s.db").unlink()
+    eventually(lambda: any("begun anew" in sentence for sentence in site.bed.said))
+
+    def answers():
+        try:
+            return site.ask(events).json
+        except OSError:  # in between nothing listens
+            return False
+
+    eventually(answers)
+    assert site.daemon.address == address
 
 
 def test_the_api_tells_what_is_kept_and_why(site):
