@@ -241,6 +241,13 @@ EXPERIMENTS = {
             paper=RRL,
         ),
         Experiment(
+            name="rrl-warm",
+            title="Windows to converge when a simulation, more or less wrong, says what to expect",
+            module="tuner.experiments.rrl.warm",
+            minutes=5,
+            paper=RRL,
+        ),
+        Experiment(
             name="rrl-ablation",
             title="What each part of RRL beyond the paper is worth, switched off one at a time",
             module="tuner.experiments.rrl.ablation",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,17 +17,19 @@ from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
+from tuner.experiments.rrl.warm import told
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.trial import Trial, TrialSpec, new_agent, serving, stage_environment, train_agent
+from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
+
+if TYPE_CHECKING:
+    from tuner.agents.agent import Agent
 
 __all__ = ["VARIANTS", "run"]
 
 NAME = "rrl-ablation"
 WINDOWS = 300
-LOADS = (0.6, 0.8, 1.0, 1.2)
-"""Over the nominal one: at which the simulation says what to expect."""
-OFF = 1.2
-"""By which factor the simulation is wrong everywhere; beside that by a tenth at random."""
+ERROR = 0.1
+"""Of the simulation that says what to expect, see :mod:`tuner.experiments.rrl.warm`."""
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "all as shipped": ("rrl", {}),
     "reach not fitted": ("rrl", {"smoothing": {"adaptive": False}}),
@@ -86,18 +88,22 @@ def run(options: Options) -> Result:
             pairs = zip(tasks, trials, strict=True)
             of = [t for task, t in pairs if (task.variant, task.drift) == (name, drift)]
             rows += _rows(f"{scenario}, {name}", of)
-    configuration = {"windows": WINDOWS, "loads of the prior": list(LOADS), "prior wrong by": OFF, **MEAN}
+    configuration = {"windows": WINDOWS, "error of the prior": ERROR, **MEAN}
     return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows)
 
 
 def try_one(task: Task) -> Trial:
     """Run one variant; of a drift, return what came after it."""
-    make = _with_prior if task.variant == "with a prior" else None
+    make = _told if task.variant == "with a prior" else None
     agent, trial = train_agent(task.spec("inception"), make=make)
     if task.drift:
         _, trial = train_agent(task.spec("deepspeech"), make=lambda *_: agent)
     agent.close()
     return trial
+
+
+def _told(spec: TrialSpec, env: Any) -> Agent:
+    return told(new_agent(spec, env), spec, env, ERROR)
 
 
 def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
@@ -108,28 +114,3 @@ def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
         if not np.isnan(numbers).all():
             rows.append(row(f"{name}: {what}", numbers, unit=unit))
     return rows
-
-
-def _with_prior(spec: TrialSpec, env: Any) -> Any:
-    """Make the agent, told what a simulation says that is wrong: by a factor, and at random by a tenth."""
-    from tuner.agents.prior import make_prior
-    from tuner.agents.rrl import RRL
-
-    agent, world = new_agent(spec, env), serving(env)
-    assert isinstance(agent, RRL)
-    generator = np.random.default_rng([spec.seed, 17])
-    errors = OFF * generator.lognormal(0.0, 0.1, world.space.size)
-    nominal = _nominal(spec)
-    rates = [nominal * share for share in LOADS]
-    agent.start_from(make_prior(rates, lambda rate: world.expected_costs(rate) * errors))
-    return agent
-
-
-def _nominal(spec: TrialSpec) -> float:
-    from tuner.envs.rack_env import RackEnv
-
-    env = stage_environment(spec)
-    world = serving(env)
-    assert isinstance(world, RackEnv), world
-    env.close()
-    return float(world.workload.rate)

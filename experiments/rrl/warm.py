@@ -1,0 +1,173 @@
+"""RRL with a start: windows to converge when a simulation, more or less wrong, says what to expect.
+
+Inception V3 on the CPU server (1,331 configurations) and on the GPU server under a constant load. The agent
+is told the cost of every configuration before the first window; the simulation that says so is wrong by a
+fifth everywhere, and beside that at random, for each configuration anew. How large that error is in reality
+is what sim-to-real measures on a live server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner.experiments import style
+from tuner.experiments.options import Options
+from tuner.experiments.parallel import run_all
+from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
+from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.trial import TrialSpec, new_agent, serving, stage_environment, train_agent
+
+if TYPE_CHECKING:
+    from tuner.agents.agent import Agent
+
+__all__ = ["BIAS", "LOADS", "plot", "run", "told"]
+
+NAME = "rrl-warm"
+WINDOWS = 200
+LOADS = (0.6, 0.8, 1.0, 1.2)
+"""Over the nominal one: at which the simulation says what to expect."""
+BIAS = 1.2
+"""By which factor the simulation is wrong everywhere."""
+ERRORS = (None, 0.0, 0.05, 0.1, 0.2, 0.4)
+"""Standard deviation of the logarithm of the random error; None is a cold start."""
+SERVERS = {"CPU": CPU, "GPU": GPU}
+TARGETS = {None: 60.0, 0.1: 10.0}
+"""Windows to converge that are to be reached on the CPU server, cold and warm."""
+
+
+class Task(NamedTuple):
+    """One training."""
+
+    server: str
+    error: float | None
+    seed: int
+    quick: bool
+
+
+def run(options: Options) -> Result:
+    """Run every server, error and seed."""
+    errors = ERRORS[:1] if options.quick else ERRORS
+    tasks = [
+        Task(server, error, seed, options.quick)
+        for seed in range(options.seeds)
+        for server in SERVERS
+        for error in errors
+    ]
+    found = dict(zip(tasks, run_all(try_one, tasks, options, "servers, errors and seeds"), strict=True))
+    rows: list[Row] = []
+    series: list[Series] = []
+    for server in SERVERS:
+        by_error = {e: [found[t] for t in tasks if (t.server, t.error) == (server, e)] for e in errors}
+        for error, figures in by_error.items():
+            rows += _rows(server, error, figures)
+        series += _curves(server, by_error)
+    configuration = {"windows": WINDOWS, "loads": list(LOADS), "bias": BIAS, "errors": list(errors), **MEAN}
+    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+
+
+def try_one(task: Task) -> Figures:
+    """Train one agent."""
+    spec = TrialSpec(
+        env=SERVERS[task.server],
+        arguments={"model": "inception", **MEAN},
+        workload="constant",
+        seed=task.seed,
+        windows=QUICK_WINDOWS if task.quick else WINDOWS,
+        exact=not task.quick,
+    )
+
+    def make(spec: TrialSpec, env: Any) -> Agent:
+        agent = new_agent(spec, env)
+        return agent if task.error is None else told(agent, spec, env, task.error)
+
+    agent, trial = train_agent(spec, make=make)
+    agent.close()
+    return figures_of(trial)
+
+
+def told(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
+    """Tell an agent what a simulation says that is wrong.
+
+    Args:
+        agent: RRL that learned nothing yet.
+        spec: The trial.
+        env: Its environment, which knows the truth.
+        error: Standard deviation of the logarithm of the random error, beside :data:`BIAS`.
+
+    Returns:
+        The agent.
+    """
+    from tuner.agents.prior import make_prior
+    from tuner.agents.rrl import RRL
+
+    assert isinstance(agent, RRL)
+    world = serving(env)
+    generator = np.random.default_rng([spec.seed, 17])
+    wrong = BIAS * generator.lognormal(0.0, error, world.space.size)
+    nominal = _nominal(spec)
+    agent.start_from(
+        make_prior([nominal * x for x in LOADS], lambda rate: world.expected_costs(rate) * wrong)
+    )
+    return agent
+
+
+def _nominal(spec: TrialSpec) -> float:
+    from tuner.envs.rack_env import RackEnv
+
+    env = stage_environment(spec)
+    world = serving(env)
+    assert isinstance(world, RackEnv), world
+    env.close()
+    return float(world.workload.rate)
+
+
+def _label(error: float | None) -> str:
+    return "cold" if error is None else f"told, wrong by {100 * error:.0f} %"
+
+
+def _rows(server: str, error: float | None, figures: Sequence[Figures]) -> list[Row]:
+    name = f"Inception on {server}, {_label(error)}"
+    target = TARGETS.get(error)
+    note = f"to be reached: {target:g}" if target and server == "CPU" else ""
+    values = {
+        "windows to converge": ([f.windows_to_converge for f in figures], "windows", note),
+        "windows not near the oracle": ([f.windows_off for f in figures], "windows", ""),
+        "mean cost above the oracle's": ([100 * f.regret for f in figures], "%", ""),
+        "windows that broke the SLO": ([100 * f.slo_violations for f in figures], "%", ""),
+    }
+    return [
+        row(f"{name}: {what}", numbers, unit=unit, note=text)
+        for what, (numbers, unit, text) in values.items()
+        if not np.isnan(numbers).all()
+    ]
+
+
+def _curves(server: str, by_error: dict[float | None, list[Figures]]) -> list[Series]:
+    """Windows to converge against the error; the cold start stands at the end."""
+    known = [error for error in by_error if error is not None]
+    columns = [[min(f.windows_to_converge, float(WINDOWS)) for f in by_error[e]] for e in (*known, None)]
+    places = [100.0 * error for error in known]
+    return [curve(server, [*places, _cold(places)], columns, panel="windows")]
+
+
+def _cold(places: Sequence[float]) -> float:
+    return 1.25 * max(places, default=40.0)
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw the windows to converge against how wrong the simulation is."""
+    title = f"Windows until near the oracle for good; median and range of {result.seeds} seeds"
+    figure, axes = style.figure(title, size=(7.5, 4))
+    axis = axes[0, 0]
+    style.curves(axis, result.panel("windows"))
+    axis.axhline(TARGETS[0.1], color=style.MUTED, lw=1, ls="--", label="ten windows")
+    places = result.panel("windows")[0].x
+    axis.set_xticks(places, [*(f"{place:g} %" for place in places[:-1]), "cold"])
+    axis.set(xlabel="random error of the simulation", ylabel="windows to converge", yscale="log")
+    style.legend(axis)
+    return [style.save(figure, folder, NAME)]
