@@ -56,8 +56,8 @@ def parse_metrics(text: str, model: str, version: str = "") -> MetricsReading:
             pending.append(value)
         elif name == LATENCY and "quantile" in labels:
             quantiles = summaries.setdefault(_number(labels.get("version", "")), {})
-            if is_sane(value):
-                quantiles[float(labels["quantile"])] = value / 1e6
+            if is_sane(value) and (share := _share(labels["quantile"])) is not None:
+                quantiles[share] = value / 1e6
     counted = [value for value in failures if is_sane(value)]
     waiting = [value for value in pending if is_sane(value)]
     with_traffic = [version for version, quantiles in summaries.items() if quantiles]
@@ -67,6 +67,15 @@ def parse_metrics(text: str, model: str, version: str = "") -> MetricsReading:
         summaries=bool(summaries),
         quantiles=summaries[max(with_traffic)] if with_traffic else {},
     )
+
+
+def _share(text: str) -> float | None:
+    """Return the quantile that a label names; None if it names none."""
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
 
 
 def _number(version: str) -> int:
