@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator
 import numba
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
 from tuner.errors import UnsupportedPlatform
 
 Sender = Callable[..., None]
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
