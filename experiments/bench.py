@@ -10,7 +10,7 @@ from tuner.control.sweep import measure_configurations
 from tuner.errors import Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
-from tuner.profiler.attachment import Attachment, attach
+from tuner.profiler.attachment import FOREIGN_LIMIT, Attachment, attach
 
 __all__ = [
     "GRIDS",
@@ -51,12 +51,13 @@ def triton(
     seed: int = 0,
     model: str = "mlp",
     grids: dict[str, tuple[float, ...]] | None = None,
+    foreign_limit: float = FOREIGN_LIMIT,
 ) -> Iterator[Attachment]:
     """Start a fresh embedded server under Poisson load and attach to it."""
     chosen = grids or (QUICK_GRIDS if quick else GRIDS)
     with (
         EmbeddedTriton(model) as server,
-        attach(server.target, grids=chosen, rate=rate, seed=seed) as attachment,
+        attach(server.target, grids=chosen, rate=rate, seed=seed, foreign_limit=foreign_limit) as attachment,
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
         yield attachment

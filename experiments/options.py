@@ -41,6 +41,8 @@ class Options:
     """Told in a line about progress."""
     bars: Bars = _no_bar
     """Opens a progress bar where somebody watches."""
+    foreign_limit: float = 0.25
+    """Cores of foreign processes above which a window on a live server is measured again."""
     workers: int = field(default_factory=cores)
     """Processes that :func:`tuner.experiments.parallel.run_all` may use."""
 

@@ -100,7 +100,8 @@ def run(options: Options) -> Result:
     plan = QUICK if options.quick else Plan()
 
     def bench(rate: float, seed: int) -> AbstractContextManager[Attachment]:
-        return triton(rate, seed=seed, quick=options.quick, grids=None if options.quick else GRIDS)
+        grids = None if options.quick else GRIDS
+        return triton(rate, seed=seed, quick=options.quick, grids=grids, foreign_limit=options.foreign_limit)
 
     return study(options, bench, plan)
 

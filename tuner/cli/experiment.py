@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.options import ForeignLimit
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,6 +54,7 @@ def run_experiment(
     out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="[default: experiments/results/NAME.json]")
     ] = None,
+    foreign_limit: ForeignLimit = 0.25,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw its figures into this folder.")
     ] = None,
@@ -68,7 +71,14 @@ def run_experiment(
     console = make_console()
     begin = time.monotonic()
     result = experiment.run(
-        Options(seeds=seeds, quick=quick, folder=folder, report=console.print, bars=progress_bars(console))
+        Options(
+            seeds=seeds,
+            quick=quick,
+            folder=folder,
+            report=console.print,
+            bars=progress_bars(console),
+            foreign_limit=foreign_limit,
+        )
     )
     result.seconds = round(time.monotonic() - begin, 1)
     result.command = " ".join(["tuner", *sys.argv[1:]])
