@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.training import learn
 from tuner.envs.serving import Plant, ServingEnv
+from tuner.experiments.rrl.prediction import OVERLOAD
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -77,9 +79,11 @@ def learn_live(
     def measure(duration: float, settle: float) -> Measurement:
         measurement = profiler.measure(duration, settle=settle)
         for _ in range(RETRIES):
-            if not measurement.disturbed:
+            if not measurement.disturbed or measurement.latency_p95 > OVERLOAD:
                 break
             measurement = profiler.measure(duration)
+        if measurement.latency_p95 > OVERLOAD:  # teaches, though the generator may have lacked a core, too
+            return replace(measurement, disturbed=())
         return measurement
 
     def notice(_: int, info: Mapping[str, Any]) -> Mapping[str, float]:
