@@ -343,7 +343,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
 
 def _draw_scatter(axis: Axes, result: Result, statistic: str) -> None:
     """Draw points beside the diagonal, and where they are off by 15 %."""
-    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
     panel = result.panel(statistic)
     values = [v for series in panel for v in (*series.x, *series.y) if v is not None]
@@ -361,6 +361,6 @@ def _draw_scatter(axis: Axes, result: Result, statistic: str) -> None:
     )  # fmt: skip
     for one in (axis.xaxis, axis.yaxis):
         one.set_major_locator(LogLocator(subs=TICKS))
-        one.set_major_formatter(ScalarFormatter())
+        one.set_major_formatter(FormatStrFormatter("%g"))
         one.set_minor_locator(NullLocator())
     style.legend(axis, loc="upper left")
