@@ -293,7 +293,7 @@ EXPERIMENTS = {
             name="sim-to-real",
             title="From simulation to a live Triton: predicted latency, and a policy trained in simulation",
             module="tuner.experiments.rrl.sim_to_real",
-            minutes=15,
+            minutes=18,
             paper=RRL,
         ),
         Experiment(
