@@ -114,12 +114,13 @@ class SmoothPerception:
         return self.measured.visits(level)[configuration]
 
     def costs(self, level: int) -> np.ndarray:
-        """Expected cost of every configuration; NaN where nothing near was measured.   # (size,)."""
+        """Expected cost of every configuration; NaN where nothing near was measured, or told.   # (size,)."""
         costs = np.full(self.space.size, np.nan)
-        if self.windows(level):
+        if self.windows(level) or self.prior is not None:
             looked = self._candidates(level, self.space.distinct)
             mean, deviation = self._belief(State(level=level, configuration=0), looked)
-            known = deviation < KNOWN * self._smoothing.deviation
+            told = self.prior is not None
+            known = told | (deviation < KNOWN * self._smoothing.deviation)
             costs[looked[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
 

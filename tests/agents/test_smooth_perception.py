@@ -133,6 +133,19 @@ def test_an_unchanged_machine_is_not_doubted() -> None:
     assert smooth(agent).measured.era == 0
 
 
+def test_what_was_told_is_known_before_the_first_window() -> None:
+    """After `transfer`, or with a prior, decisions can be explained by the costs that are expected."""
+    agent = make()
+    assert np.isnan(agent.costs(LOW)).all()
+
+    agent.start_from(make_prior([RATES[LOW]], lambda _: TRUTH[LOW]))
+
+    costs = agent.costs(LOW)
+    assert np.isfinite(costs).all()
+    assert costs.min() == pytest.approx(TRUTH[LOW].min())
+    assert costs.argmin() == TRUTH[LOW].argmin()
+
+
 @pytest.mark.parametrize("prior", [False, True])
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior: bool) -> None:
     """Windows, reach, era, drift and prior come back: the same decisions from there on."""
