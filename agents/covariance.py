@@ -23,7 +23,6 @@ class Law(NamedTuple):
     shared: float  # correlation of what two eras show
     slope: float  # variance of a linear trend over the load, per octave^2
     offset: float  # variance of what an era has by itself, the same for all configurations
-    own: float  # variance of what a configuration has by itself, at all loads
 
 
 @njit
@@ -40,14 +39,11 @@ def covariance(a: np.ndarray, b: np.ndarray, law: Law, out: np.ndarray) -> None:
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):
             squared = 0.0
-            for q in range(axes - 1):
+            for q in range(axes):
                 step = (a[i, q] - b[j, q]) * law.inverse_reach[q]
                 squared += step * step
-            own = law.own if squared == 0.0 else 0.0
-            step = (a[i, axes - 1] - b[j, axes - 1]) * law.inverse_reach[axes - 1]
-            squared += step * step
             root = math.sqrt(5.0 * squared)
-            alike = law.variance * (1.0 + root + root * root / 3.0) * math.exp(-root) + own
+            alike = law.variance * (1.0 + root + root * root / 3.0) * math.exp(-root)
             if a[i, axes] == b[j, axes]:
                 alike += law.offset
             else:

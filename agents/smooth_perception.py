@@ -192,7 +192,7 @@ class SmoothPerception:
     @property
     def _smoothing(self) -> SmoothingParameters:
         p = self.parameters.smoothing
-        return p if self.prior is None else replace(p, deviation=p.prior_deviation, own=p.prior_own)
+        return p if self.prior is None else replace(p, deviation=p.prior_deviation)
 
     def _load(self, state: State) -> float:
         """Octaves."""

@@ -47,10 +47,6 @@ class SmoothingParameters:
     """Relative noise of one window, its load being known."""
     prior_deviation: float = 0.3
     """Standard deviation of the logarithm of costs about a prior, such as a simulation's."""
-    own: float = 0.0
-    """Standard deviation of the logarithm of what a configuration costs by itself, unlike its neighbours."""
-    prior_own: float = 0.05
-    """The same about a prior: a simulation errs by a little in each configuration otherwise."""
     ceiling: float = 1.0
     """Costs count as at most ``e ** ceiling`` times the least at that load: how bad the bad ones are does not
     matter, and a cliff is no smooth function."""
@@ -67,11 +63,9 @@ class SmoothingParameters:
 
     def __post_init__(self) -> None:
         scales = (self.reach, self.load_reach, self.deviation, self.prior_deviation, self.noise, self.ceiling)
-        least = min(self.optimism, self.own, self.prior_own)
-        if not (min(*scales, self.points, self.steps) > 0 and 0 <= self.shared <= 1 and least >= 0):
+        if not (min(*scales, self.points, self.steps) > 0 and 0 <= self.shared <= 1 and self.optimism >= 0):
             raise ValueError(
-                "scales and counts must be positive, `0 <= shared <= 1` and "
-                "`min(optimism, own, prior_own) >= 0` must hold, "
+                "scales and counts must be positive, `0 <= shared <= 1` and `optimism >= 0` must hold, "
                 f"but got {self}"
             )
 
@@ -193,9 +187,7 @@ def posterior(
     weight = float(ones @ ones)
     mean = float(ones @ logs) / weight
     expected = mean + across.T @ (logs - mean * ones)
-    unsure = (
-        law.variance + law.own + law.offset + law.slope * where[:, -2] ** 2 - (across * across).sum(axis=0)
-    )
+    unsure = law.variance + law.offset + law.slope * where[:, -2] ** 2 - (across * across).sum(axis=0)
     unsure += (1.0 - across.T @ ones) ** 2 / weight  # of the mean itself
     return expected, np.sqrt(np.maximum(unsure, JITTER))
 
@@ -207,7 +199,6 @@ def _law(theta: np.ndarray, parameters: SmoothingParameters) -> Law:
         shared=parameters.shared,
         slope=SLOPE**2,
         offset=OFFSET**2,
-        own=parameters.own**2,
     )
 
 

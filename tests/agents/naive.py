@@ -22,14 +22,13 @@ def boltzmann(values: list[float], beta: float) -> list[float]:
 
 
 def covariance(a, b, law) -> list[list[float]]:
-    """The smoother's prior covariance: Matern 5/2, a trend over the load, the eras, its own."""
+    """The smoother's prior covariance: Matern 5/2, a trend over the load, the eras."""
 
     def one(x, y) -> float:
         axes = len(law.inverse_reach)
         distance = math.sqrt(sum(((x[q] - y[q]) * law.inverse_reach[q]) ** 2 for q in range(axes)))
         root = math.sqrt(5) * distance
         alike = law.variance * (1 + root + 5 * distance**2 / 3) * math.exp(-root)
-        alike += law.own if list(x[: axes - 1]) == list(y[: axes - 1]) else 0.0
         same = x[axes] == y[axes]
         return (alike + law.offset if same else alike * law.shared) + law.slope * x[axes - 1] * y[axes - 1]
 
