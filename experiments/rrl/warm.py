@@ -168,6 +168,10 @@ def plot(result: Result, folder: Path) -> list[Path]:
     axis.axhline(TARGETS[0.1], color=style.MUTED, lw=1, ls="--", label="ten windows")
     places = result.panel("windows")[0].x
     axis.set_xticks(places, [*(f"{place:g} %" for place in places[:-1]), "cold"])
-    axis.set(xlabel="random error of the simulation", ylabel="windows to converge", yscale="log")
+    axis.set(
+        xlabel="random error of the simulation",
+        ylabel=f"windows to converge ({WINDOWS}: not at all)",
+        yscale="log",
+    )
     style.legend(axis)
     return [style.save(figure, folder, NAME)]
