@@ -21,6 +21,7 @@ import numpy as np
 from tuner.agents.inputs import log_cost
 from tuner.agents.records import LevelRecord
 from tuner.agents.search import Search, SearchParameters
+from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class OptunaSearch(Search[OptunaParameters]):
             return int(self._generator.choice(unmeasured))
         study = self._study(level, record)
         for _ in range(self.parameters.tries):
-            steps = study.ask(self._distributions).params
+            with one_blas_thread():
+                steps = study.ask(self._distributions).params
             number = int(
                 np.ravel_multi_index(tuple(steps[name] for name in self.space.names), self.space.shape)
             )
