@@ -88,5 +88,8 @@ def test_experiments_run_and_are_drawn(tmp_path, name):
     result = module.run(Options(seeds=1, quick=True, folder=tmp_path, report=lambda text: None, workers=1))
 
     assert result.experiment == f"rrl-{name}"
-    assert any(row.published is not None for row in result.rows)
+    for case in getattr(module, "CASES", ()):
+        assert any(row.id.startswith(case.name) for row in result.rows), case.name
+    # how many times fewer windows the rivals need is known only where exact costs are, which take their time
+    assert name == "rivals" or any(row.published is not None for row in result.rows)
     assert module.plot(result, tmp_path) == [tmp_path / f"rrl-{name}.png"]
