@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
@@ -24,7 +26,7 @@ from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["VARIANTS", "run"]
+__all__ = ["VARIANTS", "plot", "run"]
 
 NAME = "rrl-ablation"
 WINDOWS = 300
@@ -40,6 +42,8 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "the paper's form": ("rrl_paper", {}),
 }
 """Name -> agent and parameters."""
+SCENARIOS = ("dynamic load", "after the model was replaced")
+"""Without a drift, and with one."""
 MEASURED: Mapping[str, tuple[Callable[[Figures], float], str]] = {
     "windows to converge": (lambda f: f.windows_to_converge, "windows"),
     "windows not near the oracle": (lambda f: f.windows_off, "windows"),
@@ -83,7 +87,7 @@ def run(options: Options) -> Result:
     ]
     trials = run_all(try_one, tasks, options, "variants, scenarios and seeds")
     rows: list[Row] = []
-    for drift, scenario in ((False, "dynamic load"), (True, "after the model was replaced")):
+    for drift, scenario in enumerate(SCENARIOS):
         for name in names:
             pairs = zip(tasks, trials, strict=True)
             of = [t for task, t in pairs if (task.variant, task.drift) == (name, drift)]
@@ -114,3 +118,26 @@ def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
         if not np.isnan(numbers).all():
             rows.append(row(f"{name}: {what}", numbers, unit=unit))
     return rows
+
+
+def plot(result: Result, folder: Path) -> list[Path]:
+    """Draw, for both scenarios, how long each variant was off the oracle and what it cost."""
+    title = f"RRL with one part switched; median and range of {result.seeds} seeds"
+    figure, axes = style.figure(title, rows=2, columns=2, size=(10.5, 6.2), sharey=True)
+    found = {row.id: row for row in result.rows}
+    names = list(VARIANTS)
+    for line, scenario in zip(axes, SCENARIOS, strict=True):
+        for axis, what in zip(line, ("windows not near the oracle", "mean cost"), strict=True):
+            rows = [found.get(f"{scenario}, {name}: {what}") for name in names]
+            middles = style.floats(row.measured if row else None for row in rows)
+            low = middles - style.floats(row.low if row else None for row in rows)
+            high = style.floats(row.high if row else None for row in rows) - middles
+            colors = [style.look("rrl", index).color for index in range(len(names))]
+            bars = axis.barh(
+                names, np.nan_to_num(middles), xerr=np.nan_to_num([low, high]), color=colors, height=0.7
+            )
+            axis.bar_label(bars, [f" {value:.3g}" for value in middles], fontsize=8, padding=3)
+            axis.set(xlabel=f"{what}, {scenario}", xscale="symlog" if what == "mean cost" else "linear")
+            axis.grid(axis="y", visible=False)
+    axes[0, 0].invert_yaxis()  # all share it
+    return [style.save(figure, folder, NAME, colors=64)]

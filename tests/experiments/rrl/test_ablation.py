@@ -30,3 +30,4 @@ def test_both_scenarios_are_told(monkeypatch, tmp_path):
         for scenario in ("dynamic load", "after the model was replaced")
     ]
     assert all(row.measured == pytest.approx(row.measured) for row in result.rows)
+    assert ablation.plot(result, tmp_path)[0].exists()
