@@ -106,4 +106,4 @@ def plot(result: Result, folder: Path) -> list[Path]:
         unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
         draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)
         above(line[2])
-    return [style.save(figure, folder, NAME, colors=128)]
+    return [style.save(figure, folder, NAME, colors=64)]
