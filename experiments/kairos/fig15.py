@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tuner.experiments import style
-from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, Setting, configuration, name_of
-from tuner.experiments.kairos.gain import Gain, gains, rows_of, same_rates
+from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, configuration, name_of
+from tuner.experiments.kairos.gain import Gain, draw_panels, panels, same_rates
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, curve, row
 
 __all__ = ["plot", "run"]
 
@@ -27,23 +27,15 @@ OLD = "over the type of figure 8"
 def run(options: Options) -> Result:
     """Measure the gain of every model in the three settings."""
     queries = QUICK_QUERIES if options.quick else QUERIES
-    settings = [Setting(model, queries=queries, **changes) for changes in PANELS.values() for model in LABELS]
-    found = dict(zip(settings, gains(settings, options), strict=True))
-    rows: list[Row] = []
-    series = []
-    for panel, changes in PANELS.items():
-        here = [found[Setting(model, queries=queries, **changes)] for model in LABELS]
-        series.append(curve(panel, range(len(here)), [gain.ratios for gain in here]))
-        for gain in here:
-            rows += rows_of(gain, f"{LABELS[gain.space.setting.model]}, {panel}", None)
+    found, rows, series = panels(PANELS, queries, options)
     for place, model in enumerate(LABELS):
-        before, now = (found[Setting(model, queries=queries, **PANELS[panel])] for panel in (BEFORE, TARGET))
+        before, now = found[BEFORE][place], found[TARGET][place]
         if before.space.same != now.space.same:
             ratios = _over_old(now, before, options)
             note = f"{name_of(now.space.chosen)} against {name_of(before.space.same)}"
             rows.append(row(f"{LABELS[model]}, {TARGET}: gain {OLD}", ratios, unit="times", note=note))
             series.append(curve(OLD, [place], [ratios]))
-    there = [found[Setting(model, queries=queries, **PANELS[TARGET])] for model in LABELS]
+    there = found[TARGET]
     names = [f"{label}, {TARGET}" for label in LABELS.values()]
     rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
     return Result(
@@ -64,20 +56,11 @@ def _over_old(now: Gain, before: Gain, options: Options) -> list[float]:
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw both panels, with the gain of Figure 8 as dots."""
     figure, axes = style.figure("Kairos over the best homogeneous pool at equal cost", columns=2, sharey=True)
-    before, *panels = (one for one in result.series if one.name in PANELS)
-    for axis, series in zip(axes.flat, panels, strict=True):
-        axis.bar(series.x, [y or 0.0 for y in series.y], 0.6, color=style.look("kairos").color)
-        axis.scatter(
-            before.x, [y or 0.0 for y in before.y], color=style.PALETTE[1], zorder=4, label=before.name
-        )
-        axis.axhline(1, color=style.MUTED, lw=1, ls="--")
-        axis.set_xticks(series.x, list(LABELS.values()), fontsize=8)
-        axis.set(title=series.name)
+    before, *others = (one for one in result.series if one.name in PANELS)
+    draw_panels(axes, before, others)
     for one in result.series:
         if one.name == OLD:
             heights = [y or 0.0 for y in one.y]
             axes.flat[1].scatter(one.x, heights, marker="^", color=style.INK, zorder=5, label=OLD)
             style.legend(axes.flat[1], loc="upper left")
-    axes.flat[0].set_ylabel("allowable throughput, times")
-    style.legend(axes.flat[0], loc="upper left")
     return [style.save(figure, folder, NAME)]

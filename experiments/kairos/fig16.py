@@ -16,15 +16,14 @@ from tuner.experiments.kairos.cell import (
     QUERIES,
     QUICK_QUERIES,
     Cell,
-    Setting,
     configuration,
     measure,
 )
-from tuner.experiments.kairos.gain import Gain, gains, rows_of
+from tuner.experiments.kairos.gain import Gain, draw_panels, panels
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, Row, row
 
 __all__ = ["plot", "run"]
 
@@ -50,19 +49,11 @@ POLICIES = {"kairos": "lost", "kairos, believing": "lost if predictions are beli
 def run(options: Options) -> Result:
     """Measure the gain of every model in the four settings."""
     queries = QUICK_QUERIES if options.quick else QUERIES
-    settings = [Setting(model, queries=queries, **changes) for changes in PANELS.values() for model in LABELS]
-    found = dict(zip(settings, gains(settings, options), strict=True))
-    rows: list[Row] = []
-    series = []
-    for panel, changes in PANELS.items():
-        here = {model: found[Setting(model, queries=queries, **changes)] for model in LABELS}
-        series.append(curve(panel, range(len(here)), [gain.ratios for gain in here.values()]))
-        for model, gain in here.items():
-            rows += rows_of(gain, f"{LABELS[model]}, {panel}", None)
-    there = [found[Setting(model, queries=queries, **PANELS[SIZES])] for model in LABELS]
+    found, rows, series = panels(PANELS, queries, options)
+    there = found[SIZES]
     names = [f"{label}, {SIZES}" for label in LABELS.values()]
     rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
-    rows += _losses([found[Setting(model, queries=queries)] for model in LABELS], options)
+    rows += _losses(found[BEFORE], options)
     return Result(
         experiment=NAME,
         seeds=options.seeds,
@@ -103,15 +94,6 @@ def _losses(exact: list[Gain], options: Options) -> list[Row]:
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the three panels, with the gain of Figure 8 as dots."""
     figure, axes = style.figure("Kairos over the best homogeneous pool at equal cost", columns=3, sharey=True)
-    before, *panels = result.series
-    for axis, series in zip(axes.flat, panels, strict=True):
-        axis.bar(series.x, [y or 0.0 for y in series.y], 0.6, color=style.look("kairos").color)
-        axis.scatter(
-            before.x, [y or 0.0 for y in before.y], color=style.PALETTE[1], zorder=4, label=before.name
-        )
-        axis.axhline(1, color=style.MUTED, lw=1, ls="--")
-        axis.set_xticks(series.x, list(LABELS.values()), fontsize=8)
-        axis.set(title=series.name)
-    axes.flat[0].set_ylabel("allowable throughput, times")
-    style.legend(axes.flat[0], loc="upper left")
+    before, *others = result.series
+    draw_panels(axes, before, others)
     return [style.save(figure, folder, NAME)]

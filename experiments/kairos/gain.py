@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tuner.experiments.kairos.cell import Cell, Setting, Space, homogeneous, make_space, measure, name_of
+import numpy as np
+
+from tuner.experiments import style
+from tuner.experiments.kairos.cell import (
+    LABELS,
+    Cell,
+    Setting,
+    Space,
+    homogeneous,
+    make_space,
+    measure,
+    name_of,
+)
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
-from tuner.experiments.result import Row, row
+from tuner.experiments.result import Row, Series, curve, row
 
-__all__ = ["Gain", "gains", "rows_of", "same_rates"]
+__all__ = ["Gain", "draw_panels", "gains", "panels", "rows_of", "same_rates"]
 
 
 class Gain(NamedTuple):
@@ -47,6 +59,46 @@ def gains(settings: Sequence[Setting], options: Options) -> list[Gain]:
         )
         for space in spaces
     ]
+
+
+def panels(
+    changes: Mapping[str, Mapping[str, Any]], queries: int, options: Options
+) -> tuple[dict[str, list[Gain]], list[Row], list[Series]]:
+    """Measure the gain of every model in several variants of its setting.
+
+    Args:
+        changes: What is otherwise, by the name of a panel.
+        queries: In each simulation.
+        options: Seeds and processes.
+
+    Returns:
+        The gains of each panel in the order of the models, their rows, and a curve for each panel.
+    """
+    settings = [Setting(model, queries=queries, **more) for more in changes.values() for model in LABELS]
+    measured = iter(gains(settings, options))
+    found = {panel: [next(measured) for _ in LABELS] for panel in changes}
+    rows = [
+        one
+        for panel, here in found.items()
+        for gain in here
+        for one in rows_of(gain, f"{LABELS[gain.space.setting.model]}, {panel}", None)
+    ]
+    series = [curve(panel, range(len(here)), [gain.ratios for gain in here]) for panel, here in found.items()]
+    return found, rows, series
+
+
+def draw_panels(axes: np.ndarray, before: Series, series: Sequence[Series]) -> None:
+    """Draw the gain of every model in each panel as bars, with that of Figure 8 as dots."""
+    for axis, one in zip(axes.flat, series, strict=True):
+        axis.bar(one.x, [y or 0.0 for y in one.y], 0.6, color=style.look("kairos").color)
+        axis.scatter(
+            before.x, [y or 0.0 for y in before.y], color=style.PALETTE[1], zorder=4, label=before.name
+        )
+        axis.axhline(1, color=style.MUTED, lw=1, ls="--")
+        axis.set_xticks(one.x, list(LABELS.values()), fontsize=8)
+        axis.set(title=one.name)
+    axes.flat[0].set_ylabel("allowable throughput, times")
+    style.legend(axes.flat[0], loc="upper left")
 
 
 def same_rates(space: Space, options: Options) -> list[float]:
