@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 __all__ = ["Worker"]
 
+log = logging.getLogger(__name__)
+
 
 class Worker:
     """Does a job whenever it is asked to; requests that come meanwhile are served together afterwards.
+
+    In the background a job that fails is told of in the log, and the next request tries it anew; at once, the
+    error is raised.
 
     Args:
         job: Told how many requests it serves.
@@ -68,4 +74,7 @@ class Worker:
                     self._wake.notify_all()
                     return
                 requests, self._pending = self._pending, 0
-            self._job(requests)
+            try:
+                self._job(requests)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+                log.warning("%s failed, and is tried again after the next window: %s", self._name, error)
