@@ -24,6 +24,12 @@ SMALL = {
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "sb3.py"
 
 
+@pytest.fixture(autouse=True)
+def _logs_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Stable-Baselines3 makes a folder for logs even where nobody wants any."""
+    monkeypatch.setenv("SB3_LOGDIR", str(tmp_path))
+
+
 def make(name: str) -> gymnasium.Env:
     return gymnasium.make(f"tuner.envs:{name}", episode_windows=5, **SMALL[name])
 
