@@ -73,7 +73,7 @@ class Plan:
     """Length of a live window, s."""
     sweep: float = 3.5
     """Length of a window of the sweep, s."""
-    sweeps: int = 2
+    sweeps: int = 3
     """Rounds of it."""
     windows: int = WINDOWS
     turns: int = 3
@@ -176,7 +176,7 @@ def _predict(
     """
     grid = distinct(attachment)
     measure = partial(
-        measure_points, attachment, seconds=plan.sweep, rounds=plan.sweeps, report=options.report
+        measure_points, attachment, seconds=plan.sweep, rounds=plan.sweeps, seed=0, report=options.report
     )
     unseen = [c for c in grid if c not in known]
     fewer = measure(SEEN_FEWER, unseen[::3])

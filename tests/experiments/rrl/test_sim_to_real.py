@@ -74,7 +74,9 @@ def test_points_are_measured_and_predicted(tmp_path):
     told: list[str] = []
     small, large = setting(1), setting(16, 0.005, 2)
     with bench(100.0, 0, tmp_path) as attachment:
-        found = measure_points(attachment, 350.0, [small, large], seconds=1.5, rounds=2, report=told.append)
+        found = measure_points(
+            attachment, 350.0, [small, large], seconds=1.5, rounds=2, seed=0, report=told.append
+        )
         assert attachment.rate == 35.0
         assert attachment.backend.current() == attachment.original
 
