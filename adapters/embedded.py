@@ -161,13 +161,14 @@ class EmbeddedServer(ABC):
             return []
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last errors of the server's log, or its last lines if it has none."""
+        """Return the last errors of the server's log, and its last lines: they tell of a crash."""
         log = self._folder / "server.log" if self._folder else None
         if log is None or not log.exists():
             return ""
         written = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        errors = [line for line in written if ERROR_LINE.match(line)]
-        return "\n".join((errors or written)[-lines:])
+        last = max(len(written) - lines, 0)
+        errors = [line for line in written[:last] if ERROR_LINE.match(line)]
+        return "\n".join([*errors[-lines:], *written[last:]])
 
     def _launch_until_ready(self, *, new_ports: bool) -> None:
         for attempt in range(START_ATTEMPTS):
