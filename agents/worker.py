@@ -76,5 +76,5 @@ class Worker:
                 requests, self._pending = self._pending, 0
             try:
                 self._job(requests)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+            except Exception as error:  # whatever it is, nobody else would hear of it
                 log.warning("%s failed, and is tried again after the next window: %s", self._name, error)

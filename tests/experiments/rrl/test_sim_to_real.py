@@ -62,7 +62,8 @@ def test_errors_are_those_of_what_can_be_served():
     assert (p95.measured, p95.low, p95.high, p95.published) == (10.0, 7.5, 15.0, 15.0)
     assert "two windows alike differ by 10.0 %" in p95.note
     assert rows["median error of mean"].published is None
-    assert rows["rank correlation of p95"].measured == 1.0
+    assert rows["rank correlation of p95"].measured == 0.986  # a tie of overloads
+    assert rows["rank correlation of p95 without the overloaded"].measured == 1.0
     assert rows["rank correlation of p95 at 100 requests/s"].measured is None  # two points show none
     overloads = rows["overloads foreseen"]
     assert (overloads.published, overloads.measured) == (2.0, 1.0)
