@@ -159,7 +159,7 @@ def _tune(
 ) -> dict[float, list[Configuration]]:
     """Tune under both loads; return per load and window what the loop would leave the server with."""
     goal = objective(attachment)
-    loop = ControlLoop(attachment.space, goal, agent, limits=GuardLimits())
+    loop = ControlLoop(attachment.space, goal, agent, limits=GuardLimits(budget=0.2, horizon=20))
     driver = Driver(attachment.backend, attachment.profiler, loop, clock=attachment.clock, window=WINDOW)
     traces: dict[float, list[Configuration]] = {}
     for rate in RATES:

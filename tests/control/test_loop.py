@@ -206,6 +206,18 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
     assert "5% better" in decision.reason
 
 
+def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made():
+    """The change lost three windows; the load has lasted for two: a sixth of the SLO does not pay for it."""
+    loop, _ = loop_with(configuration(2), configuration())
+    loop.decide(10.0, measurement(0.010))
+    loop.applied(configuration())
+
+    decision = loop.decide(30.0, measurement(0.015, running=configuration(2), end=30.0))
+
+    assert isinstance(decision, Hold)
+    assert "before the load moves on" in decision.reason
+
+
 def test_cooldown_holds_after_a_rollback():
     """The windows after a rollback are left in peace."""
     loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2)

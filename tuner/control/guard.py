@@ -48,15 +48,16 @@ class GuardLimits:
     """Windows to hold after a change that proved good."""
     rollback_cooldown: int = 1
     """Windows to hold after a rollback."""
-    budget: float = 0.2
+    budget: float = 0.02
     """Share of the last windows that may break the SLO before exploring stops."""
-    horizon: int = 20
+    horizon: int = 100
     """How many windows the error budget looks back."""
-    gain: float = 0.05
-    """Least relative gain for which the server is switched between configurations already tried."""
+    gain: float = 0.1
+    """Least relative gain for which the server is switched between configurations already tried: two windows
+    of the same differ by as much."""
     patience: int = 10
     """Windows without such a gain under one load after which the search is over and the best stays."""
-    review: int = 20
+    review: int = 100
     """When the search is over, every so many windows one step is explored, in case the server has changed."""
     retry_after: int = 20
     """Windows for which a configuration that was rolled back is not tried again under that load."""

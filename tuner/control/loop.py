@@ -18,6 +18,7 @@ from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.guard import Guard, GuardLimits, GuardState
 from tuner.control.ledger import Ledger
 from tuner.control.orders import Orders
+from tuner.control.payback import Payback
 from tuner.control.plausible import implausible
 from tuner.duration import format_duration
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
@@ -61,6 +62,7 @@ class ControlLoop:
         self.limits = limits or GuardLimits()
         self.guard = Guard(self.limits)
         self.ledger = Ledger()
+        self.payback = Payback()
         self.level: int | None = None
         self.last_good: Configuration | None = None
         self.orders = Orders()
@@ -87,6 +89,7 @@ class ControlLoop:
 
     def _decide(self, now: float, measurement: Measurement) -> Decision:
         """Take in one window and say what to do if changes come about."""
+        self.payback.window(measurement.start, measurement.end)
         ordered = self._ordered(measurement.configuration)
         if reason := self._unusable(measurement):
             return ordered or Hold(reason=f"window not used: {reason}")
@@ -95,6 +98,7 @@ class ControlLoop:
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
             return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
+        self.payback.load(level)
         index = self._index(measurement.configuration)
         state = State(level=level, configuration=index, rate=measurement.arrival_rate)
         kept = self._learn_from(measurement, state)
@@ -138,6 +142,7 @@ class ControlLoop:
         """The driver applied what was decided; ``previous`` is what the server ran before."""
         self._before_change = (previous, self._failure_share)
         self.guard.changed()
+        self.payback.changed()
 
     def failed(self, decision: Apply | Rollback, *, refused: bool = True) -> None:
         """A change did not come about.
@@ -338,8 +343,8 @@ class ControlLoop:
             return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
         tried = self.ledger.trial(state.level, choice)
-        if kept and tried is not None and not self._worth(state, expected):
-            return Hold(reason=f"{standing}; no known configuration is {self.limits.gain:.0%} better")
+        if kept and tried is not None and (reason := self._not_worth(state, expected)):
+            return Hold(reason=f"{standing}; {reason}")
         return Apply(
             configuration=self.space.decode(choice),
             reason=f"{standing}; {self._why(exploring, expected, tried is not None)}",
@@ -347,11 +352,15 @@ class ControlLoop:
             expected=expected,
         )
 
-    def _worth(self, state: State, expected: float) -> bool:
-        """Whether switching to a configuration of known cost gains enough to disturb the server."""
+    def _not_worth(self, state: State, expected: float) -> str | None:
+        """Why switching to a known configuration gains too little to disturb the server, if it does."""
         trial = self.ledger.trial(state.level, state.configuration)
         assert trial is not None, "the window was recorded before"
-        return expected < trial.cost * (1 - self.limits.gain)
+        if not expected < trial.cost * (1 - self.limits.gain):
+            return f"no known configuration is {self.limits.gain:.0%} better"
+        if not self.payback.worth(trial.cost - expected):
+            return "a better one is known, but to change costs more than it gains before the load moves on"
+        return None
 
     def _standing(self, measurement: Measurement) -> str:
         latency = format_duration(self.objective.latency(measurement))

@@ -1,0 +1,71 @@
+"""Payback: what a change costs in windows, how long a load lasts, and what that leaves worth doing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.control.payback import Payback
+
+
+def run(payback: Payback, levels: str, *, begin: float = 0.0) -> float:
+    """Let windows of 10 s go by, one after the other, under levels named by digits; return when it ends."""
+    for number, level in enumerate(levels):
+        payback.window(begin + 10.0 * number, begin + 10.0 * (number + 1))
+        payback.load(int(level))
+    return begin + 10.0 * len(levels)
+
+
+def test_a_change_costs_the_windows_that_nothing_was_measured_in() -> None:
+    """From the end of the window before to the beginning of the one after, in windows."""
+    payback = Payback()
+    end = run(payback, "111")
+    assert payback.lost == 0.0
+
+    payback.changed()
+    payback.window(end + 5.0, end + 15.0)
+
+    assert payback.lost == pytest.approx(0.5)
+
+
+def test_waiting_without_a_change_costs_nothing() -> None:
+    """A pause between windows has other reasons."""
+    payback = Payback()
+    end = run(payback, "111")
+
+    payback.window(end + 60.0, end + 70.0)
+
+    assert payback.lost == 0.0
+
+
+def test_a_load_that_was_never_left_is_expected_to_stay_as_long_again() -> None:
+    """The longer it has lasted, the longer it will."""
+    payback = Payback()
+
+    run(payback, "1111")
+
+    assert payback.remaining == 4.0
+
+
+def test_a_load_that_comes_and_goes_is_expected_to_stay_as_long_as_before() -> None:
+    """Until it has stayed longer than that."""
+    payback = Payback()
+    end = run(payback, "1" * 20 + "2" * 6 + "1" * 5)
+    assert payback.remaining == 15.0
+
+    run(payback, "1" * 17, begin=end)
+
+    assert payback.remaining == 22.0
+
+
+@pytest.mark.parametrize(("gain", "worth"), [(0.12, True), (0.08, False)])
+def test_a_change_is_worth_what_it_gains_in_the_windows_that_remain(gain: float, worth: bool) -> None:
+    """Half a window lost, five windows to come: a tenth of the SLO per window makes up for it."""
+    payback = Payback()
+    end = run(payback, "1111")
+    payback.changed()
+
+    payback.window(end + 5.0, end + 15.0)
+    payback.load(1)
+
+    assert payback.remaining == 5.0
+    assert payback.worth(gain) is worth
