@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Kept:
 
 TRITON = Kept(
     name="triton",
-    rates=(30.0, 100.0),
+    rates=(50.0, 150.0),
     statics=(
         {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1},
         {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 1},
@@ -72,7 +73,7 @@ TRITON = Kept(
 )
 TFSERVING = Kept(
     name="tfserving",
-    rates=(20.0, 80.0),
+    rates=(40.0, 160.0),
     statics=(
         {"max_batch_size": 1, "batch_timeout": 0.0},
         {"max_batch_size": 4, "batch_timeout": 0.0},
@@ -85,6 +86,18 @@ TFSERVING = Kept(
 SERVERS = (TRITON, TFSERVING)
 
 
+class Lost(NamedTuple):
+    """A window that broke the SLO."""
+
+    time: float
+    """When it began, s since 1970."""
+    rate: float
+    """Requests/s that were sent in it."""
+    latency: float
+    """Mean, s; NaN if nothing was answered."""
+    failed: int
+
+
 @dataclass(kw_only=True)
 class Share:
     """What the clients of a server saw."""
@@ -94,6 +107,7 @@ class Share:
     failed: int = 0
     """Requests."""
     sent: int = 0
+    lost: list[Lost] = field(default_factory=list)
 
     @property
     def attainment(self) -> float:
@@ -116,7 +130,12 @@ class Clients:
         self.share.windows += 1
         self.share.sent += len(sample.intended)
         self.share.failed += sample.failed
-        self.share.kept += bool(good.size) and not sample.failed and float(good.mean()) <= SLO
+        mean = float(good.mean()) if good.size else math.nan
+        if mean <= SLO and not sample.failed:
+            self.share.kept += 1
+        else:
+            when = time.time() - time.monotonic() + begin
+            self.share.lost.append(Lost(when, len(sample.intended) / WINDOW, mean, sample.failed))
 
 
 def run(options: Options) -> Result:
@@ -133,6 +152,7 @@ def run(options: Options) -> Result:
         with _daemon([(kept, attachment.description.target) for kept, attachment, _ in benches]) as daemon:
             shares, memory = keep(clients, daemon, 60 * minutes, options)
             rows = _counted(daemon, memory)
+            lost = [_lost(daemon, kept.name, share) for kept, share in zip(SERVERS, shares, strict=True)]
     for kept, share, still in zip(SERVERS, shares, zip(*statics, strict=True), strict=True):
         rows += compared(kept, still, share)
     return Result(
@@ -143,6 +163,7 @@ def run(options: Options) -> Result:
         details={
             "memory": [round(value, 1) for value in memory],
             "statics": [[share.attainment for share in shares] for shares in statics],
+            "lost": lost,
         },
     )
 
@@ -167,6 +188,25 @@ def _counted(daemon: DaemonProcess, memory: Sequence[float]) -> list[Row]:
         Row(id="memory at the end", measured=round(memory[-1], 1), unit="MiB"),
         Row(id="tracebacks", measured=len(daemon.said("Traceback")), published=0),
     ]  # fmt: skip
+
+
+def _lost(daemon: DaemonProcess, name: str, share: Share) -> list[dict[str, Any]]:
+    """Return the windows that broke the SLO, each with what the daemon had decided last."""
+    query = (
+        "SELECT decision.time, action, reason, decision.configuration, exploring FROM decision "
+        "JOIN target ON target.id = target WHERE name = ? AND outcome = 'applied' ORDER BY decision.time"
+    )
+    changes = daemon.rows(query, name)
+    found = []
+    for lost in share.lost:
+        before = [change for change in changes if change["time"] <= lost.time + WINDOW]
+        entry = {"ms": round(1e3 * lost.latency, 1), "rate": lost.rate, "failed": lost.failed}
+        if before:
+            last = before[-1]
+            entry |= {"ago": round(lost.time + WINDOW - last["time"], 1), "action": last["action"]}
+            entry |= {"configuration": last["configuration"], "reason": last["reason"]}
+        found.append(entry)
+    return found
 
 
 def serve(
@@ -265,8 +305,7 @@ def _daemon(targets: Sequence[tuple[Kept, str]]) -> Iterator[DaemonProcess]:
     """Keep them in a process of its own."""
     lines = [
         f"  - {{name: {kept.name}, url: '{url}', slo: mean={SLO * 1e3:g}ms, mode: apply, "
-        f"window: {WINDOW:g}s, foreign_limit: 100, knobs: {{{kept.knobs}}}, "
-        "guard: {reloads_per_hour: 100000, in_place_per_hour: 100000}}\n"
+        f"window: {WINDOW:g}s, foreign_limit: 100, knobs: {{{kept.knobs}}}}}\n"
         for kept, url in targets
     ]
     with tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder:

@@ -217,6 +217,11 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
     assert isinstance(decision, Hold)
     assert "before the load moves on" in decision.reason
 
+    careless, _ = loop_with(configuration(2), configuration(), payback=False)
+    careless.decide(10.0, measurement(0.010))
+    careless.applied(configuration())
+    assert isinstance(careless.decide(30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
+
 
 def test_cooldown_holds_after_a_rollback():
     """The windows after a rollback are left in peace."""
@@ -317,3 +322,15 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
     assert isinstance(decision, Apply)
     assert decision.configuration == strong
     assert not decision.exploring
+
+
+def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo():
+    """There is nothing left to lose: without a search the SLO would stay broken for good."""
+    loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8) * 3], budget=0.1, horizon=10)
+    loop.decide(10.0, measurement(0.020))
+
+    decisions = [loop.decide(end, measurement(0.050, end=end)) for end in (20.0, 30.0, 40.0)]
+
+    assert loop.guard.budget.spent
+    assert isinstance(decisions[-1], Apply)
+    assert "exploring" in decisions[-1].reason

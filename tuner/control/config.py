@@ -154,6 +154,7 @@ class GuardSection(Section):
     budget: float = Field(default=GuardLimits().budget, gt=0, le=1)
     horizon: int = Field(default=GuardLimits().horizon, ge=1)
     gain: float = Field(default=GuardLimits().gain, ge=0, lt=1)
+    payback: bool = GuardLimits().payback
     patience: int = Field(default=GuardLimits().patience, ge=0)
     review: int = Field(default=GuardLimits().review, ge=1)
     retry_after: int = Field(default=GuardLimits().retry_after, ge=0)

@@ -55,6 +55,8 @@ class GuardLimits:
     gain: float = 0.1
     """Least relative gain for which the server is switched between configurations already tried: two windows
     of the same differ by as much."""
+    payback: bool = True
+    """Whether that gain must also make up for what a change costs before the load is expected to move on."""
     patience: int = 10
     """Windows without such a gain under one load after which the search is over and the best stays."""
     review: int = 100

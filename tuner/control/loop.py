@@ -322,7 +322,8 @@ class ControlLoop:
     def _choose(self, now: float, measurement: Measurement, state: State, kept: bool) -> Decision:
         """Ask the agent, within what is allowed."""
         standing = self._standing(measurement)
-        spent = self.guard.budget.spent
+        # Where the SLO is broken and nothing known keeps it, to search is all that is left.
+        spent = kept and self.guard.budget.spent
         # A broken SLO is repaired with what is known before anything new is tried; if nothing is known under
         # this load, then with what kept it under the next heavier one.
         good = self.ledger.good(state.level) or ([] if kept else self.ledger.good_above(state.level))
@@ -358,7 +359,7 @@ class ControlLoop:
         assert trial is not None, "the window was recorded before"
         if not expected < trial.cost * (1 - self.limits.gain):
             return f"no known configuration is {self.limits.gain:.0%} better"
-        if not self.payback.worth(trial.cost - expected):
+        if self.limits.payback and not self.payback.worth(trial.cost - expected):
             return "a better one is known, but to change costs more than it gains before the load moves on"
         return None
 
