@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tuner.agents.network import Weights, forward, frozen, initial_weights
+from tuner.agents.threads import one_blas_thread
 from tuner.agents.worker import Worker
 
 if TYPE_CHECKING:
@@ -150,7 +151,9 @@ class Estimator:
         """Return g(s, c), the estimated logarithm of the cost; 0 before training.   # (n,)."""
         if not self._trained:
             return np.zeros(len(configurations))
-        outputs = forward(self.weights, self._inputs(np.full(len(configurations), level), configurations))
+        inputs = self._inputs(np.full(len(configurations), level), configurations)
+        with one_blas_thread():
+            outputs = forward(self.weights, inputs)
         if self.parameters.label == "log":
             return outputs
         return np.asarray(np.log(np.maximum(outputs / self._milliseconds, SMALLEST_COST)))
