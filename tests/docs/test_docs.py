@@ -126,8 +126,9 @@ def test_commands_of_the_daemon_page_run(tmp_path):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
 def test_commands_of_the_live_pages_run(tmp_path, embedded, page):
-    """Every command of the page, in order, against a real server."""
-    run_all(ROOT / page, tmp_path, [(LIVE, embedded.target)])
+    """Every command of the page, in order, against a real server, whoever else uses the machine."""
+    crowded = ("tuner recommend ", "tuner recommend --foreign-limit 100 ")
+    run_all(ROOT / page, tmp_path, [(LIVE, embedded.target), crowded])
 
 
 @pytest.mark.tfserving
