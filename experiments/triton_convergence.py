@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from tuner.agents.rrl import RRL
-from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
+from tuner.control import WATCHED, ControlLoop, Driver, WindowRecord
 from tuner.control.calibration import measure_server_model, train_in_simulation
 from tuner.experiments.bench import RATES, measure_in_turns, objective, triton
 from tuner.experiments.catalogue import Options
@@ -159,7 +159,7 @@ def _tune(
 ) -> dict[float, list[Configuration]]:
     """Tune under both loads; return per load and window what the loop would leave the server with."""
     goal = objective(attachment)
-    loop = ControlLoop(attachment.space, goal, agent, limits=GuardLimits(budget=0.2, horizon=20))
+    loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
     driver = Driver(attachment.backend, attachment.profiler, loop, clock=attachment.clock, window=WINDOW)
     traces: dict[float, list[Configuration]] = {}
     for rate in RATES:

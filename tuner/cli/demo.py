@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -133,7 +133,7 @@ def _server(name: str, model: str, seed: int, console: Console) -> Iterator[str]
 
 def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int, console: Console) -> None:
     from tuner.cli.session import TuningSession
-    from tuner.control import GuardLimits
+    from tuner.control import WATCHED
     from tuner.profiler.attachment import attach
 
     with attach(
@@ -153,7 +153,7 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
             window=plan.window,
             agent=agent,
             folder=folder,
-            limits=GuardLimits(step=3.0, budget=0.2, horizon=20),
+            limits=replace(WATCHED, step=3.0),
             seed=seed,
             command=" ".join(["tuner", *sys.argv[1:]]),
             title="servetune demo",

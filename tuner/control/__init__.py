@@ -2,12 +2,13 @@
 
 from tuner.control.decision import Apply, Decision, Hold, Rollback
 from tuner.control.driver import Driver, Journal, WindowRecord
-from tuner.control.guard import ErrorBudget, Guard, GuardLimits, GuardState
+from tuner.control.guard import WATCHED, ErrorBudget, Guard, GuardLimits, GuardState
 from tuner.control.ledger import Ledger
 from tuner.control.loop import ControlLoop
 from tuner.control.state import RunState
 
 __all__ = [
+    "WATCHED",
     "Apply",
     "ControlLoop",
     "Decision",

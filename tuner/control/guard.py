@@ -11,7 +11,7 @@ COOLDOWN                  hold, for a number of windows after a change or a roll
 
 The SLO error budget is a share of the last windows. A window that breaks the SLO is charged to it if a
 configuration was known to keep the SLO under that load: there was something to lose. While the budget
-is spent nothing is explored; only configurations known to be better may be applied.
+is spent and the SLO kept, nothing is explored; only configurations known to be better may be applied.
 
 Beside the states stand the brakes (:mod:`tuner.control.brakes`): so many changes an hour, a circuit
 breaker for changes that fail, and a freeze while the metrics are of no use.
@@ -27,7 +27,7 @@ from enum import Enum
 from tuner.control.brakes import Breaker, ChangeCount, Freeze
 from tuner.errors import InvalidInput
 
-__all__ = ["ErrorBudget", "Guard", "GuardLimits", "GuardState", "Search"]
+__all__ = ["WATCHED", "ErrorBudget", "Guard", "GuardLimits", "GuardState", "Search"]
 
 
 class GuardState(Enum):
@@ -96,6 +96,10 @@ class GuardLimits:
         brakes = (self.breaker, self.breaker_pause, self.breaker_longest, self.blind)
         if min(*counts, *hourly, self.thaw) < 0 or min(brakes) < 1 or not 0 <= self.gain < 1:
             raise InvalidInput("guard", f"negative or too large limit in {self}")
+
+
+WATCHED = GuardLimits(budget=0.2, horizon=20)
+"""For a short search on a server that nobody depends on: may risk more, to learn within tens of windows."""
 
 
 class ErrorBudget:

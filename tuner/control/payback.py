@@ -47,7 +47,7 @@ class Payback:
     @property
     def remaining(self) -> float:
         """Windows for which the present load is expected to stay."""
-        usual = self._stays.get(self._level, _Mean()).value if self._level is not None else 0.0
+        usual = self._stays[self._level].value if self._level in self._stays else 0.0
         return max(usual - self._elapsed, float(self._elapsed))
 
     def window(self, start: float, end: float) -> None:
