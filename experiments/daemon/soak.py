@@ -193,7 +193,7 @@ def _counted(daemon: DaemonProcess, memory: Sequence[float]) -> list[Row]:
 def _lost(daemon: DaemonProcess, name: str, share: Share) -> list[dict[str, Any]]:
     """Return the windows that broke the SLO, each with what the daemon had decided last."""
     query = (
-        "SELECT decision.time, action, reason, decision.configuration, exploring FROM decision "
+        "SELECT decision.time, action, reason, decision.configuration FROM decision "
         "JOIN target ON target.id = target WHERE name = ? AND outcome = 'applied' ORDER BY decision.time"
     )
     changes = daemon.rows(query, name)

@@ -209,20 +209,20 @@ def _repeated(points: Sequence[Point]) -> str:
 
 def _reliability(points: Sequence[Point]) -> str:
     """How well two windows of the same configurations rank alike: hardly anything can rank better."""
-    from scipy.stats import spearmanr
-
     twice = [p.repeats for p in points if len(p.repeats) > 1]
-    if len(twice) < 3:
-        return "measured once"
-    found = spearmanr([repeats[0] for repeats in twice], [repeats[1] for repeats in twice])
-    return f"of two single windows alike {float(found.statistic):.2f}"
+    alike = _spearman([repeats[0] for repeats in twice], [repeats[1] for repeats in twice])
+    return "measured once" if alike is None else f"of two single windows alike {alike:.2f}"
 
 
 def _correlation(points: Sequence[Point]) -> float | None:
+    return _spearman([p.measured["p95"] for p in points], [p.predicted["p95"] for p in points])
+
+
+def _spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The rank correlation; None where there is none."""
     from scipy.stats import spearmanr
 
-    if len(points) < 3:
+    if len(first) < 3:
         return None
-    found = spearmanr([p.measured["p95"] for p in points], [p.predicted["p95"] for p in points])
-    value = float(found.statistic)
+    value = float(spearmanr(first, second).statistic)
     return round(value, 3) if math.isfinite(value) else None
