@@ -123,6 +123,31 @@ def test_never_explores_while_the_error_budget_is_spent():
     assert agent.selects == 0
 
 
+def test_windows_lost_to_a_change_are_charged_to_the_error_budget():
+    """Two windows passed unmeasured while the server was changed; its users were there all the same."""
+    loop, agent = loop_with(configuration(2), configuration(4), budget=0.1, horizon=20)
+    loop.decide(10.0, measurement(0.020))
+    loop.applied(configuration())
+    agent.selects = 0
+
+    decision = loop.decide(25.0, measurement(0.020, running=configuration(2), end=25.0))
+
+    assert isinstance(decision, Hold)
+    assert agent.selects == 0
+    assert str(loop.guard.budget) == "2 of 2 windows of the SLO error budget used"
+
+
+def test_windows_of_an_earlier_life_are_charged_to_the_error_budget():
+    """Otherwise a daemon that is restarted again and again would have a fresh budget each time."""
+    loop, _ = loop_with(budget=0.1, horizon=20)
+    level = loop.levels.level(100.0, None)
+
+    for kept in (True, False, False):
+        loop.remember(level, configuration(), 0.5 if kept else 1.5, kept)
+
+    assert loop.guard.budget.spent
+
+
 def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
     """A good configuration may be reached at any distance; nothing is explored before the SLO holds again."""
     good = configuration(16, 0.01, 2)
@@ -225,7 +250,7 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
 
 def test_cooldown_holds_after_a_rollback():
     """The windows after a rollback are left in peace."""
-    loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2)
+    loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2, budget=1.0)
     loop.decide(10.0, measurement(0.020))
     loop.applied(configuration())
     loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))

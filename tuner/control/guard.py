@@ -10,8 +10,9 @@ COOLDOWN                  hold, for a number of windows after a change or a roll
 ========================  =====================================================================
 
 The SLO error budget is a share of the last windows. A window that breaks the SLO is charged to it if a
-configuration was known to keep the SLO under that load: there was something to lose. While the budget
-is spent and the SLO kept, nothing is explored; only configurations known to be better may be applied.
+configuration was known to keep the SLO under that load: there was something to lose. So are the windows
+that a change costs: nothing is measured in them, but the server's users are there. While the budget is
+spent and the SLO kept, nothing is explored; only configurations known to be better may be applied.
 
 Beside the states stand the brakes (:mod:`tuner.control.brakes`): so many changes an hour, a circuit
 breaker for changes that fail, and a freeze while the metrics are of no use.
@@ -49,7 +50,7 @@ class GuardLimits:
     rollback_cooldown: int = 1
     """Windows to hold after a rollback."""
     budget: float = 0.02
-    """Share of the last windows that may break the SLO before exploring stops."""
+    """Share of the last windows that may break the SLO, or be lost to changes, before exploring stops."""
     horizon: int = 100
     """How many windows the error budget looks back."""
     gain: float = 0.1
@@ -106,11 +107,11 @@ class ErrorBudget:
     """Counts the windows charged within the horizon."""
 
     def __init__(self, limits: GuardLimits) -> None:
-        self._charged: deque[bool] = deque(maxlen=limits.horizon)
+        self._charged: deque[float] = deque(maxlen=limits.horizon)
         self._allowed = limits.budget * limits.horizon
 
-    def record(self, charged: bool) -> None:
-        """Add one window."""
+    def record(self, charged: float) -> None:
+        """Add one window, and how many windows are charged for it."""
         self._charged.append(charged)
 
     @property
@@ -119,7 +120,7 @@ class ErrorBudget:
         return sum(self._charged) >= self._allowed
 
     def __str__(self) -> str:
-        return f"{sum(self._charged)} of {self._allowed:g} windows of the SLO error budget used"
+        return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
 
 
 class Search:
@@ -158,8 +159,8 @@ class Guard:
         self._window = 0
         self._banned: dict[tuple[int, int], int] = {}
 
-    def window(self, *, charged: bool) -> None:
-        """One more undisturbed window has ended."""
+    def window(self, *, charged: float) -> None:
+        """One more undisturbed window has ended; so many windows are charged to the error budget."""
         self._window += 1
         self.budget.record(charged)
 

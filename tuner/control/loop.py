@@ -71,6 +71,7 @@ class ControlLoop:
         self._explore = explore
         self._before_change: tuple[Configuration, float] | None = None
         self._failure_share = 0.0
+        self._lost = 0.0  # windows lost to changes that are not charged yet
 
     def decide(self, now: float, measurement: Measurement) -> Decision:
         """Take in one window and say what to do.
@@ -89,7 +90,7 @@ class ControlLoop:
 
     def _decide(self, now: float, measurement: Measurement) -> Decision:
         """Take in one window and say what to do if changes come about."""
-        self.payback.window(measurement.start, measurement.end)
+        self._lost += self.payback.window(measurement.start, measurement.end)
         ordered = self._ordered(measurement.configuration)
         if reason := self._unusable(measurement):
             return ordered or Hold(reason=f"window not used: {reason}")
@@ -123,15 +124,20 @@ class ControlLoop:
     def _learn_from(self, measurement: Measurement, state: State) -> bool:
         """Tell everybody what a window cost; return whether it kept the SLO."""
         cost, kept = self.objective.cost(measurement), self.objective.kept(measurement)
-        something_to_lose = self.ledger.achievable(state.level)
-        self.guard.window(charged=something_to_lose and not kept)
-        self.ledger.record(state.level, state.configuration, cost, kept)
-        self.guard.search.record(state.level, self.ledger.least(state.level))
+        self._book(state.level, state.configuration, cost, kept)
         if self._learn:
             self.agent.update(state, state.configuration, cost, state)
         if kept:
             self.last_good = self.incumbent()
         return kept
+
+    def _book(self, level: int, configuration: int, cost: float, kept: bool) -> None:
+        """Write a window down, and charge it to the error budget if there was something to lose."""
+        charged = self._lost + (not kept) if self.ledger.achievable(level) else 0.0
+        self._lost = 0.0
+        self.guard.window(charged=charged)
+        self.ledger.record(level, configuration, cost, kept)
+        self.guard.search.record(level, self.ledger.least(level))
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The server runs what was decided; getting there cost it so much."""
@@ -184,8 +190,7 @@ class ControlLoop:
         """
         index = self._index(configuration)
         self.level = level
-        self.ledger.record(level, index, cost, kept)
-        self.guard.search.record(level, self.ledger.least(level))
+        self._book(level, index, cost, kept)
         if learn and self._learn:
             state = State(level=level, configuration=index)
             self.agent.update(state, index, cost, state)

@@ -50,17 +50,23 @@ class Payback:
         usual = self._stays[self._level].value if self._level in self._stays else 0.0
         return max(usual - self._elapsed, float(self._elapsed))
 
-    def window(self, start: float, end: float) -> None:
+    def window(self, start: float, end: float) -> float:
         """A window was measured, whether or not it is of use.
 
         Args:
             start: When it began, s.
             end: When it ended, s.
+
+        Returns:
+            Windows lost to a change since the one before.
         """
+        lost = 0.0
         if self._changing and self._end is not None and end > start:
-            self._lost.add(max(start - self._end, 0.0) / (end - start))
+            lost = max(start - self._end, 0.0) / (end - start)
+            self._lost.add(lost)
         self._changing = False
         self._end = end
+        return lost
 
     def load(self, level: int) -> None:
         """It was measured under a load level."""
