@@ -294,7 +294,7 @@ def test_a_damaged_store_is_put_aside(bed):
     assert any("put aside" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
 
 
-@pytest.mark.parametrize("damage", ["overwritten", "deleted"])
+@pytest.mark.parametrize("damage", ["overwritten", "deleted", "without its log"])
 def test_a_store_damaged_while_it_runs_is_replaced(bed, monkeypatch, damage):
     """All targets go on with a new one from what the server runs; the other is kept, if there is any."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
@@ -304,6 +304,8 @@ def test_a_store_damaged_while_it_runs_is_replaced(bed, monkeypatch, damage):
         eventually(lambda: keeper.workers["a"].turns > 5)
         if damage == "deleted":
             path.unlink()
+        elif damage == "without its log":
+            (bed.folder / "s.db-wal").unlink()
         else:
             for name in ("s.db", "s.db-wal"):
                 with (bed.folder / name).open("r+b") as file:

@@ -7,6 +7,7 @@ a server runs is always read from the server.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -22,6 +23,8 @@ APPLICATION, VERSION = 0x5E12E7, 2
 """What the file says it is."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's words for a file that is no good any longer."""
+PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
+"""The files of a store by the endings of their names, and what they are called."""
 
 ORDERS = """
 CREATE TABLE orders (             -- what operators want, by the name of a target
@@ -117,13 +120,13 @@ class Database:
         if existing and not path.is_file():
             raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
         try:
-            os.close(os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT), 0o600))
+            _make_private(path)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._problem(error) from error
         try:
             self._prepare(reading)
-            self._file = _file(path)
+            self._files = self._found()
         except (OSError, sqlite3.Error) as error:
             self._db.close()
             raise self._problem(error) from error
@@ -180,17 +183,26 @@ class Database:
         if self._damage:
             return self._damage
         try:
-            if _file(self.path) != self._file:
-                return f"state {self.path}: is another file now"
+            if problem := self._exchanged():
+                return f"state {self.path}: {problem}"
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as another:
                 for table in ("target", "window", "decision", "event"):
                     another.execute(f"SELECT * FROM {table} ORDER BY rowid DESC LIMIT 1").fetchone()
-        except FileNotFoundError:
-            return f"state {self.path}: has gone"
         except (OSError, sqlite3.Error) as error:
             damaged = isinstance(error, sqlite3.Error) and error.sqlite_errorcode in DAMAGED
             return str(self._problem(error)) if damaged else ""
         return ""
+
+    def _exchanged(self) -> str:
+        """Say which file is no longer the one that is open; empty if all are."""
+        for was, now, what in zip(self._files, self._found(), PARTS.values(), strict=True):
+            if was != now:
+                return f"{what}has gone" if now is None else f"{what}is another file now"
+        return ""
+
+    def _found(self) -> list[tuple[int, int] | None]:
+        """Which files there are, in the order of `PARTS`."""
+        return [_file(self.path.with_name(self.path.name + ending)) for ending in PARTS]
 
     def _undo(self) -> None:
         """Roll back what was begun; SQLite may have done so by itself, for instance on a full disk."""
@@ -227,7 +239,26 @@ class Database:
         return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")
 
 
-def _file(path: Path) -> tuple[int, int]:
-    """Which file a path leads to."""
-    found = path.stat()
+def _make_private(path: Path) -> None:
+    """Make an empty file, for its owner only, if there is none.
+
+    One that is there is not opened: when a process closes any descriptor of a file it loses all the locks that
+    it holds on it, also those of its other connections, whose log the next process would take away.
+
+    Raises:
+        OSError: It cannot be made, read or written.
+    """
+    try:
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
     return found.st_dev, found.st_ino

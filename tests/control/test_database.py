@@ -1,0 +1,88 @@
+"""The daemon's SQLite file: several connections and processes, and what becomes of it while it is open."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.control.store import Store
+from tuner.errors import StorageError
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+VISITOR = """
+import sys
+from pathlib import Path
+from tuner.control.store import Store
+visitor = Store(Path(sys.argv[1]), existing=True)
+print(*(row["sentence"] for row in visitor.rows("SELECT sentence FROM event ORDER BY id")), sep=",")
+visitor.note(sys.argv[2])
+visitor.close()
+"""
+
+
+def visit(store, sentence):
+    """Another process reads all events and notes one, as the command line does; returns what it read."""
+    command = [sys.executable, "-c", VISITOR, str(store.path), sentence]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_several_processes_see_the_same(store):
+    """Two connections in the daemon, and commands that come and go: nobody takes the log from another."""
+    store.note("one")
+    reader = Store(store.path, existing=True)
+
+    assert visit(store, "two") == "one"
+    store.note("three")
+    assert visit(store, "four") == "one,two,three"
+    seen = [[row["sentence"] for row in s.rows("SELECT sentence FROM event")] for s in (store, reader)]
+
+    assert seen == [["one", "two", "three", "four"]] * 2
+    assert store.damage() == reader.damage() == ""
+    descriptors = Path("/proc/self/fd")
+    if descriptors.exists():
+        open_files = [os.readlink(path) for path in descriptors.iterdir() if path.is_symlink()]
+        assert not [name for name in open_files if str(store.path) in name and "(deleted)" in name]
+    reader.close()
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_a_log_that_is_taken_away_is_noticed(store, ending):
+    """What is written from then on, others would not see."""
+    store.note("one")
+    log = store.path.with_name(store.path.name + ending)
+    log.unlink()
+    assert "log has gone" in store.damage()
+
+    log.touch()
+
+    assert "log is another file now" in store.damage()
+
+
+def test_a_file_that_must_not_be_written_is_told(tmp_path, store, monkeypatch):
+    """In the words of the system."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(StorageError, match="Permission denied"):
+        Store(store.path)
+
+
+def test_a_link_to_a_file_that_is_not_there_yet(tmp_path):
+    """The file that it leads to is for its owner only, too."""
+    link, real = tmp_path / "link.db", tmp_path / "real.db"
+    link.symlink_to(real)
+
+    Store(link).close()
+
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
