@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tuner.adapters.registry import parameters
+from tuner.adapters.credentials import refuse_credentials
+from tuner.adapters.registry import WHERE_THEY_BELONG, parameters
 from tuner.errors import InvalidInput
 
 __all__ = ["Address", "checked_port", "existing_path", "grpc_address", "parse_address"]
@@ -35,8 +36,9 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
         form: What to tell the user to write instead.
 
     Raises:
-        InvalidInput: It does not have the form, or an option is unknown.
+        InvalidInput: It does not have the form, holds credentials, or an option is unknown.
     """
+    refuse_credentials(text, "TARGET", WHERE_THEY_BELONG)
     try:
         url = urlsplit(text)
         host, given = url.hostname, url.port
@@ -45,8 +47,6 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
     model = unquote(url.path.strip("/"))
     if url.scheme != scheme or not host or not model or "/" in model or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)
-    if url.username is not None or url.password is not None:
-        raise InvalidInput("TARGET", "user names and passwords are not supported", form)
     number = port if given is None else checked_port(given, "the port", form)
     return Address(host=host, port=number, model=model, options=parameters(url, options))
 

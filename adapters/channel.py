@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tuner.adapters.credentials import is_loopback
 from tuner.adapters.security import Security
 
 __all__ = ["channel_options", "open_channel", "tidy"]
@@ -21,8 +22,7 @@ CHANNEL = (
 
 def channel_options(host: str) -> list[tuple[str, int]]:
     """Return the options for a channel to a host; a proxy is never asked for this machine."""
-    loopback = host in ("localhost", "127.0.0.1", "::1")
-    return [*CHANNEL, *([("grpc.enable_http_proxy", 0)] if loopback else [])]
+    return [*CHANNEL, *([("grpc.enable_http_proxy", 0)] if is_loopback(host) else [])]
 
 
 def open_channel(address: str, host: str, security: Security) -> Any:

@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs
 
 from tuner.adapters.backend import Backend
+from tuner.adapters.credentials import refuse_credentials
 from tuner.errors import InvalidInput
 
-__all__ = ["connect", "parameters", "schemes"]
+__all__ = ["WHERE_THEY_BELONG", "connect", "parameters", "scheme_of", "schemes"]
 
 GROUP = "tuner.backends"
 
 Grids = Mapping[str, tuple[float, ...]]
 """Knob name -> grid values: overrides of the adapter's default grids, and further knobs."""
+WHERE_THEY_BELONG = "name their files: token_file=/path/token, or cert=/path and key=/path"
+"""Credentials of a target."""
 Factory = Callable[[str, Grids], Backend]
 
 
 def schemes() -> list[str]:
     """Return the URL schemes that are installed."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted(_adapters())
+
+
+@cache
+def _adapters() -> dict[str, EntryPoint]:
+    """What is installed, by scheme; to find out takes longer than to check a target."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def scheme_of(target: str) -> str:
+    """Return the scheme of a target, which says who opens it.
+
+    Raises:
+        InvalidInput: No adapter has it, or the target holds credentials.
+    """
+    refuse_credentials(target, "TARGET", WHERE_THEY_BELONG)
+    scheme, separator, _ = target.partition("://")
+    if not separator or scheme.lower() not in schemes():
+        known = ", ".join(f"{name}://" for name in schemes())
+        raise InvalidInput(
+            "TARGET",
+            f"'{target}' has no known scheme",
+            f"begin with one of {known} like triton://HOST:8001/MODEL",
+        )
+    return scheme.lower()
 
 
 def connect(target: str, grids: Grids | None = None) -> Backend:
@@ -32,17 +60,10 @@ def connect(target: str, grids: Grids | None = None) -> Backend:
         grids: Grids that replace the adapter's own, by knob name.
 
     Raises:
-        InvalidInput: The URL is malformed, the scheme unknown, or a grid unusable.
+        InvalidInput: The URL is malformed or holds credentials, the scheme unknown, or a grid unusable.
         AdapterError: The server cannot be reached.
     """
-    scheme = urlsplit(target).scheme
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == scheme]
-    if not found:
-        known = ", ".join(f"{name}://" for name in schemes())
-        raise InvalidInput(
-            "TARGET", f"'{target}' has no known scheme", f"write one of {known}host:port/model"
-        )
-    factory = cast(Factory, found[0].load())
+    factory = cast(Factory, _adapters()[scheme_of(target)].load())
     return factory(target, grids or {})
 
 

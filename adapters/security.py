@@ -6,7 +6,8 @@ option           meaning
 ``tls``          ``grpc``, ``metrics`` or ``all``: what is reached over TLS
 ``ca``           file of the certificates to trust, instead of the system's
 ``cert``, ``key``  files with a certificate and key of our own, where the server wants to know who asks
-``token_file``   file with a bearer token, read again when it changes; only ever sent over TLS
+``token_file``   file with a bearer token, not readable by everybody, read again when it changes; only
+                 ever sent over TLS
 ===============  ==========================================================================================
 """
 
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.adapters.address import existing_path
-from tuner.errors import InvalidInput, StorageError
+from tuner.adapters.credentials import read_secret
+from tuner.errors import InvalidInput, StorageError, TunerError
 
-__all__ = ["SECURITY_OPTIONS", "Security", "parse_security", "read_secret"]
+__all__ = ["SECURITY_OPTIONS", "Security", "parse_security"]
 
 SECURITY_OPTIONS = {"tls": "", "ca": "", "cert": "", "key": "", "token_file": ""}
 """The options and their defaults."""
@@ -50,6 +52,7 @@ class Security:
 
         Raises:
             StorageError: A file cannot be read.
+            InvalidInput: The token can be read by everybody.
         """
         if not self.grpc:
             return None
@@ -69,6 +72,7 @@ class Security:
 
         Raises:
             StorageError: A file cannot be read.
+            InvalidInput: The token can be read by everybody.
         """
         if not self.metrics:
             return None, {}
@@ -106,21 +110,6 @@ def parse_security(options: Mapping[str, str]) -> Security:
     return Security(grpc=grpc, metrics=metrics, **paths)
 
 
-def read_secret(path: Path, setting: str) -> str:
-    """Return the token that a file holds.
-
-    Raises:
-        StorageError: It cannot be read, or is empty.
-    """
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{setting} {path}: {error}") from error
-    if not token or not token.isprintable():
-        raise StorageError(f"{setting} {path}: holds no token")
-    return token
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -141,7 +130,7 @@ class _Token:
             stamp = self._path.stat().st_mtime_ns
             if stamp != self._stamp:
                 self._token, self._stamp = read_secret(self._path, "token_file"), stamp
-        except (OSError, StorageError) as error:
+        except (OSError, TunerError) as error:
             callback((), error)
             return
         callback((("authorization", f"Bearer {self._token}"),), None)

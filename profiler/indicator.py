@@ -27,6 +27,7 @@ import urllib.request
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tuner.adapters.credentials import check_not_in_the_clear, refuse_credentials
 from tuner.adapters.metrics_page import read_bounded
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 from tuner.measurement import NOT_KNOWN, Measurement
@@ -43,7 +44,7 @@ class PrometheusIndicator:
     """Asks a Prometheus server for the latency of a window.
 
     Raises:
-        InvalidInput: The URL or the query cannot be used.
+        InvalidInput: The URL or the query cannot be used, or the token would be sent in the clear.
     """
 
     url: str
@@ -52,18 +53,23 @@ class PrometheusIndicator:
     statistic: str = "p95"
     """What the query gives if it does not say ``{quantile}``."""
     token: str = field(default="", repr=False)
-    """Sent as a bearer token if not empty; never shown."""
+    """Sent as a bearer token if not empty, by TLS or within this machine only; never shown."""
     timeout: float = 5.0
     """Longest wait for an answer, s."""
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            fix = "write --sli-prometheus http://prometheus:9090"
-            raise InvalidInput("--sli-prometheus", f"'{self.url}' is not a web address", fix)
-        if parts.username is not None or parts.password is not None:
-            fix = "give a token by --sli-token-file"
-            raise InvalidInput("--sli-prometheus", "names and passwords do not belong in the address", fix)
+        fix = "name a file with a token: --sli-token-file, or sli.token_file"
+        refuse_credentials(self.url, "--sli-prometheus", fix)
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # such as a port that is no number
+            usable = False
+        if not usable:
+            problem = f"'{self.url}' is not a web address"
+            raise InvalidInput("--sli-prometheus", problem, "write one such as http://prometheus:9090")
+        if self.token:
+            check_not_in_the_clear(self.url, "--sli-token-file")
         if not self.query.strip():
             raise InvalidInput("--sli-query", "is empty", "write a PromQL expression that gives seconds")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.adapters.certificates import make_certificates
 from tuner.adapters.channel import open_channel
-from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security, read_secret
+from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
 from tuner.adapters.triton.metrics import metrics_page
 from tuner.adapters.triton.target import parse_target as parse_triton
@@ -24,6 +24,7 @@ def certificates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
     make_certificates(folder)
     (folder / "token").write_text("secret\n")
+    (folder / "token").chmod(0o600)
     return folder
 
 
@@ -73,6 +74,7 @@ def test_grpc_over_tls_with_certificate_and_token(grpc_server, security):
 def test_a_token_is_read_again_when_it_changes(grpc_server, security, certificates, tmp_path):
     """Tokens of Kubernetes are renewed every hour."""
     token = tmp_path / "token"
+    token.touch(0o600)
     token.write_text("first")
     changing = Security(grpc=True, ca=security.ca, cert=security.cert, key=security.key, token_file=token)
     with open_channel(grpc_server, "127.0.0.1", changing) as channel:
@@ -171,14 +173,3 @@ def test_files_that_are_no_certificates(certificates):
     """The message is about certificates."""
     with pytest.raises(StorageError, match="certificates cannot be used"):
         Security(metrics=True, ca=certificates / "token").web()
-
-
-def test_token_files(tmp_path):
-    """Surrounding space does not count; an empty file is a mistake."""
-    (tmp_path / "token").write_text(" abc\n")
-    (tmp_path / "empty").write_text("\n")
-
-    assert read_secret(tmp_path / "token", "token_file") == "abc"
-    for name in ("empty", "missing"):
-        with pytest.raises(StorageError, match=name):
-            read_secret(tmp_path / name, "token_file")

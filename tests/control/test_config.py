@@ -68,12 +68,13 @@ def test_bounds_take_the_values_of_the_server_between_them(load):
 def test_the_latency_may_come_from_elsewhere(load, tmp_path):
     """A Prometheus server, its query, and a token in a file beside this one."""
     (tmp_path / "token").write_text("secret\n")
-    sli = "    sli: {prometheus: http://prom:9090, query: 'gateway[{window}]', token_file: token}\n"
+    (tmp_path / "token").chmod(0o600)
+    sli = "    sli: {prometheus: https://prom:9090, query: 'gateway[{window}]', token_file: token}\n"
 
     target = load(TARGET + sli).targets[0]
 
     indicator = target.sli.indicator("p99")
-    assert (indicator.url, indicator.statistic, indicator.token) == ("http://prom:9090", "p99", "secret")
+    assert (indicator.url, indicator.statistic, indicator.token) == ("https://prom:9090", "p99", "secret")
     assert "secret" not in repr(indicator) + repr(target)
     with pytest.raises(InvalidInput, match=r"targets\[0\]\.sli.*is not a web address"):
         load(TARGET + "    sli: {prometheus: prom, query: x}\n")
@@ -163,7 +164,20 @@ def test_days_may_wrap_around_the_week(load):
         ),
         (TARGET + "    maintenance: [{from: '1:00'}]\n", "maintenance[0].to: is missing"),
         (TARGET + "    guard: {budget: 2}\n", "guard.budget: must be less than or equal to 1, but got 2"),
-        (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no scheme"),
+        (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no known scheme"),
+        (
+            TARGET.replace("sim:", "ftp:"),
+            "has no known scheme; begin with one of sim://, tfserving://, triton://",
+        ),
+        (
+            TARGET.replace("sim:", "triton:"),
+            "line 3: targets[0].url: 'triton://mlp' does not name a host and",
+        ),
+        (TARGET + "    seed: -1\n", "targets[0].seed: must be greater than or equal to 0, but got -1"),
+        (TARGET + "    seed: 5000000000\n", "targets[0].seed: must be less than 4294967296"),
+        (TARGET + "    guard: {step: 1.0e+300}\n", "guard.step: must be less than or equal to 1000"),
+        (TARGET + "    guard: {horizon: 1000000000000}\n", "guard.horizon: must be less than or equal to"),
+        ("http: {listen: '127.0.0.1:\u00b2'}\n" + TARGET, "http.listen: must be such as 127.0.0.1:7411"),
         (TARGET.replace("name: a", "name: 'a b'"), "line 2: targets[0].name"),
         (TARGET + TARGET.removeprefix("targets:\n"), "two targets have the name 'a'"),
         (TARGET + "    policy: learned\n", "line 5: targets[0].policy: there is no folder"),
@@ -179,13 +193,52 @@ def test_mistakes_are_told_with_line_and_field(load, text, names):
     assert "servetune.yaml" in str(raised.value)
 
 
-def test_two_targets_may_not_share_a_server(load):
-    """Each would undo what the other does; simulated servers are not shared."""
-    two = TARGET + TARGET.removeprefix("targets:\n").replace("name: a", "name: b")
+@pytest.mark.parametrize("other", ["triton://h:1/m", "triton://H:1/m/?metrics=8002", "triton://g,h:1/m"])
+def test_two_targets_may_not_share_a_server(load, other):
+    """Each would undo what the other does, however they are written; simulated servers are not shared."""
+    targets = {"one": "sim://mlp", "two": "sim://mlp", "three": "triton://h:1/m", "four": "triton://h:1/n"}
+    text = "targets:\n" + "".join(
+        f"  - {{name: {n}, url: '{u}', slo: p95=30ms}}\n" for n, u in targets.items()
+    )
 
-    assert len(load(two).targets) == 2
-    with pytest.raises(InvalidInput, match="two targets have the url"):
-        load(two.replace("sim://mlp", "triton://h:1/m"))
+    assert len(load(text).targets) == 4
+    with pytest.raises(InvalidInput, match="'three' and 'five' would both tune m on h:1"):
+        load(text + f"  - {{name: five, url: '{other}', slo: p95=30ms}}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TARGET.replace("sim://mlp", "triton://user:pw-123@h:1/m"),
+        TARGET.replace("sim://mlp", "http://user:pw-123@h:1/m"),
+        TARGET + "    sli: {prometheus: 'http://user:pw-123@prom', query: x}\n",
+        TARGET + "    sli: {prometheus: 'user:pw-123@prom:9090', query: x}\n",
+    ],
+)
+def test_passwords_in_addresses_are_refused_and_not_repeated(load, text):
+    """They would be logged and shown; the message says where they belong."""
+    with pytest.raises(InvalidInput, match="token_file") as raised:
+        load(text)
+
+    assert "pw-123" not in str(raised.value)
+
+
+def test_a_policy_is_one(load, tmp_path):
+    """A folder of something else is refused before anything is attached."""
+    (tmp_path / "learned").mkdir()
+
+    with pytest.raises(InvalidInput, match=r"targets\[0\]\.policy: .*policy.json cannot be read"):
+        load(TARGET + "    policy: learned\n")
+
+
+def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load):
+    """Only over TLS, or within this machine."""
+    sli = "    sli: {prometheus: 'PLACE', query: x, token_file: token}\n"
+
+    load(TARGET + sli.replace("PLACE", "https://prom:9090"))
+    load(TARGET + sli.replace("PLACE", "http://localhost:9090"))
+    with pytest.raises(InvalidInput, match=r"sli\.token_file: the token would be sent to http://prom:9090"):
+        load(TARGET + sli.replace("PLACE", "http://prom:9090"))
 
 
 def test_every_guard_rail_is_documented():

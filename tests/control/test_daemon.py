@@ -23,7 +23,7 @@ from tuner.control.store import Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.profiler import attachment as attachment_module
 
-TARGET = "  - {{name: {name}, url: 'file://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
+TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
 
 
 class Bed:

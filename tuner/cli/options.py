@@ -116,7 +116,7 @@ SliToken = Annotated[
     Path | None,
     typer.Option("--sli-token-file", metavar="FILE", help="A file with the bearer token for it."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Of everything random.")]
 
 
 def grids(knobs: list[str] | None, setting: str = "--knob") -> dict[str, tuple[float, ...]]:
@@ -187,7 +187,7 @@ def indicator(
         window: Length of a window, s.
 
     Raises:
-        InvalidInput: Only one of both is given, or the query cannot be used.
+        InvalidInput: Only one of both is given, the query cannot be used, or the token would not be safe.
         StorageError: The token's file cannot be read.
         AdapterError: The server does not answer.
     """
@@ -198,7 +198,7 @@ def indicator(
     if url is None or query is None:
         missing = "--sli-prometheus" if url is None else "--sli-query"
         raise InvalidInput(missing, "missing", "--sli-prometheus and --sli-query belong together")
-    from tuner.adapters.security import read_secret
+    from tuner.adapters.credentials import read_secret
     from tuner.profiler.indicator import PrometheusIndicator
 
     secret = read_secret(token, "--sli-token-file") if token is not None else ""

@@ -8,23 +8,22 @@ a file to begin with.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from datetime import time as clock_time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 
-from tuner.adapters.security import read_secret
+from tuner.adapters.credentials import check_not_in_the_clear, read_secret
+from tuner.adapters.place import Place, places_of
 from tuner.control.guard import GuardLimits
 from tuner.duration import parse_duration
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Slo, parse_slo
 from tuner.profiler.attachment import FOREIGN_LIMIT
@@ -35,6 +34,8 @@ __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection"
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
+MOST = 1_000_000
+"""Windows, or changes in an hour, that a limit may say."""
 
 
 class Section(Part):
@@ -149,20 +150,20 @@ class Maintenance(Section):
 class GuardSection(Section):
     """How careful to be with a target; see :class:`~tuner.control.guard.GuardLimits`."""
 
-    step: float = Field(default=GuardLimits().step, ge=1)
-    cooldown: int = Field(default=GuardLimits().cooldown, ge=0)
+    step: float = Field(default=GuardLimits().step, ge=1, le=1000)
+    cooldown: int = Field(default=GuardLimits().cooldown, ge=0, le=MOST)
     budget: float = Field(default=GuardLimits().budget, gt=0, le=1)
-    horizon: int = Field(default=GuardLimits().horizon, ge=1)
+    horizon: int = Field(default=GuardLimits().horizon, ge=1, le=MOST)
     gain: float = Field(default=GuardLimits().gain, ge=0, lt=1)
     payback: bool = GuardLimits().payback
-    patience: int = Field(default=GuardLimits().patience, ge=0)
-    review: int = Field(default=GuardLimits().review, ge=1)
-    retry_after: int = Field(default=GuardLimits().retry_after, ge=0)
-    in_place_per_hour: int = Field(default=240, ge=0)
-    reloads_per_hour: int = Field(default=60, ge=0)
-    restarts_per_hour: int = Field(default=4, ge=0)
-    breaker: int = Field(default=GuardLimits().breaker, ge=1)
-    blind: int = Field(default=GuardLimits().blind, ge=1)
+    patience: int = Field(default=GuardLimits().patience, ge=0, le=MOST)
+    review: int = Field(default=GuardLimits().review, ge=1, le=MOST)
+    retry_after: int = Field(default=GuardLimits().retry_after, ge=0, le=MOST)
+    in_place_per_hour: int = Field(default=240, ge=0, le=MOST)
+    reloads_per_hour: int = Field(default=60, ge=0, le=MOST)
+    restarts_per_hour: int = Field(default=4, ge=0, le=MOST)
+    breaker: int = Field(default=GuardLimits().breaker, ge=1, le=MOST)
+    blind: int = Field(default=GuardLimits().blind, ge=1, le=MOST)
 
     def limits(self, window: float) -> GuardLimits:
         """Return the guard's limits; a measurement older than three windows is not acted on."""
@@ -179,6 +180,12 @@ class SliSection(Section):
     token_file: Path | None = None
     """Holds the bearer token; relative to the file."""
 
+    @check_field("prometheus")
+    @classmethod
+    def _web_address(cls, address: str) -> str:
+        _told(lambda text: PrometheusIndicator(url=text, query="up"), address)
+        return address
+
     @check_field("query")
     @classmethod
     def _usable(cls, query: str, info: ValidationInfo) -> str:
@@ -189,6 +196,8 @@ class SliSection(Section):
     @check_field("token_file")
     @classmethod
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is not None and "prometheus" in info.data:
+            _told(partial(check_not_in_the_clear, setting="token_file"), info.data["prometheus"])
         return info.context["folder"] / path if path is not None and info.context else path
 
     def indicator(self, statistic: str) -> PrometheusIndicator:
@@ -196,6 +205,7 @@ class SliSection(Section):
 
         Raises:
             StorageError: The token cannot be read.
+            InvalidInput: It can be read by everybody.
         """
         token = read_secret(self.token_file, "sli.token_file") if self.token_file is not None else ""
         return PrometheusIndicator(url=self.prometheus, query=self.query, statistic=statistic, token=token)
@@ -212,7 +222,7 @@ class TargetConfig(Section):
     """Such as ``p95=30ms``."""
     objective: Literal[GOALS] = "latency"  # type: ignore[valid-type]  # the one list of goals
     """What is least while the SLO is kept."""
-    change_cost: float = Field(default=0.0, ge=0)
+    change_cost: float = Field(default=0.0, ge=0, le=1e6)
     """Weight of what a change costs."""
     mode: Literal["observe", "recommend", "apply"] = "recommend"
     """``observe`` only measures, ``recommend`` decides and changes nothing, ``apply`` changes the server."""
@@ -237,15 +247,13 @@ class TargetConfig(Section):
     guard: GuardSection = GuardSection()
     policy: Path | None = None
     """A policy to start from, such as ``tuner train`` writes; relative to the file."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Of everything random."""
 
     @check_field("url")
     @classmethod
-    def _has_scheme(cls, url: str) -> str:
-        if not urlsplit(url).scheme or "://" not in url:
-            raise ValueError(
-                f"'{url}' has no scheme; write triton://HOST:8001/MODEL?metrics=8002 or sim://mlp"
-            )
+    def _names_a_place(cls, url: str) -> str:
+        _told(places_of, url)
         return url
 
     @check_field("time_zone")
@@ -264,9 +272,15 @@ class TargetConfig(Section):
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is None or not info.context:
             return path
+        from tuner.agents.policy_file import read_policy
+
         folder: Path = info.context["folder"] / path
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}; give one that `tuner train` wrote")
+        try:
+            read_policy(folder)
+        except TunerError as error:
+            raise ValueError(str(error)) from None
         return folder
 
     def may_change(self, now: float) -> bool:
@@ -300,7 +314,7 @@ class TargetConfig(Section):
 def _address(value: Any) -> tuple[str, int]:
     """Read ``HOST:PORT``; an IPv6 address stands in brackets."""
     host, colon, port = str(value).rpartition(":")
-    if not colon or not host or not port.isdigit() or not int(port) <= 65535:
+    if not colon or not host or not (port.isascii() and port.isdigit()) or not int(port) <= 65535:
         raise ValueError(f"must be such as 127.0.0.1:7411 or [::1]:7411, but got {value!r}")
     return host.strip("[]"), int(port)
 
@@ -342,8 +356,16 @@ class DaemonConfig(Section):
     def _differ(cls, targets: tuple[TargetConfig, ...]) -> tuple[TargetConfig, ...]:
         if not targets:
             raise ValueError("needs at least one target; `tuner config example` shows one")
-        for what in ("name", "url"):
-            twice = [name for name, count in Counter(getattr(t, what) for t in targets).items() if count > 1]
-            if twice and not (what == "url" and twice[0].startswith("sim://")):
-                raise ValueError(f"two targets have the {what} '{twice[0]}'; give each its own")
+        names, homes = set[str](), dict[Place, str]()
+        for target in targets:
+            if target.name in names:
+                raise ValueError(f"two targets have the name '{target.name}'; give each its own")
+            names.add(target.name)
+            for place in places_of(target.url):
+                other = homes.setdefault(place, target.name)
+                if other != target.name:
+                    raise ValueError(
+                        f"'{other}' and '{target.name}' would both tune {place}, "
+                        "and undo what the other does; keep one of them"
+                    )
         return targets

@@ -1,0 +1,76 @@
+"""Keeps secrets: in files that not everybody can read, not in addresses, and not sent in the clear."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tuner.errors import InvalidInput, StorageError
+
+__all__ = ["check_not_in_the_clear", "is_loopback", "read_secret", "refuse_credentials"]
+
+
+def refuse_credentials(address: str, setting: str, fix: str) -> None:
+    """Refuse an address that may hold a user name or a password; it would be logged, kept and shown.
+
+    Any ``@`` counts: a password with a ``/`` or ``?`` in it hides the one that follows it from a parser.
+    The message does not repeat the address.
+
+    Args:
+        address: As the user wrote it.
+        setting: What it was given as.
+        fix: Where credentials belong.
+
+    Raises:
+        InvalidInput: It has an ``@``.
+    """
+    if "@" in address:
+        problem = "user names and passwords do not belong in an address, nor does any other @"
+        raise InvalidInput(setting, problem, f"{fix}; write %40 for an @ in a name")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, so that what is sent to it does not leave it."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_not_in_the_clear(address: str, setting: str) -> None:
+    """Refuse to send a token to a web address over a network unless it is encrypted.
+
+    Args:
+        address: Where it would be sent.
+        setting: The token's.
+
+    Raises:
+        InvalidInput: Others could read it on its way.
+    """
+    parts = urlsplit(address)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise InvalidInput(
+            setting, f"the token would be sent to {address} in the clear", "use https://, or leave it out"
+        )
+
+
+def read_secret(path: Path, setting: str) -> str:
+    """Return the token that a file holds.
+
+    Raises:
+        StorageError: It cannot be read, or is empty.
+        InvalidInput: It can be read by everybody.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "is no text"
+        raise StorageError(f"{setting} {path}: cannot be read: {problem}") from error
+    if mode & stat.S_IROTH:
+        raise InvalidInput(f"{setting} {path}", "can be read by everybody", f"chmod o-r {path}")
+    if not token or not token.isprintable():
+        raise StorageError(f"{setting} {path}: holds no token")
+    return token

@@ -1,0 +1,63 @@
+"""Which servers and model a target means, however it is written: no model must be tuned twice at once."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple
+
+from tuner.adapters.address import grpc_address, parse_address
+from tuner.adapters.registry import scheme_of
+from tuner.adapters.tfserving import target as tfserving
+from tuner.adapters.triton import target as triton
+
+__all__ = ["Place", "places_of"]
+
+KNOWN = {
+    "triton": (triton.GRPC_PORT, triton.FORM),
+    "tfserving": (tfserving.GRPC_PORT, tfserving.FORM),
+}
+"""Scheme -> port of a server that is given without one, and the form of a target."""
+
+
+class Place(NamedTuple):
+    """One model on one server."""
+
+    scheme: str
+    server: str
+    """As ``host:port``."""
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.server}" if self.model else self.server
+
+
+def places_of(target: str) -> frozenset[Place]:
+    """Return where the model of a target is; nowhere for a simulated one: each has a server of its own.
+
+    Names are not looked up, so two names of one server pass for two. Of another adapter's target only its
+    author knows what is a server in it: the whole of it counts as one.
+
+    Raises:
+        InvalidInput: No adapter has its scheme, it names no server or no model, or it holds credentials.
+    """
+    scheme = scheme_of(target)
+    if scheme == "sim":
+        return frozenset()
+    if scheme not in KNOWN:
+        return frozenset([Place(scheme, target, "")])
+    port, form = KNOWN[scheme]
+    hosts, slash, path = target.partition("://")[2].partition("?")[0].partition("/")
+    found = [
+        parse_address(f"{scheme}://{host}{slash}{path}", scheme=scheme, port=port, options={}, form=form)
+        for host in hosts.split(",")
+    ]
+    return frozenset(Place(scheme, grpc_address(_plain(one.host), one.port), one.model) for one in found)
+
+
+def _plain(host: str) -> str:
+    """Write a host in one way: an address as short as it can be, a name without a final dot."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        name = host.rstrip(".")  # urlsplit has made it lower case
+        return "127.0.0.1" if name == "localhost" else name

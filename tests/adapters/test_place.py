@@ -1,0 +1,53 @@
+"""Which servers a target means, however it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.place import places_of
+from tuner.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "triton://h:8001/m",
+        "triton://h/m",
+        "TRITON://H:8001/m",
+        "triton://h.:8001/m/",
+        "triton://h/m?metrics=8002",
+        "triton://h/%6D?metrics=off&version=1",
+        "triton://h/m?replicas=dns",
+        "triton://g:8001,h:8001/m?metrics=8002,9002",
+    ],
+)
+def test_one_server_written_differently(written):
+    """Options, case, the default port, a final slash and other replicas make no other server of it."""
+    assert places_of(written) & places_of("triton://h:8001/m")
+
+
+@pytest.mark.parametrize(
+    "other", ["triton://h:9001/m", "triton://h/n", "triton://g,k/m", "tfserving://h:8001/m", "sim://m"]
+)
+def test_other_servers_and_models(other):
+    """Another port, model, host or kind of server."""
+    assert not places_of(other) & places_of("triton://h:8001/m")
+
+
+def test_addresses_have_one_form():
+    """However long an address is written; localhost is this machine."""
+    assert places_of("tfserving://[0:0::1]:8500/m") == places_of("tfserving://[::1]/m")
+    assert places_of("triton://localhost/m") == places_of("triton://127.0.0.1:8001/m")
+    assert [str(place) for place in places_of("triton://[::1]/m")] == ["m on [::1]:8001"]
+
+
+@pytest.mark.parametrize(
+    "target", ["ftp://h/m", "h/m", "triton:h/m", "triton://h", "triton://h:x/m", "triton://g,/m"]
+)
+def test_what_is_no_place(target):
+    """Told without asking anybody; an unknown scheme with those that there are."""
+    with pytest.raises(InvalidInput) as raised:
+        places_of(target)
+
+    known = "triton://" in str(raised.value)
+    assert known, raised.value
