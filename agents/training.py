@@ -81,8 +81,9 @@ def learn(
     """Let an agent choose and learn for a number of windows.
 
     The environment's action is the number of a configuration, its reward the negated cost; ``info`` holds
-    ``level`` and may hold ``disturbed`` (reasons not to learn), ``error`` (the backend failed) and
-    ``measurement`` (a window in which nothing was asked has nothing to teach). When an episode ends, the
+    ``level`` and may hold ``cost`` (NaN if it could not be measured, whatever the reward), ``disturbed``
+    (reasons not to learn), ``error`` (the backend failed) and ``measurement`` (a window in which nothing was
+    asked has nothing to teach). When an episode ends, the
     next begins; the agent keeps what it knows.
 
     Training that was interrupted goes on from its events: the agent lives through them again without the
@@ -172,7 +173,7 @@ class _Lesson:
         assert self.state is not None
         action = self.agent.select(self.state)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        cost = _cost(reward)
+        cost = _cost(reward, info)
         found = TrainingWindow(
             window=window,
             level=info["level"],  # the window's own: the load may have changed since the agent chose
@@ -206,8 +207,8 @@ class _Lesson:
             return
         self.env.reset(seed=episode_seed(self.seed, self.episodes - 1))
         for window in self.relived:
-            _, reward, *_ = self.env.step(window.configuration)
-            cost = _cost(reward)
+            _, reward, _, _, info = self.env.step(window.configuration)
+            cost = _cost(reward, info)
             if cost != window.cost and not (math.isnan(cost) and math.isnan(window.cost)):
                 raise _changed(window, f"it costs {cost:.6g}, not {window.cost:.6g}")
 
@@ -229,10 +230,13 @@ def _changed(window: TrainingWindow, problem: str) -> StorageError:
     )
 
 
-def _cost(reward: SupportsFloat) -> float:
-    """The cost of a window; NaN stands for whatever is no number to learn from."""
+def _cost(reward: SupportsFloat, info: Mapping[str, Any]) -> float:
+    """The cost of a window; NaN stands for whatever is no number to learn from.
+
+    Rewards are numbers even where nothing was measured: what ``info`` says of the cost comes first.
+    """
     cost = -float(reward)
-    return cost if math.isfinite(cost) else math.nan
+    return cost if math.isfinite(cost) and math.isfinite(info.get("cost", cost)) else math.nan
 
 
 def _teaches(cost: float, info: dict[str, Any]) -> bool:

@@ -91,13 +91,14 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     | 8.. | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
 
     ## Reward
-    ``objective.reward`` of the window, at least -50. A window that answered nothing, or whose reward is
-    unknown, earns -50; one in which nothing was asked earns 0.
+    ``objective.reward`` of the window, at least -50. A window that answered nothing earns -50, one in which
+    nothing was asked 0. Where something was answered but what the objective needs is missing or infinite, the
+    reward is -50, too, as libraries want a number, and ``info["cost"]`` is NaN: it teaches nothing.
 
     ## Step
     Apply the configuration, let it settle, measure a window of ``window`` seconds. ``info`` holds
-    ``measurement``, ``configuration`` (what the server runs), ``cost`` (the negated reward), ``disturbed``
-    (reasons not to learn from it) and, if ``levels`` was given, ``level``.
+    ``measurement``, ``configuration`` (what the server runs), ``cost`` (the negated reward; NaN if it is not
+    known), ``disturbed`` (reasons not to learn from it) and, if ``levels`` was given, ``level``.
 
     ## Start
     The default configuration, or the one whose number is ``options["configuration"]``; one window is
@@ -212,8 +213,8 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
 
     def begun(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
         """Return what `reset` does, given the first measurement."""
-        measurement, reward = self._take(measured)
-        return self._observation, self._info(measurement, reward)
+        measurement, cost = self._take(measured)
+        return self._observation, self._info(measurement, cost)
 
     def turn(self, action: np.int64) -> Window:
         """Apply an action; return what to measure.
@@ -226,14 +227,15 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
 
     def finish(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Return what `step` does, given what was measured."""
-        measurement, reward = self._take(measured)
+        measurement, cost = self._take(measured)
         truncated = self._windows >= self._episode_windows
-        return self._observation, reward, False, truncated, self._info(measurement, reward)
+        reward = WORST_REWARD if math.isnan(cost) else -cost
+        return self._observation, reward, False, truncated, self._info(measurement, cost)
 
     def fail(self, error: AdapterError) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Return what `step` does if the backend failed."""
         assert self._last is not None, "call reset first"
-        info = self._info(self._last, WORST_REWARD) | {"error": str(error) or type(error).__name__}
+        info = self._info(self._last, -WORST_REWARD) | {"error": str(error) or type(error).__name__}
         return self._observation, WORST_REWARD, False, True, info
 
     def _apply(self, number: int) -> Window:
@@ -243,25 +245,28 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         return Window(self._plant, self._report, self._window)
 
     def _take(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Remember a measurement, its observation and level; return it with the change, and its reward."""
+        """Remember a measurement, its observation and level; return it with the change, and its cost."""
         assert self._report is not None
         measurement = self._last = self._report.noted(measured)
         self._observation = self._observe(measurement)
         if self._levels is not None:
             self._level = self._levels.level(measurement.arrival_rate, self._level)
-        return measurement, self._reward(measurement)
+        return measurement, self._cost(measurement)
 
-    def _reward(self, measurement: Measurement) -> float:
+    def _cost(self, measurement: Measurement) -> float:
+        """The cost of a window, at most 50; NaN if it cannot be known."""
         if measurement.arrival_rate == 0:
             return 0.0
-        reward = self.objective.reward(measurement)
-        return WORST_REWARD if math.isnan(reward) else max(reward, WORST_REWARD)
+        cost = self.objective.cost(measurement)
+        if math.isfinite(cost):
+            return min(cost, -WORST_REWARD)
+        return math.nan if measurement.requests else -WORST_REWARD  # no answer at all is no fault of metrics
 
-    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
+    def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
         info = {
             "measurement": measurement,
             "configuration": measurement.configuration,
-            "cost": -reward,
+            "cost": cost,
             "disturbed": measurement.disturbed,
         }
         return info if self._level is None else info | {"level": self._level}

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from tuner.adapters import ApplyReport, Backend
-from tuner.envs import WORST_REWARD, ServingEnv
+from tuner.agents import LoadLevels
+from tuner.agents.random_search import RandomSearch
+from tuner.agents.training import learn
+from tuner.envs import WORST_REWARD, ServingEnv, serving
 from tuner.envs.simulator import RateSchedule, ServerModel
 from tuner.envs.simulator.oracle import simulate
 from tuner.envs.triton_cpu import triton_cpu
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 from tuner.testing.environment import EnvironmentContract
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
@@ -259,3 +266,44 @@ def test_failure_in_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert infos["_error"].tolist() == [True, False]
     assert after[0] == 0.0
     assert again.tolist() == [False, False]
+
+
+@pytest.mark.parametrize("p95", [math.nan, math.inf])
+def test_what_is_not_measured_is_not_learned_from(monkeypatch: pytest.MonkeyPatch, p95: float) -> None:
+    """The reward of such a window is -50, its cost unknown; training skips and counts it."""
+    real = serving.measure
+    numbers = itertools.count()
+
+    def measure(window: serving.Window) -> Measurement:
+        measured = real(window)
+        return replace(measured, latency_p95=p95) if next(numbers) % 3 == 2 else measured
+
+    monkeypatch.setattr(serving, "measure", measure)
+    env = triton_cpu(window=0.5, grids=FEW, levels=LoadLevels())
+    env.reset(seed=1)
+    steps = [env.step(np.int64(0)) for _ in range(3)]
+
+    history = learn(env, RandomSearch(env.space), 6, seed=1)
+
+    assert [step[1] == WORST_REWARD for step in steps] == [False, True, False]
+    assert [math.isnan(step[4]["cost"]) for step in steps] == [False, True, False]
+    assert all(math.isnan(window.cost) != window.learned for window in history)
+    assert sum(not window.learned for window in history) == 2
+
+
+def test_a_window_without_any_answer_is_the_worst() -> None:
+    """Something was asked and nothing answered: that is the server's doing, and is learned."""
+    env = triton_cpu(window=0.5, grids=FEW)
+    _, info = env.reset(seed=1)
+
+    silent = replace(info["measurement"], requests=0, latency_p95=math.nan)
+    _, reward, _, _, told = env.finish(silent)
+
+    assert (reward, told["cost"]) == (WORST_REWARD, -WORST_REWARD)
+
+
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_least_gpu_use_needs_a_gpu(carry_over: bool) -> None:
+    """A server without one is refused at once, as on a real machine."""
+    with pytest.raises(InvalidInput, match="the simulated mlp has no GPU"):
+        triton_cpu(objective="gpu", carry_over=carry_over)

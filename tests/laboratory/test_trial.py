@@ -12,6 +12,7 @@ from tuner.envs.cluster import EXAMPLE
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.laboratory.environment import environments
+from tuner.laboratory.metrics import figures_of
 from tuner.laboratory.trial import TrialSpec, check_trial, knows_costs, run_trial, serving, stage_environment
 
 SPEC = TrialSpec(**SMALL)
@@ -33,6 +34,16 @@ def test_loads_follow_each_other():
     assert len(trial.cost) == 12
     assert trial.level[:6].max() < trial.level[6:].min()
     assert trial.skipped == np.count_nonzero(~trial.learned)
+
+
+def test_windows_in_which_nothing_was_asked_break_no_slo():
+    """At ten requests in a hundred seconds most windows are empty: those answered are judged alone."""
+    trial = run_trial(replace(SPEC, agent="random", rates=(0.2,), windows=10, exact=False))
+
+    empty = np.isnan(trial.kept)
+    assert 0 < np.count_nonzero(empty) == trial.skipped < 10
+    assert np.array_equal(empty, np.isnan(trial.mean))
+    assert figures_of(trial).slo_violations == 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tuner.cli.trial import skipped_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -95,9 +97,7 @@ def _show(comparison: Comparison) -> None:
     console.print(table)
     for row in comparison.rows:
         if row.skipped:
-            console.print(
-                f"{row.id}: {row.skipped} windows were not learned from (not measured or disturbed)"
-            )
+            console.print(f"{row.id}: {skipped_text(row.skipped)}")
 
 
 def _text(value: float | None) -> str:

@@ -22,6 +22,7 @@ from tuner.cli.trial import (
     WorkloadSpec,
     environment_arguments,
     parse_agent,
+    skipped_text,
 )
 
 if TYPE_CHECKING:
@@ -181,6 +182,6 @@ def _summary(trained: Trained) -> list[str]:
         text = configuration_text(space, space.decode(index))
         lines.append(f"{rate:g} requests/s: {text}, learned cost {costs[index]:.2f}")
     if trial.skipped:
-        lines.append(f"{trial.skipped} windows were not learned from (not measured or disturbed)")
+        lines.append(skipped_text(trial.skipped))
     agent.close()
     return lines

@@ -27,6 +27,7 @@ __all__ = [
     "environment_arguments",
     "parse_agent",
     "parse_agents",
+    "skipped_text",
 ]
 
 AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2."
@@ -165,6 +166,11 @@ def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
     if not specs:
         raise InvalidInput("--agents", "none is given", "write rrl,capes,deeprm")
     return specs
+
+
+def skipped_text(windows: int) -> str:
+    """Say that windows taught nothing, and why that is."""
+    return f"{windows} windows were not learned from (not measured, not finite, or disturbed)"
 
 
 def _value(text: str) -> Any:

@@ -37,7 +37,7 @@ class Figures:
     regret: float
     """Mean exact cost over the oracle's, less 1."""
     slo_violations: float
-    """Share of the windows that broke the SLO."""
+    """Share of the windows that broke the SLO, of those in which something was asked."""
     mean_latency: float
     """Mean over windows of the mean latency, s."""
     p95: float

@@ -95,7 +95,7 @@ class Trial(NamedTuple):
     mean: np.ndarray  # (n,) s
     p95: np.ndarray  # (n,) s
     p99: np.ndarray  # (n,) s
-    kept: np.ndarray  # (n,) 1 if the SLO was kept, else 0
+    kept: np.ndarray  # (n,) 1 if the SLO was kept, else 0; NaN where nothing was asked
     failures: np.ndarray  # (n,) requests
     cpu: np.ndarray  # (n,) cores in use
     gpu: np.ndarray  # (n,) share in use
@@ -255,6 +255,7 @@ class _Judge:
         m = info["measurement"]
         rate = float(info.get("rate", m.arrival_rate))
         expected, best = self._costs(configuration, rate)
+        asked = m.arrival_rate > 0 or m.requests + m.failures > 0
         return {
             "rate": rate,
             "expected": expected,
@@ -262,7 +263,7 @@ class _Judge:
             "mean": m.latency_mean,
             "p95": m.latency_p95,
             "p99": m.latency_p99,
-            "kept": float(self._env.objective.kept(m)),
+            "kept": float(self._env.objective.kept(m)) if asked else math.nan,
             "failures": float(m.failures),
             "cpu": m.cpu,
             "gpu": m.gpu,
