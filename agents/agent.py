@@ -13,7 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Agent", "State"]
+from tuner.errors import InvalidInput
+
+__all__ = ["Agent", "State", "check_seed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,3 +67,14 @@ class Agent(Protocol):
     def close(self) -> None:
         """Stop background work. May be called twice."""
         ...
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed that generators take.
+
+    Raises:
+        InvalidInput: It is negative.
+    """
+    if seed < 0:
+        raise InvalidInput("seed", f"{seed} is negative", "use 0 or a positive number")
+    return seed

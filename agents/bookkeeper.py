@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.agents.agent import State
+from tuner.agents.agent import State, check_seed
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import StoredArrays, check_knobs, damaged, read_policy, write_policy
 from tuner.agents.records import SLOWEST, Records
@@ -62,7 +62,7 @@ class Bookkeeper(ABC, Generic[P]):
         first = space.default if start is None else space.decode(start)
         self.start = int(space.canonical[space.encode(first)])
         self.records = Records(space)
-        self._generator = np.random.default_rng(seed)
+        self._generator = np.random.default_rng(check_seed(seed))
 
     @property
     def levels(self) -> LoadLevels:
@@ -131,10 +131,11 @@ class Bookkeeper(ABC, Generic[P]):
             seed: Of everything drawn from now on.
 
         Raises:
-            InvalidInput: The policy is another agent's or about other knobs or grids.
+            InvalidInput: It is another agent's or about other knobs or grids, or the seed is negative.
             StorageError: There is no policy, or it is damaged.
         """
         folder = Path(folder)
+        check_seed(seed)  # what fails below is the policy's fault
         manifest, arrays = read_policy(folder, cls.name)
         check_knobs(folder, manifest, space)
         try:

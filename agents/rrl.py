@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.agents.agent import State
+from tuner.agents.agent import State, check_seed
 from tuner.agents.explanation import Explanation
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.prior import Prior
@@ -56,6 +56,7 @@ class RRL:
         seed: int = 0,
         synchronous: bool = False,
     ) -> None:
+        check_seed(seed)
         self.space = space
         self.parameters = parameters or RRLParameters()
         self.perception: SmoothPerception | TablePerception
@@ -165,6 +166,7 @@ class RRL:
             InvalidInput: The policy is about other knobs or grids; names the first that differs.
             StorageError: There is no policy, or it is damaged.
         """
+        check_seed(seed)
         perception = load_perception(Path(folder), space, seed=seed, synchronous=synchronous)
         agent = cls(space, perception.parameters, seed=seed, synchronous=synchronous)
         agent.perception = perception

@@ -18,7 +18,7 @@ from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo, parse_slo
 
-__all__ = ["RackEnv", "named_model", "rack_env", "rack_vector_env"]
+__all__ = ["RackEnv", "model_objective", "named_model", "rack_env", "rack_vector_env"]
 
 Model = TypeVar("Model", bound=RackModel)
 
@@ -97,9 +97,9 @@ class RackEnv(ServingEnv):
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
         return self._exact.at(rate)
 
-    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
+    def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
         assert self._server is not None, "call reset first"
-        return super()._info(measurement, reward) | {"rate": self._server.offered}
+        return super()._info(measurement, cost) | {"rate": self._server.offered}
 
 
 def named_model(model: str, known: Mapping[str, Model]) -> Model:
@@ -142,17 +142,30 @@ def rack_env(
         raise InvalidInput("window", f"{seconds} is not a positive number of seconds")
     if episode_windows < 1:
         raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
-    bound = parse_slo(slo) if isinstance(slo, str) else slo
     return kind(
         model,
         Rack(model.plans(model.space(grids)), model.traffic(load.burstiness)),
         load,
-        Objective(slo=bound, goal=objective, cores=model.cores, change_cost=change_cost),
+        model_objective(model, slo, objective, change_cost),
         grids=grids,
         window=seconds,
         episode_windows=episode_windows,
         levels=levels,
     )
+
+
+def model_objective(model: RackModel, slo: str | Slo, goal: str, change_cost: float) -> Objective:
+    """Return what is minimised on a simulated server.
+
+    Raises:
+        InvalidInput: A value is unusable, or the server has no GPU whose use could be minimised.
+    """
+    bound = parse_slo(slo) if isinstance(slo, str) else slo
+    if goal == "gpu" and not model.traffic().on_gpu:
+        raise InvalidInput(
+            "--objective", f"the simulated {model.name} has no GPU", "use latency, strict or cpu"
+        )
+    return Objective(slo=bound, goal=goal, cores=model.cores, change_cost=change_cost)
 
 
 def rack_vector_env(env: RackEnv, count: int) -> ServingVectorEnv:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tuner.envs.exact_costs import ExactCosts
-from tuner.envs.rack_env import RackEnv, rack_env, rack_vector_env
+from tuner.envs.rack_env import RackEnv, model_objective, rack_env, rack_vector_env
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.load import RateSchedule
@@ -23,7 +23,7 @@ from tuner.envs.workload import Workload
 from tuner.envs.workload import workload as make_workload
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
-from tuner.objective import Objective, Slo, parse_slo
+from tuner.objective import Objective, Slo
 from tuner.profiler.profiler import Profiler
 
 __all__ = ["Rate", "TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
@@ -105,8 +105,8 @@ class TritonCPUEnv(ServingEnv):
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
         return self._exact.at(rate)
 
-    def _info(self, measurement: Measurement, reward: float) -> dict[str, Any]:
-        return super()._info(measurement, reward) | {"rate": self._triton.rate}
+    def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
+        return super()._info(measurement, cost) | {"rate": self._triton.rate}
 
 
 def triton_cpu(
@@ -163,12 +163,11 @@ def triton_cpu(
             episode_windows=episode_windows,
             levels=levels,
         )
-    bound = parse_slo(slo) if isinstance(slo, str) else slo
     return TritonCPUEnv(
         model,
         rate,
         load,
-        Objective(slo=bound, goal=objective, cores=model.cores, change_cost=change_cost),
+        model_objective(model, slo, objective, change_cost),
         grids=grids,
         window=window,
         episode_windows=episode_windows,

@@ -167,3 +167,13 @@ def test_the_list_is_light() -> None:
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("name", ["rrl", "rrl_paper", "hill_climb"])
+def test_a_negative_seed_is_the_callers_mistake(name: str, tmp_path) -> None:
+    """In making an agent and in loading one, whose policy is sound."""
+    make_agent(name, SPACE).save(tmp_path)
+
+    for attempt in (lambda: make_agent(name, SPACE, seed=-1), lambda: load_agent(tmp_path, SPACE, seed=-1)):
+        with pytest.raises(InvalidInput, match="seed: -1 is negative"):
+            attempt()
