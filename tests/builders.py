@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.control import ControlLoop
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -50,6 +51,22 @@ def measurement(
         cpu=cpu,
         disturbed=disturbed,
     )
+
+
+def changed(
+    loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
+) -> None:
+    """What a driver tells the loop after a change."""
+    loop.changed(now, cost)
+    loop.applied(previous)
+
+
+def taken_back(
+    loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
+) -> None:
+    """What a driver tells the loop after a rollback."""
+    loop.changed(now, cost)
+    loop.taken_back(previous)
 
 
 class ScriptedAgent:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.control import ControlLoop, Driver, GuardLimits, RunState
+from tuner.control import ControlLoop, Driver, GuardLimits, Hold, Rollback, RunState
 from tuner.control.orders import Orders
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import ApplyCost
@@ -79,6 +79,15 @@ class FakeServer:
             raise Unreachable("no answer on 127.0.0.1:8001")
 
 
+def raising(error):
+    """A backend's apply that fails."""
+
+    def apply(_):
+        raise error
+
+    return apply
+
+
 def drive(server, *proposals, state=None, **options):
     agent = ScriptedAgent(*proposals)
     loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
@@ -146,17 +155,60 @@ def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
     assert RunState.load(state).last_good == dict(configuration(2))
 
 
-def test_a_quick_restart_is_noticed_by_its_configuration():
-    """A server that is back before anybody asks runs its own configuration: the last good one is restored."""
-    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
-    driver, _ = drive(server, configuration(2))
+def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_back():
+    """A server that was never away was not restarted: what it runs was set by somebody, and is respected."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.019)
+    driver, heard = drive(server, configuration(2))
     driver.step()
     driver.step()
     server.running = configuration()
 
     record = driver.step()
 
-    assert "restoring the last good one" in record.decision.reason
+    assert isinstance(record.decision, Hold)
+    assert server.running == configuration()
+    assert any("somebody else set" in sentence for sentence in heard)
+
+
+def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation():
+    """The probation was of another configuration; even if the SLO breaks now, the change was not ours."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(8) else 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    server.running = configuration(8)
+
+    record = driver.step()
+
+    assert not isinstance(record.decision, Rollback)
+
+
+@pytest.mark.parametrize("error", [Refused("out of memory"), TimedOut("no answer within 5 s")])
+def test_a_rollback_that_fails_is_tried_again(error):
+    """Although nothing else may be changed now, and the configuration to go back to stays a good one."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
+    driver, _ = drive(server, configuration(2), permit=lambda decision: server.running == configuration())
+    driver.step()
+    driver._permit = lambda decision: isinstance(decision, Rollback)
+    apply, server.apply = server.apply, raising(error)
+
+    first = driver.step()
+    server.apply = apply
+    second = driver.step()
+
+    assert (first.outcome, second.outcome) == ("failed", "applied")
+    assert isinstance(second.decision, Rollback)
+    assert server.running == configuration()
+
+
+def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything():
+    """The orders are read again: a paused server is left as it is."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02 if c == configuration() else 0.025), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    book.orders = Orders(paused="release")
+
+    driver.finish()
+
     assert server.running == configuration(2)
 
 
@@ -210,15 +262,14 @@ def test_a_server_that_was_set_up_anew_is_respected():
     assert "is back with max_batch_size=8" in record.decision.reason
 
 
-@pytest.mark.parametrize("seconds", [0, 3])
-def test_a_server_that_restarts_while_paused_is_told_truly(seconds):
+def test_a_server_that_restarts_while_paused_is_told_truly():
     """Nothing is put back, and nobody says that it is as it was."""
     server, book = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), Book()
     driver, heard = drive(server, configuration(2), orders=book)
     driver.step()
     driver.step()
     book.orders = Orders(paused="release")
-    server.running, server.away_until = configuration(), server.clock.now() + seconds
+    server.running, server.away_until = configuration(), server.clock.now() + 3
 
     driver.step()
 

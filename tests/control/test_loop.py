@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
 from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 
 
@@ -73,7 +73,7 @@ def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configurat
     """After a change the next window is its probation."""
     loop, _ = loop_with(configuration(2), configuration(4))
     assert isinstance(loop.decide(10.0, measurement(0.020)), Apply)
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
 
@@ -86,7 +86,7 @@ def test_rising_errors_roll_back_to_what_ran_before():
     """Failures after a change undo it even if no configuration is known to keep the SLO."""
     loop, _ = loop_with(configuration(2))
     loop.decide(10.0, measurement(0.090))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0, failures=3))
 
@@ -99,7 +99,7 @@ def test_a_change_is_kept_while_nothing_keeps_the_slo():
     """Under overload there is nothing good to return to: the search goes on."""
     loop, _ = loop_with(configuration(2), configuration(4))
     loop.decide(10.0, measurement(0.900))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, measurement(0.400, running=configuration(2), end=20.0))
 
@@ -127,7 +127,7 @@ def test_windows_lost_to_a_change_are_charged_to_the_error_budget():
     """Two windows passed unmeasured while the server was changed; its users were there all the same."""
     loop, agent = loop_with(configuration(2), configuration(4), budget=0.1, horizon=20)
     loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
+    changed(loop, configuration())
     agent.selects = 0
 
     decision = loop.decide(25.0, measurement(0.020, running=configuration(2), end=25.0))
@@ -172,7 +172,7 @@ def test_mixed_quantiles_are_not_learned_from():
     """For a minute after a change the server's quantiles say nothing about the new configuration."""
     loop, agent = loop_with(configuration(2))
     loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, mixed(0.010, configuration(2), 20.0))
 
@@ -185,7 +185,7 @@ def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles():
     """If even the mean breaks the bound on p95, there is nothing to wait for."""
     loop, _ = loop_with(configuration(2))
     loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, mixed(0.200, configuration(2), 20.0))
 
@@ -223,7 +223,7 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
     """Switching costs the server a reload, so it must be worth it."""
     loop, _ = loop_with(configuration(2), configuration(), gain=0.05)
     loop.decide(10.0, measurement(0.0196))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0))
 
@@ -235,7 +235,7 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
     """The change lost three windows; the load has lasted for two: a sixth of the SLO does not pay for it."""
     loop, _ = loop_with(configuration(2), configuration())
     loop.decide(10.0, measurement(0.010))
-    loop.applied(configuration())
+    changed(loop, configuration())
 
     decision = loop.decide(30.0, measurement(0.015, running=configuration(2), end=30.0))
 
@@ -244,7 +244,7 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
 
     careless, _ = loop_with(configuration(2), configuration(), payback=False)
     careless.decide(10.0, measurement(0.010))
-    careless.applied(configuration())
+    changed(careless, configuration())
     assert isinstance(careless.decide(30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
 
 
@@ -252,8 +252,9 @@ def test_cooldown_holds_after_a_rollback():
     """The windows after a rollback are left in peace."""
     loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2, budget=1.0)
     loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
+    changed(loop, configuration())
     loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
+    taken_back(loop, configuration(2))
 
     decisions = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0, 50.0)]
 
@@ -283,7 +284,7 @@ def test_same_measurements_give_the_same_decisions():
             decision = loop.decide(end, measurement(p95, running=running, end=end))
             if not isinstance(decision, Hold):
                 if isinstance(decision, Apply):
-                    loop.applied(running)
+                    changed(loop, running)
                 running = decision.configuration
             decisions.append(repr(decision))
         return decisions
@@ -347,6 +348,32 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
     assert isinstance(decision, Apply)
     assert decision.configuration == strong
     assert not decision.exploring
+
+
+def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search():
+    """It has kept the SLO many times: nothing untried is better founded."""
+    loop, agent = loop_with(configuration(2), patience=0)
+    for end in range(10, 60, 10):
+        loop.decide(float(end), measurement(0.020, end=float(end)))
+    agent.selects = 0
+
+    decision = loop.decide(60.0, measurement(0.045, end=60.0))
+
+    assert isinstance(decision, Hold)
+    assert agent.selects == 0
+
+
+def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
+    """Then the search begins anew."""
+    loop, _ = loop_with(configuration(2), configuration(2), patience=0)
+    for end in range(10, 60, 10):
+        loop.decide(float(end), measurement(0.020, end=float(end)))
+
+    loop.decide(60.0, measurement(0.045, end=60.0))
+    decision = loop.decide(70.0, measurement(0.045, end=70.0))
+
+    assert isinstance(decision, Apply)
+    assert "exploring" in decision.reason
 
 
 def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo():

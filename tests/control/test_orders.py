@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from typer.testing import CliRunner
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
 from tests.control.file_server import FileServer
 from tests.control.test_daemon import Running, bed, eventually  # noqa: F401  # bed is a fixture
 from tuner.cli.app import app
@@ -69,6 +69,20 @@ def test_a_paused_server_that_was_restarted_is_left_alone():
     assert loop.returned(configuration()) is None
 
 
+def test_a_pin_ends_the_probation():
+    """Whoever pins what runs has judged it; a late rollback after `unpin` would surprise."""
+    loop = loop_with(BETTER)
+    loop.decide(10.0, measurement(0.020))
+    changed(loop, configuration())
+    loop.orders = Orders(pinned=BETTER)
+    loop.decide(20.0, measurement(0.045, running=BETTER, end=20.0))
+    loop.orders = Orders()
+
+    decision = loop.decide(30.0, measurement(0.045, running=BETTER, end=30.0))
+
+    assert not isinstance(decision, Rollback)
+
+
 def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
     """The operator's last word counts; the agent does not go there again for a while."""
     loop = loop_with(BETTER, BETTER, BETTER)
@@ -77,6 +91,7 @@ def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
     loop.orders = Orders(paused="by Ada", rollback=configuration())
 
     decision = loop.decide(20.0, measurement(0.010, running=BETTER, end=20.0))
+    taken_back(loop, BETTER)
     loop.orders = Orders()
     after = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0)]
 

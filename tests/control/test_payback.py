@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tuner.control.payback import Payback
+from tuner.knobs import ApplyCost
+
+RELOAD = ApplyCost.RELOAD
 
 
 def run(payback: Payback, levels: str, *, begin: float = 0.0) -> float:
@@ -19,12 +22,35 @@ def test_a_change_costs_the_windows_that_nothing_was_measured_in() -> None:
     """From the end of the window before to the beginning of the one after, in windows."""
     payback = Payback()
     end = run(payback, "111")
-    assert payback.lost == 0.0
+    assert payback.lost(RELOAD) == 0.0
 
-    payback.changed()
+    payback.changed(RELOAD)
     payback.window(end + 5.0, end + 15.0)
 
-    assert payback.lost == pytest.approx(0.5)
+    assert payback.lost(RELOAD) == pytest.approx(0.5)
+
+
+def test_each_kind_of_change_has_its_own_cost() -> None:
+    """A restart says nothing of what a change in place costs."""
+    payback = Payback()
+    end = run(payback, "111")
+    payback.changed(ApplyCost.RESTART)
+
+    payback.window(end + 60.0, end + 70.0)
+
+    assert payback.lost(ApplyCost.RESTART) == pytest.approx(6.0)
+    assert payback.lost(ApplyCost.IN_PLACE) == 0.0
+
+
+def test_an_outage_is_not_the_cost_of_a_change() -> None:
+    """The server was changed and then away: how much of the gap the change took is not known."""
+    payback = Payback()
+    end = run(payback, "111")
+    payback.changed(RELOAD)
+    payback.unseen()
+
+    assert payback.window(end + 300.0, end + 310.0) == 0.0
+    assert payback.lost(RELOAD) == 0.0
 
 
 def test_waiting_without_a_change_costs_nothing() -> None:
@@ -34,7 +60,7 @@ def test_waiting_without_a_change_costs_nothing() -> None:
 
     payback.window(end + 60.0, end + 70.0)
 
-    assert payback.lost == 0.0
+    assert payback.lost(RELOAD) == 0.0
 
 
 def test_a_load_that_was_never_left_is_expected_to_stay_as_long_again() -> None:
@@ -62,10 +88,10 @@ def test_a_change_is_worth_what_it_gains_in_the_windows_that_remain(gain: float,
     """Half a window lost, five windows to come: a tenth of the SLO per window makes up for it."""
     payback = Payback()
     end = run(payback, "1111")
-    payback.changed()
+    payback.changed(RELOAD)
 
     payback.window(end + 5.0, end + 15.0)
     payback.load(1)
 
     assert payback.remaining == 5.0
-    assert payback.worth(gain) is worth
+    assert payback.worth(gain, RELOAD) is worth

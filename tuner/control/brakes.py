@@ -103,12 +103,11 @@ class Freeze:
         self._good = 0
 
     def unusable(self) -> bool:
-        """One more window without usable metrics; True if it is the one that freezes everything."""
+        """One more window without usable metrics; True once there were enough to freeze everything."""
         self.blind += 1
         self._good = 0
-        begins = not self.frozen and self.blind >= self._limits.blind
-        self.frozen |= begins
-        return begins
+        self.frozen |= self.blind >= self._limits.blind
+        return self.frozen
 
     def usable(self) -> bool:
         """A window with metrics that make sense; True while everything stays frozen all the same."""

@@ -143,6 +143,7 @@ class Driver:
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
         self._doubt: tuple[Configuration, Configuration] | None = None  # before, and what may have been set
+        self._unwatched = resume is not None  # nobody watched the server since the last window
         self.reconfigurations = 0
         self._save()
 
@@ -178,7 +179,8 @@ class Driver:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
         self.loop.orders = self._orders.read()
-        restore = self._put_back(measurement.configuration)
+        restore = self._put_back(measurement.configuration, away=self._unwatched)
+        self._unwatched = False
         decision = restore or decide(measurement)
         record = self._carry_out(
             WindowRecord(
@@ -197,11 +199,15 @@ class Driver:
         if self.loop.orders.rollback is not None and restore is None:
             self._orders.done()
 
-    def _put_back(self, found: Configuration) -> Apply | None:
+    def _put_back(self, found: Configuration, *, away: bool) -> Apply | None:
         """Notice that the server no longer runs what was applied, and say what to restore.
 
-        What it ran before we came means that it was restarted: the last good configuration is put back.
-        Anything else was set by somebody, and is respected; a pin moves there.
+        If it was away, and runs what it ran before we came, it was restarted: the last good configuration
+        is put back. Anything else was set by somebody, and is respected; a pin moves there.
+
+        Args:
+            found: What it runs.
+            away: Whether it may have been restarted since the last window.
         """
         nearest = self.loop.space.nearest
         doubt, self._doubt = self._doubt, None
@@ -212,7 +218,7 @@ class Driver:
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
             self.loop.applied(doubt[0])
             return None
-        if nearest(found) != nearest(self.original):
+        if not away or nearest(found) != nearest(self.original):
             self._respect(found)
             return None
         restore = self.loop.returned(found)
@@ -223,6 +229,7 @@ class Driver:
 
     def _respect(self, found: Configuration) -> None:
         """Somebody else changed the configuration."""
+        self.loop.overtaken()
         text = self.loop.space.format(found)
         if self.loop.orders.pinned is None:
             self._notify(f"somebody else set {text}; going on from there")
@@ -240,7 +247,7 @@ class Driver:
             What the server runs.
         """
         best = self.loop.incumbent()
-        if not self._apply or best is None:
+        if not self._apply or best is None or self._orders.read().standing:
             return self.running
         try:
             self.running = self.backend.current()
@@ -305,7 +312,9 @@ class Driver:
         self.reconfigurations += report.changed
         self.loop.changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE)
         if isinstance(decision, Apply):
-            self.loop.applied(previous)  # a rollback goes to what was good: it needs no probation
+            self.loop.applied(previous)
+        else:  # to what was good: it needs no probation
+            self.loop.taken_back(previous)
         return report, ""
 
     def _try_first(self, decision: Apply | Rollback) -> str:
@@ -324,7 +333,7 @@ class Driver:
         begun, before = self._clock.now(), self.running
         current = self._wait_for_server()
         self.loop.orders = self._orders.read()
-        restore = self._put_back(current)
+        restore = self._put_back(current, away=True)
         nearest, text = self.loop.space.nearest, self.loop.space.format(current)
         same = nearest(current) == nearest(before)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"

@@ -5,7 +5,8 @@ state                     what may happen
 ========================  =====================================================================
 STEADY                    hold, or apply one bounded step; after it -> PROBATION
 PROBATION                 the window shows whether the change was good:
-                          kept -> STEADY (after the cooldown); broken or failures -> roll back
+                          kept -> STEADY (after the cooldown); broken or failures -> roll back, and
+                          again after the next window if that did not come about
 COOLDOWN                  hold, for a number of windows after a change or a rollback -> STEADY
 ========================  =====================================================================
 
@@ -67,7 +68,7 @@ class GuardLimits:
     stale_after: float = 30.0
     """Age at which a measurement is no longer acted on, s."""
     in_place_per_hour: float = math.inf
-    """Changes within an hour that the model keeps serving through; what repairs is never kept back."""
+    """Changes within an hour that the model keeps serving through; what puts back is never kept back."""
     reloads_per_hour: float = math.inf
     """Changes within an hour for which the model is loaded again."""
     restarts_per_hour: float = math.inf
@@ -117,7 +118,7 @@ class ErrorBudget:
     @property
     def spent(self) -> bool:
         """Whether no more windows may be put at risk."""
-        return sum(self._charged) >= self._allowed
+        return sum(self._charged) >= self._allowed * (1 - 1e-9)  # 0.07 * 100 is more than 7
 
     def __str__(self) -> str:
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
@@ -171,6 +172,11 @@ class Guard:
     def passed(self) -> None:
         """The configuration on probation kept the SLO, or broke nothing that was whole."""
         self._cool(self.limits.cooldown)
+
+    def overtaken(self) -> None:
+        """What was on probation is no longer ours to judge: somebody else chose what runs now."""
+        if self.state is GuardState.PROBATION:
+            self.state = GuardState.STEADY
 
     def rolled_back(self, level: int, configuration: int) -> None:
         """The configuration on probation was bad under this load; do not come back to it soon."""

@@ -15,17 +15,22 @@ class Trial:
     windows: int = 0
     cost: float = math.nan
     """Mean cost, newer windows weighing more."""
-    kept: bool = False
-    """Whether the newest window kept the SLO."""
+    kept: float = 0.0
+    """Share of windows that kept the SLO, newer ones weighing more."""
     ever_kept: bool = False
     """Whether any window did."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it is held to keep the SLO; one bad window after several good ones does not disprove it."""
+        return self.kept > 0.5
 
 
 class Ledger:
     """Trials by load level and configuration number."""
 
     NEWEST = 0.4
-    """Least weight of the newest window in the mean cost."""
+    """Least weight of the newest window in means."""
 
     def __init__(self) -> None:
         self._trials: dict[int, dict[int, Trial]] = {}
@@ -36,7 +41,7 @@ class Ledger:
         trial.windows += 1
         weight = max(1.0 / trial.windows, self.NEWEST)
         trial.cost = cost if trial.windows == 1 else (1 - weight) * trial.cost + weight * cost
-        trial.kept = kept
+        trial.kept += weight * (kept - trial.kept)
         trial.ever_kept |= kept
 
     def trial(self, level: int, configuration: int) -> Trial | None:
@@ -61,9 +66,9 @@ class Ledger:
         return {level: {c: t.windows for c, t in trials.items()} for level, trials in self._trials.items()}
 
     def good(self, level: int) -> list[int]:
-        """Configurations whose newest window under this load kept the SLO, least cost first."""
+        """Configurations known to keep the SLO under this load, least cost first."""
         trials = self._trials.get(level, {})
-        return sorted((c for c, t in trials.items() if t.kept), key=lambda c: (trials[c].cost, c))
+        return sorted((c for c, t in trials.items() if t.good), key=lambda c: (trials[c].cost, c))
 
     def good_above(self, level: int) -> list[int]:
         """As :meth:`good`, under the nearest heavier load for which any is known: it should do here, too."""

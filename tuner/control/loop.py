@@ -32,8 +32,9 @@ class ControlLoop:
     """Decides after every window.
 
     Life: `decide` is called once per window. When it returns Apply or Rollback the driver applies it
-    and calls `changed` and `applied`, or `failed`. When the server was away, `returned` says what to
-    restore. What an operator wants stands in ``orders`` and comes before everything else.
+    and calls `changed` and then `applied` or `taken_back`, or else `failed`. When the server was away,
+    `returned` says what to restore. What an operator wants stands in ``orders`` and comes before everything
+    else.
 
     Args:
         space: The knobs.
@@ -95,7 +96,7 @@ class ControlLoop:
         if reason := self._unusable(measurement):
             return ordered or Hold(reason=f"window not used: {reason}")
         if reason := self._incredible(now, measurement):
-            return ordered or self._blind(measurement.configuration, reason)
+            return ordered or self._blind(reason)
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
             return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
@@ -143,12 +144,24 @@ class ControlLoop:
         """The server runs what was decided; getting there cost it so much."""
         self.guard.changes.record(now, cost)
         self.guard.breaker.succeeded()
+        if cost is not ApplyCost.FREE:
+            self.payback.changed(cost)
 
     def applied(self, previous: Configuration) -> None:
         """The driver applied what was decided; ``previous`` is what the server ran before."""
         self._before_change = (previous, self._failure_share)
         self.guard.changed()
-        self.payback.changed()
+
+    def taken_back(self, previous: Configuration) -> None:
+        """The driver rolled back; ``previous`` is what the server ran before, not to be tried again soon."""
+        if self.level is not None:
+            self.guard.rolled_back(self.level, self._index(previous))
+        else:
+            self.guard.overtaken()
+
+    def overtaken(self) -> None:
+        """Somebody else changed the server: what was on probation is not taken back any more."""
+        self.guard.overtaken()
 
     def failed(self, decision: Apply | Rollback, *, refused: bool = True) -> None:
         """A change did not come about.
@@ -158,7 +171,7 @@ class ControlLoop:
             refused: Whether the server refused and still runs what it ran; else nothing is certain.
         """
         self.guard.breaker.failed()
-        if refused:
+        if refused and isinstance(decision, Apply) and not decision.restores:
             self.disproved(decision)
 
     def disproved(self, decision: Apply | Rollback) -> None:
@@ -211,14 +224,13 @@ class ControlLoop:
         nearest, orders = self.space.nearest, self.orders
         running = nearest(found)
         if orders.rollback is not None and nearest(orders.rollback) != running:
-            if self.level is not None:  # what the operator takes back is not tried again at once
-                self.guard.rolled_back(self.level, self._index(running))
             return Rollback(configuration=orders.rollback, reason="the operator rolled back")
         if orders.paused:
             return Hold(reason=f"paused: {orders.paused}")
         if orders.pinned is None:
             return None
         if nearest(orders.pinned) == running:
+            self.guard.overtaken()
             return Hold(reason="pinned by the operator")
         return Apply(configuration=orders.pinned, reason="pinned by the operator", restores=True)
 
@@ -248,15 +260,13 @@ class ControlLoop:
             running: What it runs now.
             reason: Why nothing was seen, and what there is now.
         """
-        return self._braked(self._ordered(running) or self._blind(running, reason))
+        self.payback.unseen()
+        return self._braked(self._ordered(running) or self._blind(reason))
 
-    def _blind(self, running: Configuration, reason: str) -> Decision:
+    def _blind(self, reason: str) -> Decision:
         """Hold; a change on probation that nothing can be seen of any longer is undone."""
-        begins = self.guard.freeze.unusable()
-        unjudged = self.guard.state is GuardState.PROBATION and self.level is not None
-        if begins and unjudged and self._before_change is not None:
-            assert self.level is not None
-            self.guard.rolled_back(self.level, self._index(running))
+        frozen, unjudged = self.guard.freeze.unusable(), self.guard.state is GuardState.PROBATION
+        if frozen and unjudged and self._before_change is not None:
             previous = self._before_change[0]
             why = f"{self.guard.freeze.blind} windows without usable metrics ({reason})"
             text = self.space.format(previous)
@@ -274,8 +284,7 @@ class ControlLoop:
         running = self._index(measurement.configuration)
         if self.guard.state is not GuardState.PROBATION or not broken or not good or good[0] == running:
             return Hold(reason="the server's quantiles still look back to the configuration before")
-        self.guard.rolled_back(level, running)
-        target = self.space.decode(good[0])
+        self.level, target = level, self.space.decode(good[0])
         mean = format_duration(measurement.latency_mean)
         return Rollback(
             configuration=target,
@@ -302,7 +311,6 @@ class ControlLoop:
         else:
             self.guard.passed()
             return None
-        self.guard.rolled_back(state.level, state.configuration)
         return Rollback(configuration=target, reason=f"{why}; back to {self.space.format(target)}")
 
     def _allowed(
@@ -349,7 +357,7 @@ class ControlLoop:
             return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
         tried = self.ledger.trial(state.level, choice)
-        if kept and tried is not None and (reason := self._not_worth(state, expected)):
+        if kept and tried is not None and (reason := self._not_worth(state, choice, expected)):
             return Hold(reason=f"{standing}; {reason}")
         return Apply(
             configuration=self.space.decode(choice),
@@ -358,13 +366,14 @@ class ControlLoop:
             expected=expected,
         )
 
-    def _not_worth(self, state: State, expected: float) -> str | None:
+    def _not_worth(self, state: State, choice: int, expected: float) -> str | None:
         """Why switching to a known configuration gains too little to disturb the server, if it does."""
         trial = self.ledger.trial(state.level, state.configuration)
         assert trial is not None, "the window was recorded before"
         if not expected < trial.cost * (1 - self.limits.gain):
             return f"no known configuration is {self.limits.gain:.0%} better"
-        if self.limits.payback and not self.payback.worth(trial.cost - expected):
+        change = self.space.apply_cost(*(self.space.decode(c) for c in (state.configuration, choice)))
+        if self.limits.payback and not self.payback.worth(trial.cost - expected, change):
             return "a better one is known, but to change costs more than it gains before the load moves on"
         return None
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuner.knobs import ApplyCost
+
 __all__ = ["Payback"]
 
 NEWEST = 0.3
@@ -32,17 +34,16 @@ class Payback:
     """Is told of every window and every change, and weighs the next change."""
 
     def __init__(self) -> None:
-        self._lost = _Mean()
+        self._lost: dict[ApplyCost, _Mean] = {}
         self._stays: dict[int, _Mean] = {}
         self._level: int | None = None
         self._elapsed = 0
         self._end: float | None = None
-        self._changing = False
+        self._changing: ApplyCost | None = None
 
-    @property
-    def lost(self) -> float:
-        """Windows that a change costs; 0 before the first."""
-        return self._lost.value
+    def lost(self, cost: ApplyCost) -> float:
+        """Return the windows that a change of a kind costs; 0 before the first."""
+        return self._lost[cost].value if cost in self._lost else 0.0
 
     @property
     def remaining(self) -> float:
@@ -61,10 +62,10 @@ class Payback:
             Windows lost to a change since the one before.
         """
         lost = 0.0
-        if self._changing and self._end is not None and end > start:
+        if self._changing is not None and self._end is not None and end > start:
             lost = max(start - self._end, 0.0) / (end - start)
-            self._lost.add(lost)
-        self._changing = False
+            self._lost.setdefault(self._changing, _Mean()).add(lost)
+        self._changing = None
         self._end = end
         return lost
 
@@ -76,14 +77,19 @@ class Payback:
             self._level, self._elapsed = level, 0
         self._elapsed += 1
 
-    def changed(self) -> None:
-        """The server has been changed since the last window."""
-        self._changing = True
+    def unseen(self) -> None:
+        """No window was measured: how much of the gap the change took is not known."""
+        self._changing = None
 
-    def worth(self, gain: float) -> bool:
+    def changed(self, cost: ApplyCost) -> None:
+        """The server has been changed since the last window."""
+        self._changing = cost
+
+    def worth(self, gain: float, cost: ApplyCost) -> bool:
         """Return whether a change pays for itself.
 
         Args:
             gain: Cost per window that it saves.
+            cost: What kind of change it is.
         """
-        return gain * self.remaining >= self.lost
+        return gain * self.remaining >= self.lost(cost)

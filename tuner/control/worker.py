@@ -283,7 +283,7 @@ class Worker:
         """A change on probation is not left to itself; everything else stays as it is."""
         try:
             unjudged = driver.loop.guard.state is GuardState.PROBATION
-            if self.config.mode == "apply" and unjudged and not driver.loop.orders.standing:
+            if self.config.mode == "apply" and unjudged:
                 self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
             if self.record is not None:
                 self._save(driver, target, self.record.number)
