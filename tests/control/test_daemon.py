@@ -20,7 +20,7 @@ from tuner.control import daemon as daemon_module
 from tuner.control import worker as worker_module
 from tuner.control.daemon import Daemon
 from tuner.control.store import Store
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput, StorageError, Unreachable
 from tuner.profiler import attachment as attachment_module
 
 TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
@@ -203,6 +203,27 @@ def test_a_server_that_is_away_disturbs_no_other(bed):
     assert bed.said.count("a: no answer; trying again and again") == 1
 
 
+def test_a_server_that_goes_is_told_at_once(bed):
+    """Not when it was waited for in vain; it runs again when a window was measured."""
+    bed.write(("a", "observe", ""))
+    waiting = []
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].phase == "running")
+        worker, server = keeper.workers["a"], bed.servers["a"]
+        counters, current = server.counters, server.current
+
+        def fail():
+            server.current = lambda: waiting.append(worker.phase) or current()
+            raise Unreachable("no metrics")
+
+        server.counters = fail
+        eventually(lambda: len(waiting) > 3)
+        server.counters, server.current = counters, current
+        eventually(lambda: worker.phase == "running")
+
+    assert set(waiting) == {"waiting: no metrics"}
+
+
 def test_the_file_can_be_read_again(bed):
     """What is new begins, what is gone ends, what was changed begins anew, all others notice nothing."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
@@ -352,6 +373,23 @@ def test_windows_of_no_use_are_told_once(bed):
     told = [sentence for sentence in bed.said if "5 windows in a row were of no use" in sentence]
     assert len(told) == 1
     assert bed.running() == configuration()
+
+
+def test_an_error_that_comes_again_is_traced_once(bed, monkeypatch, caplog):
+    """A mistake of ours fills no log."""
+    bed.write(("a", "observe", ""))
+    tries = []
+
+    def fail(*_):
+        tries.append(True)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(worker_module.Worker, "_driver", fail)
+    with Running(bed):
+        eventually(lambda: len(tries) > 3)
+
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    assert bed.said.count("a: RuntimeError: a bug; trying again and again") == 1
 
 
 def test_an_unexpected_error_is_survived(bed, monkeypatch):

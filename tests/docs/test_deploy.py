@@ -82,6 +82,13 @@ def test_the_alerts():
     run("promtool", "check", "rules", str(DEPLOY / "prometheus" / "rules.yaml"))
 
 
+def test_a_target_that_is_away_raises_an_alert():
+    """Also one that was never attached, and has no other series."""
+    rules = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"][0]["rules"]
+
+    assert "servetune_target_up == 0" in [rule["expr"] for rule in rules]
+
+
 def test_dashboard_and_alerts_name_metrics_that_there_are():
     """And the dashboard is whole: every panel asks for something, and none lies on another."""
     pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")

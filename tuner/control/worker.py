@@ -11,6 +11,7 @@ import math
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,20 +22,21 @@ from tuner.adapters import connect
 from tuner.control.config import Bounds, TargetConfig
 from tuner.control.cost_map import CostMap, cost_map
 from tuner.control.decision import Apply, Hold, Rollback
-from tuner.control.driver import Driver, WindowRecord
+from tuner.control.driver import Driver, Measurer, WindowRecord
 from tuner.control.guard import GuardState
 from tuner.control.journal import StoreJournal, recount, replay, resolve, save_policy
 from tuner.control.loop import ControlLoop
 from tuner.control.order_book import StoredOrders
 from tuner.control.requirement import check_target
 from tuner.control.store import Standing, Store
-from tuner.errors import InvalidInput, StorageError, TunerError
+from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment, Simulated, attach
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.knobs import Configuration
+    from tuner.measurement import Measurement
 
 __all__ = ["StoppableClock", "Stopped", "Worker", "WorkerReport"]
 
@@ -89,6 +91,33 @@ class StoppableClock:
             raise Stopped
 
 
+class Followed:
+    """Measures as a profiler does, and tells after each window how that went.
+
+    Args:
+        profiler: That measures.
+        tell: Told None, or why nothing could be measured.
+    """
+
+    def __init__(self, profiler: Measurer, tell: Callable[[AdapterError | None], None]) -> None:
+        self._profiler = profiler
+        self._tell = tell
+
+    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+        """Measure a window.
+
+        Raises:
+            AdapterError: The server, or what tells of it, did not answer.
+        """
+        try:
+            measurement = self._profiler.measure(seconds, settle=settle)
+        except AdapterError as error:
+            self._tell(error)
+            raise
+        self._tell(None)
+        return measurement
+
+
 class Worker:
     """Keeps one target until it is stopped.
 
@@ -133,6 +162,7 @@ class Worker:
         self._delay = delay
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
+        self._traced: set[tuple[str, str, int | None]] = set()  # where errors of ours came from
         self._id: int | None = None
         self._unused = 0  # windows in a row
         self._unseen = False  # whether a change was made that no usable window has shown yet
@@ -155,7 +185,7 @@ class Worker:
             except TunerError as error:
                 self.phase = f"waiting: {error}"
             except Exception as error:
-                log.exception("%s: unexpected", self.config.name)
+                self._trace(error)
                 self.phase = f"waiting: {type(error).__name__}: {error}"
             if self._done:
                 break
@@ -167,6 +197,14 @@ class Worker:
             if self._stop.wait(pause):
                 break
         self.phase = "stopped"
+
+    def _trace(self, error: Exception) -> None:
+        """Log where a mistake of ours is, once, however often it is met; it is told like any other problem."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = (type(error).__name__, last.filename, last.lineno)
+        if place not in self._traced:
+            self._traced.add(place)
+            log.exception("%s: unexpected", self.config.name)
 
     @property
     def _done(self) -> bool:
@@ -213,7 +251,7 @@ class Worker:
         )
         return Driver(
             attachment.backend,
-            attachment.profiler,
+            Followed(attachment.profiler, self._measured),
             loop,
             clock=attachment.clock,
             window=c.window,
@@ -258,9 +296,9 @@ class Worker:
     def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
         """Measure and decide until stopped, then leave the target in good order."""
         turn = driver.observe if self.config.mode == "observe" else driver.step
+        self.phase = "running"
         try:
             while not self._done:
-                self.phase = "running"
                 begun = attachment.clock.now()
                 try:
                     record = turn()
@@ -278,6 +316,10 @@ class Worker:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
             self._leave(driver, target)
+
+    def _measured(self, problem: AdapterError | None) -> None:
+        """Tell at once that a server or its metrics are away: the driver may wait for minutes."""
+        self.phase = "running" if problem is None else f"waiting: {problem}"
 
     def _leave(self, driver: Driver, target: int) -> None:
         """A change on probation is not left to itself; everything else stays as it is."""

@@ -60,7 +60,9 @@ class Exporter:
         self._cpu = self._gauge("cpu_cores", "Cores that the server used in the last window.")
         self._knob = self._gauge("knob", "What the server runs.", "knob")
         self._cost = self._gauge("cost", "Cost of the last usable window.")
-        self._last = self._gauge("last_window_timestamp_seconds", "When the last window ended.")
+        self._last = self._gauge(
+            "last_window_timestamp_seconds", "When the last window that could be measured ended."
+        )
         self._attainment = self._gauge(
             "slo_attainment_ratio", f"Share of the last {RECENT} usable windows that kept the SLO."
         )
@@ -106,10 +108,10 @@ class Exporter:
                 self._observed.labels(name).set(math.nan)
             for knob, value in report.running.items():
                 self._knob.labels(name, knob).set(value)
-            self._last.labels(name).set(time.time())
             if m is None:
                 self._windows.labels(name, "away").inc()
                 return
+            self._last.labels(name).set(time.time())
             self._loop.labels(name).observe(max(record.lag, 0.0))
             self._failures.labels(name).inc(max(m.failures, 0))
             self._rate.labels(name).set(m.arrival_rate)

@@ -1,0 +1,47 @@
+"""What Prometheus is told when a target cannot be measured."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.builders import configuration, measurement
+from tuner.control.config import TargetConfig
+from tuner.control.decision import Hold
+from tuner.control.driver import WindowRecord
+from tuner.control.worker import WorkerReport
+
+pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
+
+from tuner.control.web import exporter as module
+from tuner.control.web.exporter import Exporter
+
+
+def turn(measured):
+    """A turn of a worker, whose window was measured or not."""
+    record = WindowRecord(number=1, measurement=measured, decision=Hold(reason="x"), cost=0.5)
+    return WorkerReport(record=record, kept=True, first_after_change=False, running=configuration())
+
+
+def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch):
+    """Turns go on while its metrics hang; the time of the last window stands still, as an alert can see."""
+    exporter = Exporter()
+    for now, measured in ((100.0, measurement()), (200.0, None), (300.0, None)):
+        monkeypatch.setattr(module.time, "time", lambda now=now: now)
+        exporter.report("a", turn(measured))
+
+    value = exporter.registry.get_sample_value
+    assert value("servetune_last_window_timestamp_seconds", {"target": "a"}) == 100.0
+    assert value("servetune_windows_total", {"target": "a", "slo": "away"}) == 2
+
+
+@pytest.mark.parametrize(("phase", "up"), [("starting", 0), ("waiting: no answer", 0), ("running", 1)])
+def test_a_target_that_was_never_attached_is_told(phase, up):
+    """An alert on those that are not up needs no window of theirs."""
+    exporter = Exporter()
+    worker = SimpleNamespace(config=TargetConfig(name="a", url="sim://mlp", slo="p95=30ms"), phase=phase)
+
+    exporter.page({"a": worker}, {})
+
+    assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up
