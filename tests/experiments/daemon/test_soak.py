@@ -41,12 +41,15 @@ def test_growth_is_from_the_warm_up_to_the_end():
     assert seen[-1] > 10
 
 
-def test_the_best_static_one_is_chosen_in_hindsight():
-    """Rows compare with it, with the default, and count failures."""
-    statics = [Share(kept=5, windows=10), Share(kept=9, windows=10)]
+def test_the_daemon_is_compared_with_the_default_and_the_best_that_stood_still():
+    """Both over the turns before and after it; failures are counted."""
+    default = Share(kept=5, windows=10) + Share(kept=5, windows=10)
+    best = Share(kept=9, windows=10, sent=50) + Share(kept=18, windows=20, sent=100)
+    share = Share(kept=89, windows=100, sent=1000)
 
-    rows = compared(TRITON, statics, Share(kept=89, windows=100, sent=1000))
+    rows = compared(TRITON, share, default=default, best=best, which=TRITON.statics[1])
 
+    assert (best.windows, best.sent) == (30, 150)
     assert [(row.published, row.measured) for row in rows] == [(88.0, 89.0), (50.0, 89.0), (0, 0)]
     assert "max_batch_size 4" in rows[0].note
 
