@@ -242,8 +242,8 @@ class Database:
 def _make_private(path: Path) -> None:
     """Make an empty file, for its owner only, if there is none.
 
-    One that is there is not opened: when a process closes any descriptor of a file it loses all the locks that
-    it holds on it, also those of its other connections, whose log the next process would take away.
+    One that is there is not opened: when a process closes any descriptor of a file it loses all its locks
+    on it, also those of other connections, whose log the next process would take away.
 
     Raises:
         OSError: It cannot be made, read or written.

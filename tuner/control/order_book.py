@@ -86,7 +86,8 @@ def pause(store: Store, name: str, why: str) -> None:
         StorageError: The order cannot be written down.
     """
     target = _target(store, name)
-    word = " ".join(why.split())[:LONGEST_WORD] or "by the operator"
+    plain = "".join(letter for letter in " ".join(why.split()) if letter.isprintable())  # terminals show it
+    word = plain[:LONGEST_WORD] or "by the operator"
     _set(store, name, "paused", word)
     store.note(f"paused: {word}", target)
 

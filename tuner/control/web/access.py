@@ -9,7 +9,8 @@ a page of somebody     no cookies, so a browser sends nothing by itself; orders 
 else gives orders      and an ``Origin`` must be our own (no CORS header is ever sent)
 another name that      while listening on a loopback address, only the names of it are answered
 leads to us            (DNS rebinding); elsewhere those under ``hosts``, if any are given
-floods                 bodies are small, connections are few, and answers are limited in length
+floods                 bodies are small, and read only if the token is right; connections are few, the stalest
+                       gives way to a new one; answers are limited in length
 scripts in texts       the page builds text nodes only, and its policy allows no script but its own
 =====================  =====================================================================================
 """
@@ -19,22 +20,26 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import stat
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import HTTPException, Request, Security
+from fastapi import HTTPException, Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Access", "Gate", "read_token"]
+__all__ = ["Access", "Gate", "bearer", "read_token"]
 
 SHORTEST_TOKEN = 16
 LONGEST_BODY = 16_384
 """Bytes of a request's body."""
+LONGEST_LENGTH = 20
+"""Digits of a request's Content-Length."""
+TOO_LONG = f"a body has at most {LONGEST_BODY} bytes"
 PROBES = ("/healthz", "/readyz")
 """Asked for by address, whatever names there are; they tell nothing that is worth hiding."""
 bearer = HTTPBearer(auto_error=False, description="The token of the daemon's file or environment.")
@@ -82,11 +87,24 @@ class Access:
         """Whether nobody can give orders."""
         return self._token is None
 
-    def require(
-        self,
-        request: Request,
-        given: HTTPAuthorizationCredentials | None = Security(bearer),  # noqa: B008  # FastAPI reads it
-    ) -> None:
+    @property
+    def route(self) -> type[APIRoute]:
+        """Routes of this class read nothing of a request that may not give orders."""
+        require = self.require
+
+        class OrderRoute(APIRoute):
+            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+                answer = super().get_route_handler()
+
+                async def checked(request: Request) -> Response:
+                    await require(request)
+                    return await answer(request)
+
+                return checked
+
+        return OrderRoute
+
+    async def require(self, request: Request) -> None:
         """Refuse a request that may not give orders.
 
         Raises:
@@ -94,6 +112,7 @@ class Access:
         """
         if self._token is None:
             raise HTTPException(403, "no token is set: give http.token_file or SERVETUNE_TOKEN")
+        given = await bearer(request)
         if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
             raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         origin = request.headers.get("origin")
@@ -127,12 +146,22 @@ class Gate:
                 message["headers"] = [*message["headers"], *SAFE_HEADERS]
             await send(message)
 
+        received = 0
+
+        async def limited() -> MutableMapping[str, Any]:
+            nonlocal received
+            message: MutableMapping[str, Any] = await receive()
+            received += len(message.get("body", b""))
+            if received > LONGEST_BODY:
+                raise HTTPException(413, TOO_LONG)
+            return message
+
         problem = self._problem(headers, scope["path"])
         if problem is not None:
             status, words = problem
             await JSONResponse({"detail": words}, status)(scope, receive, guarded)
             return
-        await self._app(scope, receive, guarded)
+        await self._app(scope, limited, guarded)
 
     def _problem(self, headers: MutableMapping[bytes, bytes], path: str) -> tuple[int, str] | None:
         host = _name_of(headers.get(b"host", b"").decode("latin-1"))
@@ -141,8 +170,8 @@ class Gate:
         if b"transfer-encoding" in headers:
             return 411, "bodies need a Content-Length"
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:12]) > LONGEST_BODY:
-            return 413, f"a body has at most {LONGEST_BODY} bytes"
+        if not length.isdigit() or len(length) > LONGEST_LENGTH or int(length) > LONGEST_BODY:
+            return 413, TOO_LONG
         return None
 
 

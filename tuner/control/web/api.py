@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query
+from fastapi import APIRouter, HTTPException, Path, Query, Security
 
 from tuner.control import order_book
 from tuner.control.history import events, explain, history, windows
+from tuner.control.web.access import bearer
 from tuner.control.web.views import (
     CostsView,
     DecisionView,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tuner.control.store import Store
     from tuner.control.web.access import Access
     from tuner.control.web.exporter import Exporter
+    from tuner.control.worker import Worker
 
 __all__ = ["Api"]
 
@@ -44,9 +46,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     403: {"model": Problem, "description": "Nobody may give orders, or not from there."},
     404: {"model": Problem, "description": "There is no such target."},
     409: {"model": Problem, "description": "The target stands so that this cannot be done."},
+    413: {"model": Problem, "description": "The body is too long."},
     415: {"model": Problem, "description": "The body is not application/json."},
+    503: {"model": Problem, "description": "The target is being begun anew, or the store cannot be used."},
 }
-ABSENT: dict[int | str, dict[str, Any]] = {404: REFUSALS[404]}
+ABSENT = {status: REFUSALS[status] for status in (404, 503)}
 
 
 class Api:
@@ -81,7 +85,8 @@ class Api:
                 TargetView,
                 methods=["POST"],
                 responses=REFUSALS,
-                dependencies=[Depends(access.require)],
+                route_class_override=access.route,
+                dependencies=[Security(bearer)],  # so that the document tells it
             )
 
     def _add(self, path: str, answer: Callable[..., Any], model: Any, **more: Any) -> None:
@@ -90,11 +95,11 @@ class Api:
 
     def targets(self) -> list[TargetView]:
         """Return all targets as they stand now."""
-        return [self._view(name) for name in sorted(self._daemon.workers)]
+        return [self._view(worker) for _, worker in sorted(self._daemon.workers.items())]
 
     def target(self, name: Name) -> TargetView:
         """Return one target as it stands now."""
-        return self._view(name)
+        return self._view(self._known(name))
 
     def windows(self, name: Name, count: Count = 120) -> list[WindowView]:
         """Return the newest windows of a target, oldest first."""
@@ -114,8 +119,7 @@ class Api:
 
     def costs(self, name: Name) -> CostsView:
         """Return what is learned of a target's configurations under its present load."""
-        self._known(name)
-        return costs_view(self._daemon.workers[name].learned)
+        return costs_view(self._known(name).learned)
 
     def events(self, name: Name, count: Count = 50) -> list[EventView]:
         """Return the newest unusual events of a target, oldest first."""
@@ -152,14 +156,15 @@ class Api:
         return self._order(name, lambda store: order_book.roll_back(store, name), changes=True)
 
     def _order(self, name: str, give: Callable[[Store], object], *, changes: bool = False) -> TargetView:
-        mode = self._known(name)
+        worker = self._known(name)
+        mode = worker.config.mode
         if changes and mode != "apply":
             raise HTTPException(409, f"{name} is in mode {mode}, in which nothing is changed")
         try:
             give(self._store())
         except InvalidInput as error:
             raise HTTPException(409, str(error)) from None
-        return self._view(name)
+        return self._view(worker)
 
     def _read(self, ask: Callable[[Store], list[Found]]) -> list[Found]:
         """Ask the store about a target of the file, which it may not have met yet."""
@@ -168,16 +173,17 @@ class Api:
         except InvalidInput:
             return []
 
-    def _known(self, name: str) -> str:
-        """The mode of a target."""
+    def _known(self, name: str) -> Worker:
+        """What keeps a target."""
         worker = self._daemon.workers.get(name)
-        if worker is None:
-            raise HTTPException(404, f"there is no target '{name}'")
-        return worker.config.mode
+        if worker is not None:
+            return worker
+        if name in {target.name for target in self._daemon.config.targets}:
+            raise HTTPException(503, f"'{name}' is being begun anew; ask again", {"Retry-After": "5"})
+        raise HTTPException(404, f"there is no target '{name}'")
 
-    def _view(self, name: str) -> TargetView:
-        self._known(name)
-        store, worker = self._store(), self._daemon.workers[name]
+    def _view(self, worker: Worker) -> TargetView:
+        store, name = self._store(), worker.config.name
         row = store.row("SELECT * FROM target WHERE name = ? ORDER BY id DESC", name)
         orders = order_book.orders_of(store, name)
         return target_view(worker, row, orders, self._exporter.attainment(name))

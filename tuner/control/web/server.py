@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from tuner import __version__
@@ -21,6 +22,7 @@ from tuner.control.order_book import all_orders
 from tuner.control.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
+from tuner.control.web.connection import MOST_CONNECTIONS, Connection
 from tuner.control.web.exporter import Exporter
 from tuner.control.web.views import Health
 from tuner.errors import InvalidInput, StorageError
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WebServer"]
 
-MOST_CONNECTIONS = 64
 HANGS = 180.0
 """Seconds of the daemon's silence after which it is not healthy."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -83,7 +84,9 @@ class WebServer:
             access_log=False,
             server_header=False,
             lifespan="off",
-            limit_concurrency=MOST_CONNECTIONS,
+            http=Connection,
+            ws="none",
+            limit_concurrency=2 * MOST_CONNECTIONS,  # requests that nobody waits for any longer count, too
             timeout_keep_alive=5,
             timeout_graceful_shutdown=2,
             proxy_headers=False,
@@ -120,6 +123,7 @@ class WebServer:
         app.add_api_route("/metrics", self.metrics, include_in_schema=False)
         app.add_api_route("/", _page, include_in_schema=False)
         app.add_exception_handler(StorageError, _storage_failed)
+        app.add_exception_handler(RequestValidationError, _misunderstood)
         return app
 
     def healthy(self, response: Response) -> Health:
@@ -169,3 +173,18 @@ def _hash(html: str, element: str) -> str:
 def _storage_failed(_: Request, error: Exception) -> JSONResponse:
     """The store cannot be read or written, such as on a full disk."""
     return JSONResponse({"detail": str(error)}, 503)
+
+
+def _misunderstood(_: Request, error: Exception) -> JSONResponse:
+    """A request does not fit. What came is not sent back: it may be neither text nor a number in JSON."""
+    assert isinstance(error, RequestValidationError)
+    problems = [
+        {"loc": [_told(part) for part in one["loc"]], "msg": _told(one["msg"]), "type": one["type"]}
+        for one in error.errors()
+    ]
+    return JSONResponse({"detail": problems}, 422)
+
+
+def _told(part: str | int) -> str | int:
+    """A part of a request in words that can be sent."""
+    return part.encode(errors="replace").decode() if isinstance(part, str) else part

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tuner.control.store import STATISTICS, without_credentials
 
@@ -149,6 +149,15 @@ class EventView(BaseModel):
     sentence: str
 
 
+def _sayable(text: str) -> str:
+    """Refuse what JSON can hold, but no answer: half a letter (UnicodeEncodeError is a ValueError)."""
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_sayable)]
+
+
 class PlainOrder(BaseModel):
     """An order that needs no more words: ``{}``."""
 
@@ -160,7 +169,7 @@ class PauseOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    why: str = Field(default="", max_length=200)
+    why: Text = Field(default="", max_length=200)
 
 
 class PinOrder(BaseModel):
@@ -168,7 +177,7 @@ class PinOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    set: dict[str, float] = Field(
+    set: dict[Text, float] = Field(
         default_factory=dict, max_length=100, description="Values that differ from what it runs now."
     )
 

@@ -1,0 +1,183 @@
+"""Requests made to break the web server, or to keep others out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
+pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
+
+from fastapi import HTTPException
+
+from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
+from tests.control.web.site import TOKEN, Site
+from tuner.control.web import connection as connection_module
+from tuner.control.web.access import LONGEST_BODY, Gate
+from tuner.control.web.connection import MOST_CONNECTIONS
+
+
+@pytest.fixture
+def site(bed):  # noqa: F811
+    """One target that is changed."""
+    bed.write(("a", "apply", ""))
+    with Site(bed) as site:
+        eventually(lambda: site.daemon.workers["a"].turns > 0)
+        yield site
+
+
+def connected(site):
+    """A bare connection."""
+    place = urlsplit(site.daemon.address)
+    return socket.create_connection((place.hostname, place.port), timeout=10)
+
+
+def head(path="/api/targets/a/pause", **headers):
+    """The head of an order, with the token."""
+    given = {"Host": "localhost", "Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = [f"{name}: {value}" for name, value in given.items() if value is not None]
+    return "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode()
+
+
+def answered(connection):
+    """The status that comes back."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status
+
+
+BODIES = [
+    ("pause", rb'{"why":"\ud800"}', 422),
+    ("pause", rb'{"\ud800":1}', 422),
+    ("pause", rb'{"x":1e999}', 422),
+    ("pause", rb"1e999", 422),
+    ("pause", rb"[" * 5000, (400, 422)),
+    ("pause", rb'{"why":' + b"9" * 5000 + b"}", (400, 422)),
+    ("pause", b"\xff\xfe\x00", (400, 422)),
+    ("resume", rb'{"x":NaN}', 422),
+    ("pin", rb'{"set":{"a":NaN}}', 422),
+    ("pin", rb'{"set":{"max_batch_size":1e999}}', 422),
+    ("pin", rb'{"set":{"max_batch_size":1' + b"0" * 400 + rb"}}", 422),
+    ("pin", rb'{"set":{"\ud800":1}}', 422),
+    ("pin", rb'{"set":{"a\u0000\u202e":1}}', 409),
+    ("pin", rb'{"set":["\ud800"]}', 422),
+    ("unpin", rb'"\udfff"', 422),
+    ("rollback", rb"-Infinity", 422),
+]
+
+
+def test_bodies_that_cannot_be_said_again(site):
+    """Neither text nor a number in JSON: they are refused as the API's document says, and nothing breaks."""
+    for order, body, expected in BODIES:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        answer = site.ask(f"/api/targets/a/{order}", method="POST", body=body, headers=headers)
+
+        assert answer.status in (expected if isinstance(expected, tuple) else (expected,)), (order, body)
+        if answer.status == 422:
+            assert all(set(problem) == {"loc", "msg", "type"} for problem in answer.json["detail"])
+    assert site.ask("/api/targets/a").json["paused"] == ""
+
+
+def test_what_is_no_text_is_not_kept(site):
+    """What would disturb a terminal is left out of the reason that is shown there."""
+    paused = site.order("/api/targets/a/pause", {"why": "a\x00 \x1b[31mtest\u202e"})
+
+    assert paused.json["paused"] == "a [31mtest"
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [("00000000000020000000", 413), ("99999999999999999999", 413), ("0" * 18 + "2", 200), ("+2", 400)],
+)
+def test_a_length_is_read_as_a_whole(site, length, status):
+    """However it is written."""
+    with connected(site) as connection:
+        connection.sendall(head(Content_Length=length) + b"{}")
+
+        assert answered(connection) == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": None}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+    ],
+)
+def test_nothing_is_read_of_whom_is_refused(site, headers, status):
+    """The answer comes before the body."""
+    with connected(site) as connection:
+        connection.sendall(head(Content_Length="100", **headers))
+
+        assert answered(connection) == status
+
+
+def test_bytes_are_counted_as_they_come():
+    """Whatever their number was said to be."""
+    seen = []
+
+    async def application(scope, receive, send):
+        while True:
+            seen.append(len((await receive())["body"]))
+
+    async def receive():
+        return {"type": "http.request", "body": b"x" * (LONGEST_BODY // 4), "more_body": True}
+
+    scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")]}
+    with pytest.raises(HTTPException) as caught:
+        asyncio.run(Gate(application)(scope, receive, None))
+
+    assert caught.value.status_code == 413
+    assert sum(seen) == LONGEST_BODY
+
+
+def test_many_half_requests_keep_nobody_out(site):
+    """The stalest connections give way."""
+    waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 10)]
+    try:
+        for connection in waiting:
+            connection.sendall(b"GET /heal")
+
+        assert [site.ask(path).status for path in ("/healthz", "/api/targets")] == [200, 200]
+    finally:
+        for connection in waiting:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /heal", head(Content_Length="100") + b"{", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"],
+)
+def test_half_a_request_ends_by_itself(site, monkeypatch, sent):
+    """Also one that is whole but for its body, or its last line."""
+    monkeypatch.setattr(connection_module, "LONGEST_EXCHANGE", 0.1)
+    with connected(site) as connection:
+        connection.sendall(sent)
+        try:
+            left = connection.recv(100)
+        except ConnectionError:
+            left = b""
+
+    assert left == b""
+
+
+def test_a_target_that_is_changed_is_not_gone(site):
+    """While the file is read again its worker may still be ending; afterwards it is there again."""
+    worker = site.daemon._workers.pop("a")
+    try:
+        answers = [site.ask(f"/api/targets/a{path}") for path in ("", "/costs", "/windows")]
+        ordered = site.order("/api/targets/a/pause")
+    finally:
+        site.daemon._workers["a"] = worker
+
+    assert [answer.status for answer in (*answers, ordered)] == [503] * 4
+    assert "being begun anew" in answers[0].json["detail"]
+    assert answers[0].headers["retry-after"]
+    assert site.ask("/api/targets/b").status == 404
