@@ -96,8 +96,9 @@ def make_agent(
     wanted = dict(parameters or {})
     if (preset := _rrl_parameters(name)) is not None:
         from tuner.agents.rrl import RRL
+        from tuner.agents.rrl_presets import rrl_changed
 
-        constants = changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
+        constants = rrl_changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
         return RRL(space, constants, seed=seed, synchronous=True)
     chosen = _named(name)
     if chosen is None:

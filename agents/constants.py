@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -21,30 +22,43 @@ def changed(name: str, constants: C, changes: Mapping[str, Any]) -> C:
         name: What the agent is called, for messages.
         constants: A dataclass.
         changes: New values by field; text is read as what the field is. Those of a field that is a dataclass
-            are a mapping themselves.
+            are a mapping themselves, or are named with a dot: ``smoothing.adaptive``.
 
     Raises:
-        InvalidInput: A field is unknown, or its value unusable; names it.
+        InvalidInput: A field is unknown, or its value unusable or not finite; names it.
     """
     adapter: TypeAdapter[C] = TypeAdapter(type(constants))
     values = adapter.dump_python(constants, mode="json")
     _change(values, changes, "parameter ")
     try:
-        return adapter.validate_python(values)
+        new = adapter.validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != type(constants).__name__) or name
-        problem = str(first["msg"]).removeprefix("Value error, ")
+        problem = str(first["msg"]).removeprefix("Value error, ").replace("self.", "")  # of f"{self.delta=}"
         raise InvalidInput(
             f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
         ) from None
+    _check_finite(adapter.dump_python(new), "")
+    return new
+
+
+def _check_finite(value: Any, place: str) -> None:
+    """Check that no constant is infinite or not a number, in nested mappings too."""
+    if isinstance(value, Mapping):
+        for field, inner in value.items():
+            _check_finite(inner, f"{place}.{field}" if place else field)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"parameter {place}", f"{value} is not finite", "give a number")
 
 
 def _change(values: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
     """Put new values in place of the old ones, in nested mappings too; ``values`` is modified in place."""
-    for field, value in changes.items():
-        if field not in values:
-            raise InvalidInput(f"{where}{field}", "unknown", f"there are {', '.join(values)}")
+    for name, given in changes.items():
+        field, dot, inner = name.partition(".")
+        value = {inner: given} if dot else given
+        if field not in values or (dot and not isinstance(values[field], dict)):
+            raise InvalidInput(f"{where}{name}", "unknown", f"there are {', '.join(values)}")
         if isinstance(value, Mapping) and isinstance(values[field], dict):
             _change(values[field], value, f"{where}{field}.")
         else:

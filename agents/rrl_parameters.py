@@ -12,7 +12,17 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.agents.schedule import TEMPERATURES, geometric
 from tuner.agents.smoothing import SmoothingParameters
 
-__all__ = ["RRLParameters"]
+__all__ = ["SMOOTH_ONLY", "TABLE_ONLY", "RRLParameters"]
+
+TABLE_ONLY = frozenset(
+    {
+        "delta", "gamma", "learning_rate", "rate_exponent", "estimate_weight", "q0", "optimism",
+        "shared_table", "noise", "transfer_windows", "estimator",
+    }
+)  # fmt: skip
+"""Parameters that mean nothing where costs are smoothed."""
+SMOOTH_ONLY = frozenset({"smoothing", "caution", "detect_drift", "drift", "memory"})
+"""Parameters that mean nothing to a table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

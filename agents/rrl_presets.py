@@ -20,9 +20,10 @@ from pydantic import TypeAdapter
 
 from tuner.agents.constants import changed
 from tuner.agents.estimator import EstimatorParameters
-from tuner.agents.rrl_parameters import RRLParameters
+from tuner.agents.rrl_parameters import SMOOTH_ONLY, TABLE_ONLY, RRLParameters
+from tuner.errors import InvalidInput
 
-__all__ = ["PARAMETERS", "PRESETS", "TABLE", "preset"]
+__all__ = ["PARAMETERS", "PRESETS", "TABLE", "preset", "rrl_changed"]
 
 PARAMETERS = TypeAdapter(RRLParameters)
 """Reads and writes parameters as plain values."""
@@ -76,7 +77,29 @@ def preset(name: str, changes: Mapping[str, Any] | None = None) -> RRLParameters
         changes: New values by field; those of ``levels`` and ``estimator`` are mappings themselves.
 
     Raises:
-        InvalidInput: A field is unknown, or its value unusable; names it.
+        InvalidInput: A field is unknown or means nothing to this form, or its value is unusable; names it.
         KeyError: There is no such preset.
     """
-    return changed(name, PRESETS[name], changes or {})
+    return rrl_changed(name, PRESETS[name], changes or {})
+
+
+def rrl_changed(name: str, parameters: RRLParameters, changes: Mapping[str, Any]) -> RRLParameters:
+    """Return the parameters of a form of RRL with some changed, all of which mean something to it.
+
+    Args:
+        name: What the form is called, for messages.
+        parameters: Its own.
+        changes: New values by field, see :func:`~tuner.agents.constants.changed`.
+
+    Raises:
+        InvalidInput: A field is unknown or means nothing to this form, or its value is unusable; names it.
+    """
+    table = changes.get("perception", parameters.perception) == "table"
+    for field in changes:
+        outer = field.partition(".")[0]
+        if outer in (SMOOTH_ONLY if table else TABLE_ONLY):
+            why = "it has a table" if table else "it smooths costs and has no table"
+            problem = f"means nothing in {name}: {why}"
+            others = "rrl" if table else "rrl_paper, rrl_code and q_learning"
+            raise InvalidInput(f"parameter {field}", problem, f"it is a parameter of {others}")
+    return changed(name, parameters, changes)

@@ -56,10 +56,13 @@ def test_unknown_agent_lists_those_there_are() -> None:
 
 def test_constants_are_set_by_name() -> None:
     """Also from text, as the command line gives it."""
-    agent = make_agent("rrl", SPACE, parameters={"delta": "2", "estimator": {"steps": 7}})
+    agent = make_agent("rrl_paper", SPACE, parameters={"delta": "2", "estimator": {"steps": 7}})
+    nested = make_agent("rrl", SPACE, parameters={"smoothing.adaptive": False, "smoothing.reach": "2"})
 
     assert isinstance(agent, RRL)
     assert (agent.parameters.delta, agent.parameters.estimator.steps) == (2.0, 7)
+    assert isinstance(nested, RRL)
+    assert (nested.parameters.smoothing.adaptive, nested.parameters.smoothing.reach) == (False, 2.0)
 
 
 def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
@@ -81,6 +84,11 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
         ("random", {"budget": 0}, "parameter random: `budget >= 1`"),
         ("hill_climb", {"radius": "far"}, "parameter radius: .*number"),
         ("q_learning", {"estimator": {"depth": 1}}, "parameter estimator.depth: unknown"),
+        ("q_learning", {"estimator.depth": 1}, "parameter estimator.depth: unknown"),
+        ("rrl", {"carry.more": 1}, "parameter carry.more: unknown"),
+        ("rrl", {"smoothing.reach": "inf"}, "parameter smoothing.reach: inf is not finite"),
+        ("rrl", {"estimator.steps": 3}, "parameter estimator.steps: means nothing in rrl: .* of rrl_paper"),
+        ("rrl", {"perception": "table", "caution": 1}, "parameter caution: means nothing"),
     ],
 )
 def test_bad_constants_are_named(name: str, parameters: dict[str, object], message: str) -> None:

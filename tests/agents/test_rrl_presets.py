@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, make_space
 from tests.agents.naive import boltzmann
-from tuner.agents import State
+from tuner.agents import State, rrl_parameters
 from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl_parameters import RRLParameters
@@ -19,6 +21,7 @@ from tuner.errors import InvalidInput
 
 SPACE = make_space()
 PAPER, CODE = PRESETS["rrl_paper"], PRESETS["rrl_code"]
+SMALL_NETWORK = {"estimator": {"hidden": [8, 4], "steps": 2}}
 NEVER = EstimatorParameters(minimum_samples=10**6)
 
 
@@ -134,9 +137,7 @@ def test_same_seed_same_decisions(name: str) -> None:
     """A run is resumed by replaying its windows."""
 
     def play() -> list[int]:
-        agent = RRL(
-            SPACE, preset(name, {"estimator": {"hidden": [8, 4], "steps": 2}}), seed=3, synchronous=True
-        )
+        agent = RRL(SPACE, preset(name, SMALL_NETWORK if name != "rrl" else {}), seed=3, synchronous=True)
         choices = []
         for window in range(15):
             choices.append(agent.select(at(LOW)))
@@ -171,4 +172,13 @@ def test_presets_can_be_changed() -> None:
 def test_wrong_changes_are_named(changes: dict[str, Any], message: str) -> None:
     """One line for the command line."""
     with pytest.raises(InvalidInput, match=message):
-        preset("rrl", changes)
+        preset("rrl_paper", changes)
+
+
+def test_every_parameter_says_to_whom_it_means_something() -> None:
+    """Its description begins with the perception if it means nothing to the other."""
+    source = inspect.getsource(rrl_parameters.RRLParameters)
+    described = dict(re.findall(r'^    (\w+): .*\n    """(\w+): ', source, re.MULTILINE))
+
+    assert {name for name, whose in described.items() if whose == "Table"} == rrl_parameters.TABLE_ONLY
+    assert {name for name, whose in described.items() if whose == "Smooth"} == rrl_parameters.SMOOTH_ONLY

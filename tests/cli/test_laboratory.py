@@ -48,12 +48,17 @@ def one_core():
 def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
     """A row for each agent, also for the same one with other parameters."""
     tuner(
-        "compare", *SMALL, *GRID, "--agents", "rrl,rrl:delta=0,random", "--windows", "12", "--seeds", "2",
+        "compare", *SMALL, *GRID, "--agents", "rrl,rrl:smoothing.adaptive=false,capes:hidden=[10,10]",
+        "--windows", "12", "--seeds", "2",
         "--json", "c.json", "--plot", "figures",
     )  # fmt: skip
 
     found = Comparison.load(tmp_path / "c.json")
-    assert [row.id for row in found.rows] == ["rrl", "rrl:delta=0", "random"]
+    assert [row.id for row in found.rows] == [
+        "rrl",
+        "rrl:smoothing.adaptive=False",
+        "capes:hidden=[10, 10]",
+    ]
     assert all(row.seeds == 2 and row.mean_cost > 0 for row in found.rows)
     assert (found.rates, found.arguments["window"]) == ([100.0], 0.5)
     drawn = {path.name for path in (tmp_path / "figures").glob("*.png")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -82,7 +83,9 @@ def test_agents_page_names_every_agent():
     from tuner.agents.hill_climb import HillClimbParameters
     from tuner.agents.rrl_parameters import RRLParameters
 
-    rows = {line.split("|")[1].strip(" `"): line for line in _lines("agents.md") if line.startswith("| `")}
+    lines = _lines("agents.md")
+    first = lines[: lines.index("## The constants of RRL")]
+    rows = {line.split("|")[1].strip(" `"): line for line in first if line.startswith("| `")}
     constants = {
         "rrl": RRLParameters(),
         "capes": CapesParameters(),
@@ -95,6 +98,30 @@ def test_agents_page_names_every_agent():
     for name, parameters in constants.items():
         for field, value in re.findall(r"`(\w+)` ([\d.]+)", rows[name]):
             assert getattr(parameters, field) == float(value), (name, field)
+
+
+def test_agents_page_tells_the_constants_of_rrl():
+    """Every value in its tables is that of the form named above it."""
+    from tuner.agents.rrl_presets import PARAMETERS, PRESETS
+
+    words = {"none": None, "true": True, "false": False}
+    lines = _lines("agents.md")
+    begin = lines.index("## The constants of RRL")
+    tables = [line.replace("`", "") for line in lines[begin:] if line.startswith("| ")]
+    forms, checked = [], 0
+    for line in tables:
+        name, _, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if name == "constant":
+            forms = cells
+            continue
+        for form, cell in zip(forms, cells, strict=True):
+            value = PARAMETERS.dump_python(PRESETS[form], mode="json")
+            for part in name.split("."):
+                value = value[part]
+            text = words[cell] if cell in words else cell if cell.isalpha() else json.loads(cell or "null")
+            assert cell == "" or value == text, (form, name)
+            checked += 1
+    assert checked > 40
 
 
 def _lines(page):

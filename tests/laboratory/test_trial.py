@@ -77,4 +77,4 @@ def test_environments_are_made_from_plain_values():
 
 def test_trials_are_called_by_their_agent_and_what_was_changed():
     """So that the same agent with other parameters has a row of its own."""
-    assert replace(SPEC, parameters={"delta": 2, "gamma": 0.5}).label == "rrl:delta=2:gamma=0.5"
+    assert replace(SPEC, parameters={"carry": False, "caution": 2}).label == "rrl:carry=False:caution=2"

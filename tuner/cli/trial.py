@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,8 @@ __all__ = [
     "skipped_text",
 ]
 
+COMMA = re.compile(r",(?![^\[]*\])")
+"""One that is not within brackets."""
 AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2."
 
 Environment = Annotated[
@@ -157,7 +160,7 @@ def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
     from tuner.errors import InvalidInput
 
     specs: list[TrialSpec] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in filter(None, (part.strip() for part in COMMA.split(text))):
         name, parameters = parse_agent(part, "--agents")
         one = replace(spec, agent=name, parameters=parameters)
         if any(one.label == other.label for other in specs):
