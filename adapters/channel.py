@@ -6,6 +6,7 @@ from typing import Any
 
 from tuner.adapters.credentials import is_loopback
 from tuner.adapters.security import Security
+from tuner.printable import one_line
 
 __all__ = ["channel_options", "open_channel", "tidy"]
 
@@ -41,4 +42,4 @@ def open_channel(address: str, host: str, security: Security) -> Any:
 
 def tidy(text: str) -> str:
     """Return a server's words on one line, not too many of them."""
-    return " ".join(text.split())[:500].rstrip(" ;.")
+    return one_line(text).rstrip(" ;.")

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.printable import printable
+
 __all__ = [
     "AdapterError",
     "InvalidInput",
@@ -37,7 +39,14 @@ __all__ = [
 
 
 class TunerError(Exception):
-    """Base of all errors that servetune raises on purpose."""
+    """Base of all errors that servetune raises on purpose.
+
+    Args:
+        message: For people; what a terminal would obey in it, such as in a server's words, is left out.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
 
 
 class InvalidInput(TunerError, ValueError):

@@ -90,6 +90,25 @@ def test_the_history_shows_changes_and_events(run):
     assert everything.count("hold") == 2
 
 
+def test_no_text_in_the_store_commands_the_terminal(run):
+    """Whoever gave an order, and whatever an older daemon wrote down of a server's words."""
+    escape, words = "\x1b]0;owned\x07", "[red]\x1b[31m\x9b1mred\nforged"
+    code, _, _ = run("pause", "mlp", "--why", f"release {escape}of Friday")
+    assert code == 0
+    store = Store(Path("servetune.db"))
+    assert "\x1b" not in store.row("SELECT paused FROM orders")["paused"]
+    store.note(f"it said: {words}")
+    with store.writing() as db:
+        db.execute("UPDATE decision SET reason = ?, error = ?", (words, words))
+    store.close()
+
+    told = "".join(run(*command)[1] for command in (["history"], ["explain", "2"], ["explain", "4"]))
+
+    assert "it said: [red][31m1mred forged\n" in told
+    assert "release ]0;ownedof Friday" in told
+    assert {"\x1b", "\x9b", "\x07"} & set(told) == set()
+
+
 def test_the_history_as_json(run):
     """With everything that is known of each decision."""
     _, out, _ = run("history", "--json", "--count", "2")

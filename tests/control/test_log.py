@@ -6,7 +6,9 @@ import io
 import json
 import logging
 
-from tuner.control.log import JsonLines
+import pytest
+
+from tuner.control.log import JsonLines, begin_log
 
 
 def test_a_message_is_a_json_object_on_one_line():
@@ -29,3 +31,17 @@ def test_a_message_is_a_json_object_on_one_line():
     assert first["time"].endswith("+00:00")
     assert (second["message"], "target" in second) == ("plain 3", False)
     assert "ValueError: a bug" in third["exception"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_message_commands_the_terminal(as_json):
+    """Servers' words may stand in it."""
+    stream, root = io.StringIO(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        begin_log(stream, as_json=as_json)
+        logging.getLogger("tuner").info("it said \x1b[31m\x9b1mred")
+    finally:
+        root.handlers[:], root.level = handlers, level
+
+    assert "it said [31m1mred" in stream.getvalue()

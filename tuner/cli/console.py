@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tuner.duration import format_duration
+from tuner.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ __all__ = [
     "make_console",
     "make_progress",
     "measurement_text",
+    "plain",
     "progress_bars",
     "served_table",
     "window_text",
@@ -45,6 +47,13 @@ def make_console() -> Console:
 
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=140)
+
+
+def plain(text: str) -> str:
+    """Return a text for a console, on one line: neither the terminal nor rich reads orders in it."""
+    from rich.markup import escape
+
+    return escape(printable(text).replace("\n", " "))
 
 
 def make_progress(console: Console) -> Progress:

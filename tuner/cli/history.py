@@ -16,6 +16,9 @@ __all__ = ["EXAMPLES", "explain", "history"]
 
 EXAMPLES = """Examples: [bold]tuner history --target resnet50[/bold] · [bold]tuner explain 42[/bold]"""
 
+LONGEST = 2000
+"""Characters of an event that are shown."""
+
 State = Annotated[
     Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file. It is only read.")
 ]
@@ -37,6 +40,7 @@ def history(
     from tuner.control.history import events
     from tuner.control.history import history as read
     from tuner.control.store import Store
+    from tuner.printable import one_line
 
     with closing(Store(state, reading=True)) as store:
         entries = read(store, target=target, count=count, holds=holds)
@@ -48,7 +52,8 @@ def history(
     _show(entries)
     for event in happened:
         about = f" {event.target}" if event.target else ""
-        print(f"{datetime.fromtimestamp(event.time):%Y-%m-%d %H:%M:%S}{about}: {event.sentence}")
+        moment = f"{datetime.fromtimestamp(event.time):%Y-%m-%d %H:%M:%S}"
+        print(f"{moment}{about}: {one_line(event.sentence, LONGEST)}")
 
 
 def explain(
@@ -59,9 +64,7 @@ def explain(
     """Say why a decision was made, what was expected of it and what came of it."""
     from contextlib import closing
 
-    from rich.markup import escape
-
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, plain
     from tuner.control.history import explain as read
     from tuner.control.store import Store
 
@@ -73,15 +76,14 @@ def explain(
     console = make_console()
     console.print(f"[bold]decision {entry.decision}[/bold] · {entry.target} · {entry.moment()}")
     for heading, sentence in lines:
-        console.print(f"  [dim]{heading:9}[/dim] {escape(sentence)}", soft_wrap=True)
+        console.print(f"  [dim]{heading:9}[/dim] {plain(sentence)}", soft_wrap=True)
 
 
 def _show(entries: list[Entry]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
 
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, plain
 
     table = Table(header_style="bold", box=SIMPLE_HEAD)
     for name in ("", "when", "target", "decision", "outcome", "expected", "observed", "why"):
@@ -91,10 +93,10 @@ def _show(entries: list[Entry]) -> None:
             str(entry.decision),
             entry.moment(),
             entry.target,
-            entry.action if entry.action == "hold" else f"{entry.action}: {entry.change()}",
+            entry.action if entry.action == "hold" else plain(f"{entry.action}: {entry.change()}"),
             entry.outcome,
             "" if entry.expected is None else f"{entry.expected:.2f}",
             "" if entry.observed is None else f"{entry.observed:.2f}",
-            escape(entry.reason),
+            plain(entry.reason),
         )
     make_console().print(table)

@@ -7,7 +7,17 @@ import logging
 from datetime import UTC, datetime
 from typing import TextIO
 
+from tuner.printable import printable
+
 __all__ = ["JsonLines", "begin_log"]
+
+
+class Lines(logging.Formatter):
+    """A line of text for each message, and a traceback below it if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a message, without what a terminal would obey."""
+        return printable(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -21,7 +31,7 @@ class JsonLines(logging.Formatter):
         }
         if target := getattr(record, "target", ""):
             line["target"] = str(target)
-        line["message"] = str(getattr(record, "sentence", "") or record.getMessage())
+        line["message"] = printable(str(getattr(record, "sentence", "") or record.getMessage()))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
@@ -30,6 +40,6 @@ class JsonLines(logging.Formatter):
 def begin_log(stream: TextIO, *, as_json: bool) -> None:
     """Send all messages from INFO on to a stream."""
     handler = logging.StreamHandler(stream)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    text = Lines("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
     handler.setFormatter(JsonLines() if as_json else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -199,7 +199,7 @@ class Worker:
         self.phase = "stopped"
 
     def _trace(self, error: Exception) -> None:
-        """Log where a mistake of ours is, once, however often it is met; it is told like any other problem."""
+        """Log where a mistake of ours is, once, however often it is met; like all problems it is told."""
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = (type(error).__name__, last.filename, last.lineno)
         if place not in self._traced:
