@@ -45,6 +45,45 @@ def test_the_unit(tmp_path):
     assert float(found[1]) < 2.5
 
 
+def test_more_rights_by_a_drop_in(tmp_path):
+    """systemd takes it with the unit; the folders in it are the only ones that are added."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
+    beside = tmp_path / f"{UNIT.name}.d"
+    beside.mkdir()
+    more = (UNIT.parent / "folders.conf").read_text()
+    settings = [line for line in more.splitlines() if line and not line.startswith(("#", "["))]
+    assert [setting.partition("=")[0] for setting in settings] == ["ReadWritePaths"]
+
+    (beside / "folders.conf").write_text(more)
+    assert run("systemd-analyze", "verify", "--man=no", str(unit)) == ""
+    (beside / "folders.conf").write_text(more.replace("ReadWritePaths", "ReadWritePath"))
+    assert "ReadWritePath" in run("systemd-analyze", "verify", "--man=no", str(unit))
+
+
+@pytest.mark.parametrize(
+    ("user", "unit", "verb", "allowed"),
+    [
+        ("servetune", "tensorflow-model-server.service", "restart", "yes"),
+        ("servetune", "tensorflow-model-server.service", "stop", "undefined"),
+        ("servetune", "ssh.service", "restart", "undefined"),
+        ("nobody", "tensorflow-model-server.service", "restart", "undefined"),
+    ],
+)
+def test_what_the_daemon_may_restart(user, unit, verb, allowed):
+    """One service, as polkit judges."""
+    rules = (UNIT.parent / "50-servetune-restart.rules").read_text()
+    details = json.dumps({"unit": unit, "verb": verb})
+    judge = (
+        "const polkit = {Result: {YES: 'yes'}, addRule: (rule) => { polkit.rule = rule; }};\n"
+        f"{rules}\nconst details = {details};\n"
+        "const action = {id: 'org.freedesktop.systemd1.manage-units', lookup: (name) => details[name]};\n"
+        f"console.log(String(polkit.rule(action, {{user: '{user}'}})));"
+    )
+
+    assert run("node", "--eval", judge).strip() == allowed
+
+
 def test_the_container_file():
     """hadolint finds nothing; everything that is copied is there."""
     text = (DEPLOY / "Containerfile").read_text()

@@ -166,7 +166,7 @@ class GuardSection(Section):
     blind: int = Field(default=GuardLimits().blind, ge=1, le=MOST)
 
     def limits(self, window: float) -> GuardLimits:
-        """Return the guard's limits; a measurement older than three windows is not acted on."""
+        """Return the guard's limits; what is older than three windows, and 30 s, is not acted on."""
         return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
 
 
