@@ -8,6 +8,7 @@ is then the odd one out, and :meth:`ReplicaGroup.current` tells what it runs.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -34,6 +35,8 @@ REFRESH = 30.0
 """How often the replicas are looked up anew, s."""
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class ReplicaGroup:
@@ -74,6 +77,7 @@ class ReplicaGroup:
         self._tried: tuple[str, Configuration] | None = None  # who tries one, and what it ran before
         self._returns = 0  # how often one came or went: such a window shows two groups
         self._looked = -np.inf
+        self._lost = False  # whether they could not be looked up the last time
         try:
             self._look(first=True)
             self.space = common_space([member.space for member in self._members.values()])
@@ -86,7 +90,7 @@ class ReplicaGroup:
         if time.monotonic() < self._looked + self._refresh:
             return
         self._looked = time.monotonic()
-        found = list(dict.fromkeys(self._find()))
+        found = self._found()
         if not found:
             raise InvalidInput("TARGET", f"{self._target} names no replica")
         for gone in set(self._members) - set(found):
@@ -105,6 +109,20 @@ class ReplicaGroup:
                 errors.append(error)
         if not self._members:
             raise errors[0]
+
+    def _found(self) -> list[str]:
+        """Return the targets there are now; while they cannot be looked up, those that are known."""
+        try:
+            found = list(dict.fromkeys(self._find()))
+        except AWAY as error:
+            if not self._members:
+                raise
+            if not self._lost:
+                log.warning("%s; going on with the replicas that are known", error)
+            self._lost = True
+            return list(self._members)
+        self._lost = False
+        return found
 
     def _ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
         """Ask all members at once; those that do not answer are left out, unless none does."""

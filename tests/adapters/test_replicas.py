@@ -195,6 +195,31 @@ def test_replicas_come_and_go(group, servers):
     assert "3 replicas" in group.describe().version
 
 
+def test_a_failed_look_up_loses_no_replica(servers, caplog):
+    """Those that are known are asked, and it is told once; where none is known yet, nothing can be opened."""
+    lost = []
+
+    def find():
+        if lost:
+            raise Unreachable("triton.svc cannot be looked up")
+        return list(servers)
+
+    group = ReplicaGroup("fake://all", find, servers.__getitem__, refresh=0.0)
+    before = group.counters().restarts
+    lost.append(True)
+    during = [group.counters(), group.counters()]
+    lost.clear()
+    servers["dddd"] = Server("dddd")
+
+    assert [(found.failures, found.restarts) for found in during] == [(3, before), (3, before)]
+    assert len([record for record in caplog.records if "going on with the replicas" in record.message]) == 1
+    assert group.counters().failures == 4
+    group.close()
+    lost.append(True)
+    with pytest.raises(Unreachable, match="looked up"):
+        ReplicaGroup("fake://all", find, servers.__getitem__)
+
+
 def test_requests_go_to_all(group):
     """By turns."""
     assert group.endpoint().address == "a,bb,ccc"
