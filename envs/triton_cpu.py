@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from tuner.envs.simulator.triton_rack import TritonRack
 from tuner.envs.vector import ServingVectorEnv, measure_each
 from tuner.envs.workload import Workload
 from tuner.envs.workload import workload as make_workload
+from tuner.envs.workload.workload import FASTEST
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -143,6 +143,8 @@ def triton_cpu(
     """
     if server is not None:
         expect_kind(server, ServerModel)
+    if not isinstance(rate, RateSchedule):
+        _range(rate)
     model = TritonRack(server=server or ServerModel())
     load = workload
     if isinstance(load, str):
@@ -237,8 +239,9 @@ def _rack_load(rate: Rate) -> Workload:
 
 def _range(rate: float | tuple[float, float]) -> tuple[float, float]:
     low, high = rate if isinstance(rate, tuple) else (rate, rate)
-    if not 0 < low <= high < math.inf:
-        raise InvalidInput("rate", f"{rate} is not a positive rate or range", "write (100.0, 400.0)")
+    if not 0 < low <= high <= FASTEST:
+        problem = f"{rate} is not a rate or range above 0 and at most {FASTEST:,.0f} requests/s"
+        raise InvalidInput("rate", problem, "write 200.0 or (100.0, 400.0)")
     return low, high
 
 

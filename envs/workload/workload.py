@@ -12,7 +12,7 @@ import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["LEAST", "SETTING", "Workload", "parameter"]
+__all__ = ["FASTEST", "LEAST", "SETTING", "Workload", "parameter"]
 
 SETTING = "--workload"
 LEAST = 0.01

@@ -10,6 +10,7 @@ import typer
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
     AGENT_HELP,
+    MOST_WINDOWS,
     ChangeCost,
     Environment,
     MaybeGoal,
@@ -45,7 +46,9 @@ def compare(
     change_cost: ChangeCost = None,
     knobs: Knobs = None,
     window: MaybeWindow = None,
-    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of each trial, per load.")] = 300,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each trial, per load.")
+    ] = 300,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Trials of each agent.")] = 3,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,

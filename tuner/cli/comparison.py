@@ -87,10 +87,11 @@ def _show(comparison: Comparison) -> None:
     ):  # fmt: skip
         table.add_column(column, justify="right")
     for row in comparison.rows:
+        converged = "-" if row.converged is None else f"{row.converged} of {row.seeds}"
         latencies = ["-" if v is None else format_duration(v) for v in (row.mean_latency, row.p95)]
         table.add_row(
             row.id, _text(row.windows_to_converge), _text(row.low), _text(row.high),
-            f"{row.converged} of {row.seeds}", _text(row.windows_off), _text(row.mean_cost),
+            converged, _text(row.windows_off), _text(row.mean_cost),
             _percent(row.regret), _percent(row.slo_violations), *latencies, _text(row.resource),
         )  # fmt: skip
     console = make_console()

@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
+    MOST_WINDOWS,
     ChangeCost,
     Environment,
     MaybeGoal,
@@ -41,7 +42,9 @@ def evaluate(
     change_cost: ChangeCost = None,
     knobs: Knobs = None,
     window: MaybeWindow = None,
-    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of each seed, per load.")] = 60,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each seed, per load.")
+    ] = 60,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="How often.")] = 3,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,6 +12,7 @@ import typer
 from tuner.cli.options import Knobs, Seed
 from tuner.cli.trial import (
     AGENT_HELP,
+    MOST_WINDOWS,
     ChangeCost,
     Environment,
     MaybeGoal,
@@ -54,22 +57,27 @@ def train(
     knobs: Knobs = None,
     window: MaybeWindow = None,
     windows: Annotated[
-        int, typer.Option("--windows", min=1, help="How many windows to learn from, per load.")
+        int,
+        typer.Option("--windows", min=1, max=MOST_WINDOWS, help="How many windows to learn from, per load."),
     ] = 400,
     seed: Seed = 0,
     seeds: Annotated[
         int,
         typer.Option(
-            "--seeds", min=1, max=1000, help="Train so many times at once, into DIR/seed-0, DIR/seed-1, .."
+            "--seeds",
+            min=1,
+            max=1000,
+            help="Train so many times at once, with --seed and those after it, each into DIR/seed-N.",
         ),
     ] = 1,
     tensorboard: Annotated[
         Path | None, typer.Option("--tensorboard", metavar="DIR", help="Write TensorBoard's logs there.")
     ] = None,
 ) -> None:
-    """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from a server's.
+    """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from RRL's for a server.
 
-    Interrupted, it goes on where it was when started again with the same arguments.
+    Policies of other agents are for `tuner evaluate`. Interrupted, it goes on where it was when started
+    again with the same arguments.
     """
     from tuner.cli.console import make_console
     from tuner.laboratory.trial import TrialSpec, check_trial
@@ -175,13 +183,22 @@ def _summary(trained: Trained) -> list[str]:
     levels = LoadLevels()
     rates = {levels.level(rate): rate for rate in trial.spec.rates}
     lines = [f"went on after {relived} windows"] if relived else []
+    seen = set(trial.level[trial.learned].tolist())
     for level in rates or sorted(set(trial.level.tolist())):
-        costs = agent.costs(level)
-        index = agent.best(State(level=level, configuration=0))
+        start = int(space.encode(space.default))
+        index = agent.best(State(level=level, configuration=start))
+        cost = agent.costs(level)[index]
         rate = rates.get(level, round(levels.rate(level), 1))
         text = configuration_text(space, space.decode(index))
-        lines.append(f"{rate:g} requests/s: {text}, learned cost {costs[index]:.2f}")
+        lines.append(f"{rate:g} requests/s: {text}, {_cost_text(cost, seen)}")
     if trial.skipped:
         lines.append(skipped_text(trial.skipped))
     agent.close()
     return lines
+
+
+def _cost_text(cost: float, learned_from: Collection[int]) -> str:
+    """Say what was learned of a configuration's cost, or why nothing was."""
+    if not math.isnan(cost):
+        return f"learned cost {cost:.2f}"
+    return "its cost was learned under other loads only" if learned_from else "nothing was learned"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGENT_HELP",
+    "MOST_WINDOWS",
     "ChangeCost",
     "Environment",
     "MaybeGoal",
@@ -31,6 +32,10 @@ __all__ = [
     "skipped_text",
 ]
 
+MOST_WINDOWS = 1_000_000
+"""Of a trial, per load."""
+MOST_REQUESTS = 10_000_000.0
+"""Nominal requests/s of a cluster; a single server's environment has a bound of its own."""
 COMMA = re.compile(r",(?![^\[]*\])")
 """One that is not within brackets."""
 AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2."
@@ -53,7 +58,10 @@ ScenarioFile = Annotated[
 Rates = Annotated[
     list[float] | None,
     typer.Option(
-        "--rate", min=0.1, max=1e9, help="Nominal requests/s. Repeat for several loads, one after the other."
+        "--rate",
+        min=0.1,
+        max=MOST_REQUESTS,
+        help="Nominal requests/s. Repeat for several loads, one after the other.",
     ),
 ]
 WorkloadSpec = Annotated[

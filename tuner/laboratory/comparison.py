@@ -29,8 +29,8 @@ class AgentRow(Part):
     """The fewest windows over seeds."""
     high: float | None
     """The most; None if a seed never converged."""
-    converged: int
-    """Seeds that converged."""
+    converged: int | None
+    """Seeds that converged; None where nobody knows the oracle's costs."""
     seeds: int
     windows_off: float | None
     """Windows whose running mean was not near the oracle's."""
@@ -112,7 +112,7 @@ def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
         windows_to_converge=_median(windows),
         low=_plain(min(windows)),
         high=_plain(max(windows)),
-        converged=sum(math.isfinite(count) for count in windows),
+        converged=None if all(map(math.isnan, windows)) else sum(map(math.isfinite, windows)),
         seeds=len(figures),
         skipped=sum(one.skipped for one in figures),
         **medians,
