@@ -1,8 +1,9 @@
 """Makes and loads agents by name. Third parties add one with the entry point group ``tuner.agents``.
 
-An entry point names a :class:`~tuner.agents.bookkeeper.Bookkeeper`, which is treated like ours, or a
-function ``make(space, *, seed, levels, start, parameters) -> Agent``; see ``docs/agents.md``. Nothing heavy
-is imported before an agent is made.
+An entry point names a :class:`~tuner.agents.bookkeeper.Bookkeeper`, which is treated like ours, or what is
+called as ``make(space, *, seed, levels, start, parameters) -> Agent``: a function, or a class. Its attribute
+``load(folder, space, *, seed) -> Agent``, if it has one, reads what such an agent saved; see
+``docs/agents.md``. Nothing heavy is imported before an agent is made.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
     """Read a saved agent of any kind; it trains inside ``update``, so that runs repeat.
 
     Raises:
-        InvalidInput: It is about other knobs or grids, or of an agent that is not installed.
+        InvalidInput: It is about other knobs or grids, or its agent is not installed or cannot load it.
         StorageError: There is no policy, or it is damaged.
     """
     from tuner.agents.policy_file import read_manifest
@@ -131,10 +132,16 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
 
         return RRL.load(Path(folder), space, seed=seed, synchronous=True)
     chosen = _named(name)
-    if not _is_bookkeeper(chosen):
+    if chosen is None:
         known = ", ".join(agent_names())
         raise InvalidInput("agent", f"the policy in {folder} is of an unknown '{name}'", f"known: {known}")
-    return chosen.load(Path(folder), space, seed=seed)
+    load = cast(Callable[..., Agent] | None, getattr(chosen, "load", None))
+    if load is None:
+        problem = f"the entry point of '{name}' cannot load the policy in {folder}"
+        raise InvalidInput(
+            "agent", problem, "let it name a Bookkeeper, or what has load(folder, space, *, seed)"
+        )
+    return load(Path(folder), space, seed=seed)
 
 
 def _named(name: str) -> object:

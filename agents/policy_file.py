@@ -175,7 +175,13 @@ def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArray
     manifest = read_manifest(folder)
     if manifest.agent != agent:
         problem = f"the policy in {folder} was learned by '{manifest.agent}', not by '{agent}'"
-        raise InvalidInput("agent", problem, f"use --agent {manifest.agent}, or train anew")
+        fix = (
+            "only policies of RRL carry over to a live server: train one with `tuner train --agent rrl`; "
+            "`tuner evaluate` takes those of every agent"
+            if agent == "rrl"
+            else f"it is for '{manifest.agent}' to load"
+        )
+        raise InvalidInput("policy", problem, fix)
     return manifest, StoredArrays(folder, _read_arrays(folder, manifest))
 
 

@@ -107,7 +107,7 @@ def test_policy_of_another_agent_is_refused(tmp_path) -> None:
     """RRL does not read what a search wrote; `load_agent` finds out who did."""
     make_agent("random", SPACE).save(tmp_path)
 
-    with pytest.raises(InvalidInput, match="learned by 'random', not by 'rrl'"):
+    with pytest.raises(InvalidInput, match=r"learned by 'random', not by 'rrl'; .*tuner train --agent rrl"):
         RRL.load(tmp_path, SPACE)
     assert type(load_agent(tmp_path, SPACE)).__name__ == "RandomSearch"
 
@@ -135,6 +135,25 @@ def test_third_parties_add_agents(monkeypatch) -> None:
         2,
         {"a": 1},
     )
+
+
+def test_third_party_functions_load_what_their_agents_saved(monkeypatch, tmp_path) -> None:
+    """If they can; else the message says what is missing."""
+
+    class Mine(RandomSearch):
+        name = "mine"
+
+    def make(space, *, seed, levels, start, parameters):
+        return Mine(space, seed=seed)
+
+    entry = SimpleNamespace(name="mine", load=lambda: make)
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry])
+    make_agent("mine", SPACE).save(tmp_path)
+
+    with pytest.raises(InvalidInput, match=r"'mine' cannot load .* load\(folder, space"):
+        load_agent(tmp_path, SPACE)
+    make.load = Mine.load
+    assert isinstance(load_agent(tmp_path, SPACE), Mine)
 
 
 def test_third_party_bookkeepers_are_like_ours(monkeypatch, tmp_path) -> None:
