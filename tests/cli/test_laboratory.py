@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,3 +156,32 @@ def test_training_says_in_words_what_it_did_not_learn(tuner):
     assert "its cost was learned under other loads only" in beside
     assert "nothing was learned" in nothing
     assert "nan" not in beside + nothing
+
+
+def test_help_names_every_agent_environment_and_workload():
+    """What the options list is what there is; it is written out so that `--help` need not import it."""
+    from tuner.agents.catalogue import AGENTS
+    from tuner.cli import trial
+    from tuner.envs.workload import WORKLOADS
+    from tuner.laboratory.environment import environments
+
+    texts = {name: getattr(trial, name).__metadata__[0].help for name in ("Environment", "WorkloadSpec")}
+    assert re.findall(r"\w+", trial.AGENT_HELP.split("Names:")[1]) == list(AGENTS)
+    assert sorted(re.findall(r"tuner/\S+v0", texts["Environment"])) == environments()
+    assert set(WORKLOADS) <= set(re.findall(r"\w+", texts["WorkloadSpec"]))
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
+    """The journal keeps what was done; the exit code is that of Ctrl-C."""
+
+    def interrupted(tasks):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuner.cli.train._run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["tuner", "train", *SMALL, *GRID, "--out", str(tmp_path / "policy")])
+
+    with pytest.raises(SystemExit) as ending:
+        main()
+
+    assert ending.value.code == 130
+    assert "the same command goes on" in capsys.readouterr().err

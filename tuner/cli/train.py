@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -76,8 +77,8 @@ def train(
 ) -> None:
     """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from RRL's for a server.
 
-    Policies of other agents are for `tuner evaluate`. Interrupted, it goes on where it was when started
-    again with the same arguments.
+    Policies of other agents are for `tuner evaluate`. Interrupted, it goes on when started again with the
+    same arguments; what was recorded is gone through again first, which takes about as long as before.
     """
     from tuner.cli.console import make_console
     from tuner.laboratory.trial import TrialSpec, check_trial
@@ -116,7 +117,12 @@ def train(
         for number in numbers
     ]
     console = make_console()
-    for task, lines in zip(tasks, _run(tasks), strict=True):
+    try:
+        found = _run(tasks)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(130) from None
+    for task, lines in zip(tasks, found, strict=True):
         for line in lines:
             console.print(line)
         print(task.folder)

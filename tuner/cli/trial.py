@@ -38,11 +38,16 @@ MOST_REQUESTS = 10_000_000.0
 """Nominal requests/s of a cluster; a single server's environment has a bound of its own."""
 COMMA = re.compile(r",(?![^\[]*\])")
 """One that is not within brackets."""
-AGENT_HELP = "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2."
+AGENT_HELP = (
+    "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2. Names: rrl, rrl_paper, rrl_code, "
+    "q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, clipper_aimd, oracle."
+)
 
 Environment = Annotated[
     str,
-    typer.Option("--env", help="The environment's id, such as tuner/TFServingCPU-v0 or tuner/Cluster-v0."),
+    typer.Option(
+        "--env", help="tuner/TritonCPU-v0, tuner/TFServingCPU-v0, tuner/TFServingGPU-v0 or tuner/Cluster-v0."
+    ),
 ]
 ServerFile = Annotated[
     Path | None,
@@ -66,7 +71,12 @@ Rates = Annotated[
 ]
 WorkloadSpec = Annotated[
     str | None,
-    typer.Option("--workload", help="How the load changes: constant, dynamic, wikipedia, step, ramp, burst."),
+    typer.Option(
+        "--workload",
+        metavar="SPEC",
+        help="How the load changes: constant, dynamic, wikipedia, azure:FILE.csv, step, ramp, burst, with "
+        "parameters as in step:low=0.5,high=1.5; `tuner workload list` tells all.",
+    ),
 ]
 MaybeSlo = Annotated[
     str | None,
