@@ -7,6 +7,7 @@ policy also has a marker of its own. Nothing is drawn on a screen.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,20 +18,24 @@ from tuner.experiments.result import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = [
     "INK",
     "MUTED",
     "Look",
+    "Stroke",
     "bars",
     "curves",
+    "decades",
     "figure",
     "floats",
     "legend",
     "look",
     "published",
     "save",
+    "strokes",
     "write",
 ]
 
@@ -43,6 +48,8 @@ DISTRIBUTIONS = {
     "clkwrk": 4, "oracle": 7, "bound": 7,
 }  # fmt: skip
 """Which colour and marker each has; of two that a name begins with, the first counts."""
+LINES = ("-", "--", ":", "-.")
+"""Dashes that tell those apart that share a colour."""
 DPI = 110
 
 
@@ -62,6 +69,49 @@ def look(name: str, index: int = 0) -> Look:
     known = [number for policy, number in families.items() if name.lower().startswith(policy)]
     number = known[0] if known else index
     return Look(PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)])
+
+
+class Stroke(NamedTuple):
+    """How what one agent did is drawn."""
+
+    color: str
+    line: str
+
+
+AGENTS = {
+    "rrl": Stroke(PALETTE[0], "-"),
+    "rrl_paper": Stroke(PALETTE[0], "--"),
+    "rrl_code": Stroke(PALETTE[0], ":"),
+    "capes": Stroke(PALETTE[1], "-"),
+    "capes_level": Stroke(PALETTE[1], "--"),
+    "deeprm": Stroke(PALETTE[2], "-"),
+    "hill_climb": Stroke(PALETTE[3], "-"),
+    "clipper_aimd": Stroke(PALETTE[3], "--"),
+    "tpe": Stroke(PALETTE[4], "-"),
+    "gp": Stroke(PALETTE[5], "-"),
+    "q_learning": Stroke(PALETTE[6], "-"),
+    "random": Stroke(MUTED, "-"),
+}
+"""Each has the same colour and dashes in every figure."""
+
+
+def strokes(names: Sequence[str]) -> list[Stroke]:
+    """Return how the agents of a panel are drawn, each in its own way.
+
+    A name is the agent's, or begins with it, as ``rrl:delta=2`` and ``rrl cold`` do. Variants of one agent
+    have its colour with other dashes, as long as there are some; agents not known here have what is left.
+    """
+    usual = [AGENTS.get(re.split("[: ]", name.lower())[0]) for name in names]
+    used = {stroke.color for stroke in usual if stroke}
+    every = [Stroke(color, line) for line in LINES for color in PALETTE]
+    others = sorted(every, key=lambda stroke: stroke.color in used)
+    found: dict[int, Stroke] = {}
+    for place in sorted(range(len(names)), key=lambda place: usual[place] is None):  # the known ones choose
+        own = usual[place]
+        variants = [own, *(Stroke(own.color, line) for line in LINES)] if own else []
+        free = (stroke for stroke in (*variants, *others) if stroke not in found.values())
+        found[place] = next(free, others[0])
+    return [found[place] for place in range(len(names))]
 
 
 def figure(
@@ -123,6 +173,16 @@ def published(
 def legend(panel: Axes, **options: Any) -> None:
     """Add a legend without a frame."""
     panel.legend(**{"fontsize": 8, "frameon": False, **options})
+
+
+def decades(axis: Axis) -> None:
+    """Label a logarithmic axis in numbers as people write them, a short one at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)))
+    axis.set_major_formatter("{x:,.9g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(drawn: Figure, folder: Path, name: str, *, colors: int | None = None) -> Path:

@@ -24,6 +24,8 @@ from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from tuner.agents.agent import Agent
 
 __all__ = ["VARIANTS", "plot", "run"]
@@ -133,11 +135,32 @@ def plot(result: Result, folder: Path) -> list[Path]:
             low = middles - style.floats(row.low if row else None for row in rows)
             high = style.floats(row.high if row else None for row in rows) - middles
             colors = [style.look("rrl", index).color for index in range(len(names))]
+            if what == "mean cost":
+                _draw_costs(axis, names, middles, np.nan_to_num([low, high]), colors)
+                axis.set_xlabel(f"{what}, of the SLO, logarithmic, {scenario}")
+                continue
             bars = axis.barh(
                 names, np.nan_to_num(middles), xerr=np.nan_to_num([low, high]), color=colors, height=0.7
             )
             axis.bar_label(bars, [f" {value:.3g}" for value in middles], fontsize=8, padding=3)
-            axis.set(xlabel=f"{what}, {scenario}", xscale="symlog" if what == "mean cost" else "linear")
+            axis.set_xlabel(f"{what}, {scenario}")
             axis.grid(axis="y", visible=False)
     axes[0, 0].invert_yaxis()  # all share it
     return [style.save(figure, folder, NAME, colors=64)]
+
+
+def _draw_costs(
+    axis: Axes, names: list[str], middles: np.ndarray, spread: np.ndarray, colors: list[str]
+) -> None:
+    """Draw medians as dots and ranges as lines: a logarithmic axis has no 0 for bars to begin at."""
+    for place, (middle, color) in enumerate(zip(middles, colors, strict=True)):
+        if not np.isfinite(middle):
+            continue
+        axis.errorbar([middle], [place], xerr=spread[:, [place]], color=color, marker="o", ms=6, lw=1.6)
+        axis.annotate(
+            f"{middle:.3g}", (middle, place), (0, 6), textcoords="offset points", ha="center", fontsize=8
+        )
+    axis.set_xscale("log")
+    style.decades(axis.xaxis)
+    axis.set_yticks(range(len(names)), names)
+    axis.grid(axis="x", color=style.MUTED, alpha=0.25, lw=0.6)

@@ -188,6 +188,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
     for axis, name in zip(axes[0], CASES, strict=True):
         style.curves(axis, result.panel(name))
         axis.set(title=name, xlabel="distance, grid steps", yscale="log")
+        style.decades(axis.yaxis)
     axes[0, 0].set_ylabel("factor between two mean latencies")
     style.legend(axes[0, 0])
     files = [style.save(figure, folder, NAME), _plot_figure_3(result, folder)]
@@ -245,5 +246,6 @@ def _heat(axis: Axes, values: np.ndarray, down: list[str], across: list[str]) ->
     axis.set_xticks(range(len(across)), across)
     axis.set_yticks(range(len(down)), down)
     axis.grid(visible=False)
-    figure = axis.figure
-    figure.colorbar(image, ax=axis, label="mean latency, s")
+    bar = axis.figure.colorbar(image, ax=axis, label="mean latency, s")
+    if scale == "log":
+        style.decades(bar.ax.yaxis)

@@ -15,14 +15,13 @@ from tuner.laboratory.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
 
 __all__ = ["above", "comparison_figures", "draw_bars", "draw_ccdf", "draw_time"]
 
 FLOOR = 0.02
 """% of the windows that distributions are drawn down to: less than one window of 3,000."""
-COLORS = 8
-"""Colours that there are; then they come again, dashed."""
+HATCHES = {"-": None, "--": "//", ":": "..", "-.": "xx"}
+"""What stands in a bar for the dashes of a line."""
 WIDE = 8.0
 """Ratio of the greatest to the least value from which on an axis is logarithmic."""
 
@@ -54,7 +53,7 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
     if np.isfinite(first.best).any():
         figure, axes = style.figure(f"Windows until near the oracle for good, {where}", size=(6.5, 3.6))
         series = bars(trials, lambda f: f.windows_to_converge)
-        draw_bars(axes[0, 0], series, "windows", missing=f"not within\n{len(first.cost)}")
+        draw_bars(axes[0, 0], series, "windows", most=float(len(first.cost)))
         drawn.append(style.save(figure, folder, f"{name}-convergence"))
 
     figure, axes = style.figure(f"Windows whose {latency} exceeded a latency, {where}", size=(6, 3.8))
@@ -90,8 +89,7 @@ def draw_time(
         log: Whether that is logarithmic; None where the values are wide apart.
         band: Whether the spread is drawn.
     """
-    for index, one in enumerate(series):
-        color, line = _look(index)
+    for one, (color, line) in zip(series, style.strokes([one.name for one in series]), strict=True):
         low, middle, high = (style.floats(values or one.y) for values in (one.low, one.y, one.high))
         panel.plot(one.x, middle, color=color, ls=line, lw=1.3, label=one.name)
         if band:
@@ -100,15 +98,10 @@ def draw_time(
     values = values[np.isfinite(values) & (values > 0)]
     if log or (log is None and values.size and values.max() > WIDE * values.min()):
         panel.set_yscale("log")
-        _decades(panel.yaxis)
+        style.decades(panel.yaxis)
     else:
         panel.set_ylim(bottom=0)
     panel.set(xlabel="window", ylabel=label)
-
-
-def _look(index: int) -> tuple[str, str]:
-    """Colour and dashes of an agent: its place tells, since agents share names with no policy."""
-    return style.look("", index).color, "-" if index < COLORS else "--"
 
 
 def above(panel: Axes) -> None:
@@ -116,45 +109,54 @@ def above(panel: Axes) -> None:
     style.legend(panel, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.1)
 
 
-def draw_bars(panel: Axes, series: Sequence[Series], label: str, missing: str = "none") -> None:
+def draw_bars(panel: Axes, series: Sequence[Series], label: str, *, most: float | None = None) -> None:
     """Draw one figure per agent: the median as a bar, from the least to the greatest as a line.
+
+    The names stand on the left and the medians on the right, where they hide nothing. A line that ends at the
+    edge says that some seeds never got there, a line without a bar that half of them or more did not.
 
     Args:
         panel: Where.
         series: One per agent, as :func:`~tuner.experiments.rrl.series.bars` makes them.
-        label: Of the vertical axis.
-        missing: Written where there is no median.
+        label: Of the horizontal axis.
+        most: Where the axis ends, such as the length of a trial; None to end it at the greatest value.
     """
-    names = [one.name.replace(":", "\n") for one in series]
-    for index, one in enumerate(series):
-        color, _ = _look(index)
-        place, height = one.x[0], one.y[0]
-        if height is None:
-            panel.annotate(missing, (place, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8)
-            continue
-        panel.bar(
-            place, height, 0.65, color=color, hatch="//" if index >= COLORS else None, edgecolor="white"
-        )
-        low, high = one.low[0], one.high[0]
+    known = [value for one in series for value in (one.y[0], one.low[0], one.high[0]) if value]
+    edge = 1.05 * max(known, default=1.0) if most is None else most
+    panel.set_xlim(0, edge)
+    names = [one.name for one in series]
+    for one, (color, line) in zip(series, style.strokes(names), strict=True):
+        place, middle, low, high = one.x[0], one.y[0], one.low[0], one.high[0]
+        if middle is not None:
+            panel.barh(place, middle, 0.65, color=color, hatch=HATCHES[line], edgecolor="white")
         if low is not None:
-            top = high if high is not None else height
-            panel.plot([place, place], [low, top], color=style.INK, lw=1.2)
-        text = f"{height:,.0f}" if height >= 100 else f"{height:.3g}"
-        text = text if high is not None else f"{text}\n(some never)"
-        above = max(height, high or height)
+            panel.plot([low, edge if high is None else high], [place, place], color=style.INK, lw=1.2)
+            panel.plot([low], [place], color=style.INK, marker="|", ms=5)
         panel.annotate(
-            text, (place, above), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=8
-        )
-    panel.margins(y=0.18)
-    panel.set_ylim(bottom=0)
-    panel.set_xticks(range(len(series)), names)
-    panel.set_ylabel(label)
+            _summary(middle, low, high, most), (1.0, place), (5, 0), xycoords=("axes fraction", "data"),
+            textcoords="offset points", va="center", fontsize=8, color=style.INK,
+        )  # fmt: skip
+    panel.set_yticks([one.x[0] for one in series], names)
+    panel.set_ylim(len(series) - 0.4, -0.6)  # the first on top, also where nobody has a bar
+    panel.grid(axis="y", visible=False)
+    panel.grid(axis="x", color=style.MUTED, alpha=0.25, lw=0.6)
+    panel.set_xlabel(label)
+
+
+def _summary(middle: float | None, low: float | None, high: float | None, most: float | None) -> str:
+    """What stands beside a bar: the median, or how many seeds have none."""
+    within = "" if most is None else f" within {most:,g}"
+    if low is None:
+        return f"none{within}"
+    if middle is None:
+        return f"half or more not{within}"
+    text = f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}"
+    return text if high is not None else f"{text}; some not{within}"
 
 
 def draw_ccdf(panel: Axes, series: Sequence[Series], slo: float) -> None:
     """Draw shares that exceed a latency, both axes logarithmic, the SLO as a dashed line (s)."""
-    for index, one in enumerate(series):
-        color, line = _look(index)
+    for one, (color, line) in zip(series, style.strokes([one.name for one in series]), strict=True):
         low, middle, high = (100 * style.floats(values or one.y) for values in (one.low, one.y, one.high))
         x = 1e3 * np.array(one.x)
         panel.plot(x, middle, color=color, ls=line, lw=1.5, label=one.name)
@@ -162,16 +164,6 @@ def draw_ccdf(panel: Axes, series: Sequence[Series], slo: float) -> None:
         panel.fill_between(x, least, high, color=color, alpha=0.16, lw=0)
     panel.axvline(1e3 * slo, color=style.INK, ls="--", lw=1, label="SLO")
     panel.set(xlabel="latency, ms", ylabel="% of the windows beyond", xscale="log", yscale="log")
-    _decades(panel.xaxis)
-    _decades(panel.yaxis)
+    style.decades(panel.xaxis)
+    style.decades(panel.yaxis)
     panel.set_ylim(bottom=FLOOR)
-
-
-def _decades(axis: Axis) -> None:
-    """Label a logarithmic axis in numbers as people write them, a short one at 1, 2 and 5 of each decade."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)))
-    axis.set_major_formatter("{x:,g}")
-    axis.set_minor_formatter(NullFormatter())

@@ -22,6 +22,7 @@ from tuner.experiments import style
 from tuner.experiments.bench import distinct, measure_in_turns, objective, triton
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.rrl.figures import draw_time
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
 from tuner.experiments.triton_convergence import windows_to_converge
@@ -328,11 +329,11 @@ def plot(result: Result, folder: Path) -> list[Path]:
     figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
     _draw_scatter(axes[0, 0], result, "p95")
     axis = axes[0, 1]
-    style.curves(axis, result.panel("windows"))
+    draw_time(axis, result.panel("windows"), "p95, ms", log=True)
     axis.axhline(SLO_MS, color=style.MUTED, lw=1.0, ls="--")
     axis.text(0.99, SLO_MS * 1.08, f"SLO {SLO_MS:g} ms", fontsize=8, color=style.MUTED, ha="right",
               transform=axis.get_yaxis_transform())  # fmt: skip
-    axis.set(yscale="log", xlabel="live window", ylabel="p95, ms", title=f"{RATE:g} requests/s come")
+    axis.set(xlabel="live window", title=f"{RATE:g} requests/s come")
     style.legend(axis)
     files = [style.save(figure, folder, NAME)]
     figure, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))

@@ -21,19 +21,24 @@ __all__ = [
     "GPU",
     "MEAN",
     "NAMES",
+    "TIMES_FEWER",
     "WIKI_WINDOWS",
     "Case",
     "agent_rows",
+    "fewer_rows",
     "named",
     "of_agent",
     "relation_rows",
     "run_cases",
+    "times_fewer",
 ]
 
 CPU, GPU = "tuner/TFServingCPU-v0", "tuner/TFServingGPU-v0"
 AGENTS = ("rrl", "capes", "deeprm")
 """RRL first: the others are measured against it."""
 NAMES = {"rrl": "RRL", "capes": "CAPES", "deeprm": "DeepRM"}
+TIMES_FEWER = 8.0
+"""How many times fewer windows than CAPES and DeepRM RRL needs, as published and asked for."""
 DYNAMIC_WINDOWS = 3000
 """The authors' schedule has 3,000 iterations."""
 WIKI_WINDOWS = 2000
@@ -188,3 +193,60 @@ def agent_rows(
             if not all(np.isnan(numbers)):
                 rows.append(row(f"{case}, {NAMES.get(agent, agent)}: {what}", numbers, unit=unit))
     return rows
+
+
+def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: float) -> list[Row]:
+    """Return how many times fewer windows RRL needs than each rival.
+
+    Args:
+        case: Its name.
+        rows: Those of :func:`agent_rows`, which tell the windows of each agent.
+        what: What these are called, such as "windows to converge".
+        windows: The length of a trial.
+        least: What is asked for.
+
+    Returns:
+        None where the windows are not known, as in trials without exact costs.
+    """
+    medians = {row.id: row.measured for row in rows}
+    names = {NAMES[agent]: f"{case}, {NAMES[agent]}: {what}" for agent in AGENTS}
+    if not medians.keys() >= set(names.values()):
+        return []
+    ours, *rivals = names
+    return [
+        times_fewer(
+            f"{case}: times fewer {what} than {rival}", medians[names[rival]], medians[names[ours]],
+            windows=windows, least=least,
+        )
+        for rival in rivals
+    ]  # fmt: skip
+
+
+def times_fewer(
+    name: str, slow: float | None, fast: float | None, *, windows: float, least: float | None = None
+) -> Row:
+    """Return the ratio of two medians, and whether it is what was asked for.
+
+    Args:
+        name: Of the row.
+        slow: Windows that the slower one needs, the median of its seeds; None if half of them or more never
+            got there, which counts as the whole trial.
+        fast: Windows that the faster one needs; None if half of its seeds or more never got there, which
+            leaves no ratio.
+        windows: The length of the slower one's trial.
+        least: What is asked for.
+    """
+    notes = ["ratio of the medians"]
+    ratio = None
+    if fast is None:
+        notes = ["half of the faster one's seeds or more never get there"]
+    elif slow is None:
+        notes = [f"at least: half of the slower one's seeds or more never get there in {windows:,g} windows"]
+        ratio = windows / max(fast, 1.0)
+    else:
+        ratio = slow / max(fast, 1.0)
+    if least is not None:
+        met = ratio is not None and ratio >= least
+        notes.append(f"at least {least:g} asked for: {'reached' if met else 'missed'}")
+    measured = None if ratio is None else round(ratio, 6)
+    return Row(id=name, published=least, measured=measured, note="; ".join(notes))

@@ -18,6 +18,7 @@ from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.rrl.figures import above
 from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import TrialSpec, new_agent, serving, stage_environment, train_agent
@@ -159,19 +160,34 @@ def _cold(places: Sequence[float]) -> float:
     return 1.25 * max(places, default=40.0)
 
 
+def _cut(one: Series, part: slice) -> Series:
+    """Return a part of a curve."""
+    names = ("x", "y", "low", "high")
+    return one.model_copy(update={name: getattr(one, name)[part] for name in names})
+
+
 def plot(result: Result, folder: Path) -> list[Path]:
     """Draw the windows to converge against how wrong the simulation is."""
     title = f"Windows until near the oracle for good; median and range of {result.seeds} seeds"
     figure, axes = style.figure(title, size=(7.5, 4))
     axis = axes[0, 0]
-    style.curves(axis, result.panel("windows"))
+    curves = result.panel("windows")
+    style.curves(axis, [_cut(one, slice(-1)) for one in curves])
+    for index, one in enumerate(_cut(one, slice(-1, None)) for one in curves):  # a cold start is no error
+        color, marker = style.look(one.name, index)
+        x, (middle,) = one.x[0] + 0.6 * (2 * index - 1), style.floats(one.y)
+        low, high = (style.floats(values or one.y)[0] for values in (one.low, one.high))
+        axis.errorbar(
+            [x], [middle], [[middle - low], [high - middle]], color=color, marker=marker, ms=5, lw=1.4
+        )
     axis.axhline(TARGETS[0.1], color=style.MUTED, lw=1, ls="--", label="ten windows")
-    places = result.panel("windows")[0].x
+    places = curves[0].x
     axis.set_xticks(places, [*(f"{place:g} %" for place in places[:-1]), "cold"])
     axis.set(
         xlabel="random error of the simulation",
         ylabel=f"windows to converge ({WINDOWS}: not at all)",
         yscale="log",
     )
-    style.legend(axis)
+    style.decades(axis.yaxis)
+    above(axis)
     return [style.save(figure, folder, NAME)]

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.laboratory.trials import made_trial
+from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.rrl.figures import comparison_figures
+from tuner.experiments.result import Row, Series
+from tuner.experiments.rrl.figures import comparison_figures, draw_bars
 from tuner.experiments.rrl.series import bars, exceeding, over_time
-from tuner.experiments.rrl.study import agent_rows, relation_rows
+from tuner.experiments.rrl.study import agent_rows, fewer_rows, relation_rows, times_fewer
 
 
 def trials():
@@ -69,6 +71,84 @@ def test_curves_are_medians_with_their_range():
     assert tail[0].y[0] == 1.0
     assert tail[0].y[-1] is None
     assert [one.y for one in broken] == [[0.0], [0.25]]
+
+
+def bar(name, place, middle, low=None, high=None):
+    return Series(name=name, x=[place], y=[middle], low=[low], high=[high])
+
+
+def drawn_bars(series, most=None):
+    """The panel, and what is written beside each bar."""
+    figure, axes = style.figure("x")
+    draw_bars(axes[0, 0], series, "windows", most=most)
+    figure.draw_without_rendering()
+    return axes[0, 0], [text.get_text() for text in axes[0, 0].texts]
+
+
+def test_bars_where_nobody_converges_have_the_whole_trial_as_their_axis():
+    """As long as the trial, not as wide as nothing; all labels are level with their agents."""
+    panel, texts = drawn_bars([bar("rrl", 0.0, None), bar("capes", 1.0, None)], most=25.0)
+
+    assert panel.get_xlim() == (0.0, 25.0)
+    assert texts == ["none within 25", "none within 25"]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["rrl", "capes"]
+    assert panel.get_ylim()[0] > 1.0
+    assert panel.get_ylim()[1] < 0.0
+
+
+def test_bars_tell_how_many_seeds_never_converged():
+    """All did, some did not, half or more did not: the range then runs to the edge of the panel."""
+    panel, texts = drawn_bars(
+        [bar("rrl", 0.0, 26.0, 21.0, 322.0), bar("gp", 1.0, 70.0, 66.0), bar("random", 2.0, None, 69.0)],
+        most=600.0,
+    )
+
+    assert texts == ["26", "70; some not within 600", "half or more not within 600"]
+    ranges = [tuple(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2]
+    assert ranges == [(21.0, 322.0), (66.0, 600.0), (69.0, 600.0)]
+    assert len(panel.patches) == 2
+
+
+def test_bars_of_shares_end_at_the_greatest():
+    """Without a length of the trial; where there is nothing but zeros the axis is still one."""
+    panel, texts = drawn_bars([bar("rrl", 0.0, 0.5, 0.0, 2.0)])
+    zero, _ = drawn_bars([bar("rrl", 0.0, 0.0, 0.0, 0.0)])
+
+    assert panel.get_xlim() == (0.0, 2.1)
+    assert texts == ["0.5"]
+    assert zero.get_xlim()[1] > 0
+
+
+def test_fewer_windows_are_a_ratio_of_medians():
+    """A rival that never gets there needs the whole trial at least; RRL that never does has no ratio."""
+    both = times_fewer("x", 2745.0, 1381.5, windows=3000, least=5.0)
+    never = times_fewer("x", None, 30.0, windows=3000, least=8.0)
+    short = times_fewer("x", None, 1500.0, windows=3000, least=8.0)
+    lost = times_fewer("x", 100.0, None, windows=3000, least=8.0)
+
+    assert (both.measured, both.published) == (1.986971, 5.0)
+    assert both.note == "ratio of the medians; at least 5 asked for: missed"
+    assert never.measured == 100.0
+    assert never.note.startswith("at least: ")
+    assert never.note.endswith("reached")
+    assert (short.measured, short.note.endswith("missed")) == (2.0, True)
+    assert (lost.measured, lost.note.endswith("missed")) == (None, True)
+
+
+def test_fewer_windows_need_those_of_every_agent():
+    """A row for each rival; none where exact costs are not known."""
+    known = {"RRL": 25.0, "CAPES": 200.0, "DeepRM": None}
+    rows = [
+        Row(id=f"Inception, {name}: windows to converge", measured=value) for name, value in known.items()
+    ]
+
+    found = fewer_rows("Inception", rows, "windows to converge", 300, 8.0)
+
+    assert [(row.id, row.measured) for row in found] == [
+        ("Inception: times fewer windows to converge than CAPES", 8.0),
+        ("Inception: times fewer windows to converge than DeepRM", 12.0),
+    ]
+    assert fewer_rows("Inception", rows[:2], "windows to converge", 300, 8.0) == []
 
 
 def test_comparisons_are_drawn(tmp_path):

@@ -1,0 +1,61 @@
+"""How figures look: an agent is drawn alike in all of them; axes are labelled as people write."""
+
+from __future__ import annotations
+
+from tuner.experiments import style
+
+
+def test_an_agent_looks_the_same_beside_any_other():
+    """Whatever its place in the panel, under its own and its proper name."""
+    three = style.strokes(["RRL", "CAPES", "DeepRM"])
+    ten = style.strokes(
+        [
+            "rrl",
+            "q_learning",
+            "capes",
+            "capes_level",
+            "deeprm",
+            "tpe",
+            "gp",
+            "hill_climb",
+            "clipper_aimd",
+            "random",
+        ]
+    )
+
+    assert three == [ten[0], ten[2], ten[4]]
+    assert len(set(ten)) == 10
+    assert ten[3].color == ten[2].color
+
+
+def test_variants_of_an_agent_share_its_colour():
+    """They differ in their dashes, until there are none left; nobody is drawn like another."""
+    cold = style.strokes(["rrl trained in simulation", "rrl cold", "tpe cold"])
+    many = style.strokes([f"rrl:delta={delta}" for delta in range(6)])
+
+    assert cold[0].color == cold[1].color
+    assert cold[0].line != cold[1].line
+    assert len({stroke.color for stroke in many[:4]}) == 1
+    assert len(set(many)) == 6
+
+
+def test_unknown_agents_get_what_is_left():
+    """Of the colours that nobody has; the known ones keep theirs though they come later."""
+    mine, yours, rrl = style.strokes(["mine", "yours", "rrl"])
+
+    assert rrl == style.AGENTS["rrl"]
+    assert len({mine.color, yours.color, rrl.color}) == 3
+
+
+def test_logarithmic_axes_are_labelled_in_full():
+    """A million is no 1e+06, beside 100,000."""
+    figure, axes = style.figure("x")
+    axis = axes[0, 0]
+    axis.plot([1, 2], [100.0, 2e6])
+    axis.set_yscale("log")
+    style.decades(axis.yaxis)
+    figure.draw_without_rendering()
+
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert {"100,000", "1,000,000"} <= set(labels)
+    assert not any("e" in label for label in labels)
