@@ -10,7 +10,16 @@ from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
 from tuner.experiments.rrl.figures import above, draw_time
 from tuner.experiments.rrl.series import over_time
-from tuner.experiments.rrl.study import AGENTS, Case, agent_rows, named, relation_rows, run_cases
+from tuner.experiments.rrl.study import (
+    AGENTS,
+    TIMES_FEWER,
+    Case,
+    agent_rows,
+    fewer_rows,
+    named,
+    relation_rows,
+    run_cases,
+)
 
 __all__ = ["draw_latencies", "latency_result"]
 
@@ -47,6 +56,8 @@ def latency_result(
                 "mean cost above the oracle's": (lambda f: 100 * f.regret, "%"),
             },
         )
+        for what in ("windows not near the oracle", "windows to converge"):
+            rows += fewer_rows(case.name, rows, what, case.windows, TIMES_FEWER)
         series += over_time(trials, lambda t: 1e3 * t.mean, f"{case.name}: latency")
         series += over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
     configuration = {

@@ -26,6 +26,8 @@ OVERLOAD = 0.5
 measured, and has no value to predict."""
 TARGET, GOAL = 15.0, 9.0
 """Median error of p95 that is to be reached, and that is aimed at, %."""
+FAR = 2.0
+"""By such a factor a prediction is of no use."""
 CORRELATION = 0.8
 SIMULATED = 21
 """Windows simulated per prediction, each as long as the measured ones, of which the median counts: near the
@@ -169,18 +171,36 @@ def error_rows(points: Sequence[Point]) -> list[Row]:
                 note=f"{len(here)} points",
             )
         )
+    return [*rows, _far_off(points), _overloads(points)]
+
+
+def _far_off(points: Sequence[Point]) -> Row:
+    """Return how many predictions are so wrong that a median hides it."""
+    far = [p for p in points if not 1 / FAR <= p.predicted["p95"] / p.measured["p95"] <= FAR]
+    note = f"of {len(points)}"
+    for what in ("measured", "predicted") if far else ():
+        values = [1e3 * getattr(point, what)["p95"] for point in far]
+        note = f"{note}; {what} {min(values):.0f} to {max(values):.0f} ms"
+    name = f"points whose p95 is off by more than a factor of {FAR:g}"
+    return Row(id=name, measured=float(len(far)), unit="points", note=note)
+
+
+def _overloads(points: Sequence[Point]) -> Row:
+    """Return how many overloads were predicted as such; there may be none to foresee."""
     overloaded = [point for point in points if point.overloaded]
     foreseen = sum(not point.predicted["p95"] < OVERLOAD for point in overloaded)
-    false = sum(not point.predicted["p95"] < OVERLOAD for point in steady)
-    rows.append(
-        Row(
-            id="overloads foreseen",
-            published=float(len(overloaded)),
-            measured=float(foreseen),
-            note=f"of those that cannot serve the load; {false} others taken for one",
-        )
+    false = sum(not p.predicted["p95"] < OVERLOAD for p in points if not p.overloaded)
+    taken = f"{false} others taken for one"
+    name = "overloads foreseen"
+    if not overloaded:
+        note = f"nothing to foresee: no p95 above {1e3 * OVERLOAD:g} ms in the median; {taken}"
+        return Row(id=name, measured=None, note=note)
+    return Row(
+        id=name,
+        published=float(len(overloaded)),
+        measured=float(foreseen),
+        note=f"of those that cannot serve the load; {taken}",
     )
-    return rows
 
 
 def _error_row(points: Sequence[Point], statistic: str) -> Row:

@@ -68,6 +68,18 @@ def test_errors_are_those_of_what_can_be_served():
     overloads = rows["overloads foreseen"]
     assert (overloads.published, overloads.measured) == (2.0, 1.0)
     assert "0 others" in overloads.note
+    far = rows["points whose p95 is off by more than a factor of 2"]
+    assert (far.measured, far.note) == (1.0, "of 6; measured 3000 to 3000 ms; predicted 100 to 100 ms")
+
+
+def test_where_nothing_is_overloaded_nothing_is_foreseen():
+    """There is no figure then, but predictions that are far off are still told."""
+    rows = {row.id: row for row in error_rows([point(0.2, 0.03), point(0.02, 0.02), point(0.03, 0.03)])}
+
+    overloads = rows["overloads foreseen"]
+    assert (overloads.published, overloads.measured) == (None, None)
+    assert overloads.note.startswith("nothing to foresee")
+    assert rows["points whose p95 is off by more than a factor of 2"].measured == 1.0
 
 
 def test_points_are_measured_and_predicted(tmp_path):
