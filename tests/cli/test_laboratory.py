@@ -36,6 +36,20 @@ def tuner(monkeypatch, capsys, tmp_path):
 
 
 @pytest.fixture
+def fails(tuner, monkeypatch, capsys):
+    """Run a command line that is refused; returns what it said."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        assert ending.value.code == 2
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
 def one_core():
     """Keep this process to one core: then no others are started, which takes them seconds."""
     before = os.sched_getaffinity(0)
@@ -81,16 +95,11 @@ def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner, tmp_path)
     assert list((tmp_path / "logs" / "seed-0").iterdir())
 
 
-def test_a_policy_for_other_knobs_is_refused(tuner, monkeypatch, capsys):
+def test_a_policy_for_other_knobs_is_refused(tuner, fails):
     """The message says which knob differs and how."""
     tuner("train", *SMALL, *GRID, "--windows", "2", "--out", "policy")
-    monkeypatch.setattr(sys, "argv", ["tuner", "evaluate", "policy", *SMALL, *GRID[2:]])
 
-    with pytest.raises(SystemExit) as ending:
-        main()
-
-    assert ending.value.code == 2
-    assert "knob max_batch_size: the grid is" in capsys.readouterr().err
+    assert "knob max_batch_size: the grid is" in fails("evaluate", "policy", *SMALL, *GRID[2:])
 
 
 @pytest.mark.slow
@@ -185,3 +194,27 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
 
     assert ending.value.code == 130
     assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_training_starts_from_a_policy(tuner, fails, tmp_path):
+    """It goes to what was learned at once; it ends the same when asked again, and not from another policy."""
+    small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "500ms", *GRID)
+    tuner("train", *small, "--windows", "14", "--agent", "rrl:carry=false", "--out", "first")
+    tuner("train", *small, "--windows", "3", "--policy", "first", "--out", "second")
+    tuner("train", *small, "--windows", "3", "--out", "cold")
+
+    def costs(folder):
+        lines = (tmp_path / folder / "journal.jsonl").read_text().splitlines()
+        return [json.loads(line)["cost"] for line in lines if '"window": ' in line and "spec" not in line]
+
+    assert max(costs("second")) < 0.5 * costs("cold")[0]
+    stored = json.loads((tmp_path / "second" / "policy.json").read_text())
+    assert stored["parameters"]["carry"] is False
+    assert "went on after 3 windows" in tuner(
+        "train", *small, "--windows", "3", "--policy", "first", "--out", "second"
+    )
+    again = ("train", *small, "--windows", "3", "--policy", "cold", "--out")
+    assert "policy_sha256 is" in fails(*again, "second")
+    assert "is the policy to start from" in fails(*again, "cold")
+    assert "brings its own, 'rrl'" in fails(*again, "third", "--agent", "rrl")
+    assert "knob max_batch_size: the grid is" in fails("train", *SMALL, "--policy", "cold", "--out", "third")

@@ -45,7 +45,17 @@ LOADS = (150.0, 300.0)
 
 def train(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the policy goes.")],
-    agent: Annotated[str, typer.Option("--agent", help=AGENT_HELP)] = "rrl",
+    agent: Annotated[
+        str | None, typer.Option("--agent", help=f"{AGENT_HELP} [default: rrl]", show_default=False)
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="DIR",
+            help="Start from a policy, and with its agent, rather than from nothing.",
+        ),
+    ] = None,
     env: Environment = TRITON,
     server: ServerFile = None,
     model: Model = None,
@@ -84,7 +94,7 @@ def train(
     from tuner.laboratory.trial import TrialSpec, check_trial
     from tuner.storage import make_folder
 
-    name, parameters = parse_agent(agent)
+    learner = _learner(agent, policy, out)
     arguments = environment_arguments(
         env,
         server=server,
@@ -101,10 +111,9 @@ def train(
         arguments=arguments,
         workload=workload,
         rates=tuple(rate or _loads(env, arguments)),
-        agent=name,
-        parameters=parameters,
         seed=seed,
         windows=windows,
+        **learner,
     )
     check_trial(spec)
     numbers = range(seed, seed + seeds)
@@ -126,6 +135,28 @@ def train(
         for line in lines:
             console.print(line)
         print(task.folder)
+
+
+def _learner(agent: str | None, policy: Path | None, out: Path) -> dict[str, Any]:
+    """Return what a spec says of the agent: one that knows nothing, or one that starts from a policy.
+
+    Raises:
+        InvalidInput: There is no such agent, one is named beside a policy, or the policy would be lost.
+        StorageError: There is no policy, or it is damaged.
+    """
+    from tuner.agents.policy_file import read_manifest
+    from tuner.errors import InvalidInput
+
+    if policy is None:
+        name, parameters = parse_agent(agent or "rrl")
+        return {"agent": name, "parameters": parameters}
+    manifest = read_manifest(policy)
+    if agent is not None:
+        problem = f"the policy in {policy} brings its own, '{manifest.agent}' with its parameters"
+        raise InvalidInput("--agent", problem, "leave it out")
+    if policy.resolve() == out.resolve():
+        raise InvalidInput("--out", f"{out} is the policy to start from", "give another folder")
+    return {"agent": manifest.agent, "policy": str(policy), "policy_sha256": manifest.sha256}
 
 
 def _loads(env: str, arguments: dict[str, Any]) -> tuple[float, ...]:

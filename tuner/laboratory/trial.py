@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,11 @@ class TrialSpec:
     """Its name in :data:`tuner.agents.catalogue.AGENTS`."""
     parameters: dict[str, Any] = field(default_factory=dict)
     """Of the agent."""
+    policy: str | None = None
+    """Folder of the policy that the agent starts from, whose agent and parameters it then is; None: it knows
+    nothing."""
+    policy_sha256: str | None = None
+    """Digest of what was learned there, so that a training does not go on from another one."""
     seed: int = 0
     """Of the workload, the arrivals and the agent."""
     windows: int = 300
@@ -210,14 +216,18 @@ def stage_environment(spec: TrialSpec, stage: int = 0) -> gym.Env[Any, Any]:
 
 
 def new_agent(spec: TrialSpec, env: gym.Env[Any, Any]) -> Agent:
-    """Make the agent of a trial, which knows nothing yet.
+    """Make the agent of a trial, which knows nothing yet unless it starts from a policy.
 
     Raises:
-        InvalidInput: There is no such agent (lists those there are), or it has no such parameter.
+        InvalidInput: There is no such agent (lists those there are), it has no such parameter, or the policy
+            is about other knobs (says which).
+        StorageError: There is no policy, or it is damaged.
     """
-    from tuner.agents.catalogue import make_agent
+    from tuner.agents.catalogue import load_agent, make_agent
 
     levels, world = LoadLevels(), serving(env)
+    if spec.policy is not None:
+        return load_agent(Path(spec.policy), world.space, seed=spec.seed)
     return make_agent(
         spec.agent,
         world.space,
