@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from tests.laboratory.trials import made_trial
 from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.result import Row, Series
+from tuner.experiments.result import Result, Row, Series
 from tuner.experiments.rrl.figures import comparison_figures, draw_bars
 from tuner.experiments.rrl.series import bars, exceeding, over_time
-from tuner.experiments.rrl.study import agent_rows, fewer_rows, relation_rows, times_fewer
+from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
+
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
 def trials():
@@ -149,6 +152,19 @@ def test_fewer_windows_need_those_of_every_agent():
         ("Inception: times fewer windows to converge than DeepRM", 12.0),
     ]
     assert fewer_rows("Inception", rows[:2], "windows to converge", 300, 8.0) == []
+
+
+@pytest.mark.parametrize("name", ["fig12", "fig13"])
+def test_stored_ratios_are_those_of_the_stored_medians(name):
+    """What the pages say of windows not near the oracle follows from the medians in the same table."""
+    module = importlib.import_module(f"tuner.experiments.rrl.{name}")
+    stored = Result.load(RESULTS / f"rrl-{name}.json").rows
+
+    for case in module.CASES:
+        for what in ("windows not near the oracle", "windows to converge"):
+            found = fewer_rows(case.name, stored, what, case.windows, TIMES_FEWER)
+            assert len(found) == 2
+            assert all(row in stored for row in found), case.name
 
 
 def test_comparisons_are_drawn(tmp_path):
