@@ -97,6 +97,20 @@ class RackEnv(ServingEnv):
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
         return self._exact.at(rate)
 
+    def skip(self, windows: int, configuration: int, level: int | None) -> None:
+        """Go on as if windows had been stepped through: none bears on those after it but in three ways.
+
+        Args:
+            windows: How many, at least 1.
+            configuration: The number of the last one's configuration, from which the next is a change.
+            level: Its load level, which is kept near the border.
+        """
+        assert self._server is not None, "call reset first"
+        self._server.apply(self.space.decode(configuration))
+        self._server.skip(windows)
+        self._windows += windows
+        self._level = level
+
     def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
         assert self._server is not None, "call reset first"
         return super()._info(measurement, cost) | {"rate": self._server.offered}

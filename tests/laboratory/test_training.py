@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.laboratory.trials import SMALL
+from tuner.envs.simulator.rack import Rack
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.journal import JOURNAL
 from tuner.laboratory.training import train
@@ -54,6 +55,30 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path, agent):
     trained.agent.close()
     assert trained.relived == 11
     assert len(trained.trial.cost) == 16
+    assert contents(parts) == contents(whole)
+
+
+@pytest.mark.parametrize("windows", [1, 5, 10])
+def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, windows):
+    """Of a rack only the last one is, and the end is the same: load, level, what a change costs."""
+    spec = TrialSpec(
+        env="tuner/TFServingCPU-v0", arguments={"window": 5.0, "change_cost": 1.0}, workload="wikipedia",
+        agent="random", windows=12, seed=3, exact=False,
+    )  # fmt: skip
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    train(spec, whole).agent.close()
+    with pytest.raises(Interrupted):
+        train(spec, parts, progress=interrupt_after(windows - 1))
+    measured = []
+    real = Rack.step
+    monkeypatch.setattr(Rack, "step", lambda *arguments: measured.append(1) or real(*arguments))
+
+    trained = train(spec, parts)
+
+    assert trained.relived == windows
+    assert len(measured) == 1 + 1 + 12 - windows  # of the reset, of the last one, and the new ones
     assert contents(parts) == contents(whole)
 
 
