@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tuner.adapters.credentials import is_loopback
@@ -18,6 +19,11 @@ CHANNEL = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
+)
+# gRPC tells for each layer that it could not connect, and the address, which we tell ourselves.
+CONNECTING = re.compile(
+    r"failed to connect to all addresses; last error: ([A-Z_]+: )?(ipv[46]:\S+: )?"
+    r"(Failed to connect to remote host: )?"
 )
 
 
@@ -41,5 +47,5 @@ def open_channel(address: str, host: str, security: Security) -> Any:
 
 
 def tidy(text: str) -> str:
-    """Return a server's words on one line, not too many of them."""
-    return one_line(text).rstrip(" ;.")
+    """Return a server's words on one line, not too many of them, without what gRPC says around them."""
+    return CONNECTING.sub("", one_line(text)).rstrip(" ;.")

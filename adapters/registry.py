@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
-from urllib.parse import SplitResult, parse_qs
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.credentials import refuse_credentials
@@ -38,7 +38,7 @@ def scheme_of(target: str) -> str:
     """Return the scheme of a target, which says who opens it.
 
     Raises:
-        InvalidInput: No adapter has it, or the target holds credentials.
+        InvalidInput: No adapter has it, or the target is malformed or holds credentials.
     """
     refuse_credentials(target, "TARGET", WHERE_THEY_BELONG)
     scheme, separator, _ = target.partition("://")
@@ -49,6 +49,10 @@ def scheme_of(target: str) -> str:
             f"'{target}' has no known scheme",
             f"begin with one of {known} like triton://HOST:8001/MODEL",
         )
+    try:
+        urlsplit(target)
+    except ValueError as error:
+        raise InvalidInput("TARGET", f"'{target}': {error}", "an IPv6 address is written [::1]") from None
     return scheme.lower()
 
 

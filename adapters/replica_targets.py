@@ -38,7 +38,7 @@ def replicas_of(target: str, port: int) -> Replicas | None:
         port: The port of a host that is given without one.
 
     Raises:
-        InvalidInput: The option ``replicas`` is neither missing nor ``dns``.
+        InvalidInput: The option ``replicas`` is neither missing nor ``dns``, or the port of the name is none.
     """
     url = urlsplit(target)
     options = parse_qsl(url.query, keep_blank_values=True)
@@ -51,7 +51,12 @@ def replicas_of(target: str, port: int) -> Replicas | None:
     if way is None:
         return Replicas(lambda: _listed(target, hosts), math.inf) if len(hosts) > 1 else None
     rest = urlencode([(name, value) for name, value in options if name != OPTION], safe="/")
-    name, number = url.hostname or "", url.port or port
+    try:
+        name, number = url.hostname or "", url.port or port
+    except ValueError as error:
+        raise InvalidInput(
+            "TARGET", f"'{target}': {error}", "write triton://name:8001/model?replicas=dns"
+        ) from None
 
     def look_up() -> list[str]:
         try:

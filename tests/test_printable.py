@@ -31,5 +31,9 @@ def test_one_line():
 def test_words_of_servers_are_printable():
     """In errors, whoever raises them, and where they are taken in."""
     assert tidy(f"no {CLEARS_THE_SCREEN}memory; ") == "no [2J31mmemory"
+    nobody = (
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Failed to connect to "
+    )
+    assert tidy(f"{nobody}remote host: Connection refused") == "Connection refused"
     assert str(Refused(f"no {CLEARS_THE_SCREEN}memory")) == "no [2J31mmemory"
     assert str(InvalidInput("x", "\x1b[1m bold")) == "x: [1m bold"

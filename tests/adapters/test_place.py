@@ -42,7 +42,8 @@ def test_addresses_have_one_form():
 
 
 @pytest.mark.parametrize(
-    "target", ["ftp://h/m", "h/m", "triton:h/m", "triton://h", "triton://h:x/m", "triton://g,/m"]
+    "target",
+    ["ftp://h/m", "h/m", "triton:h/m", "triton://h", "triton://h:x/m", "triton://g,/m", "triton://[::1/m"],
 )
 def test_what_is_no_place(target):
     """Told without asking anybody; an unknown scheme with those that there are."""

@@ -267,6 +267,8 @@ def test_a_name_for_many(monkeypatch):
     ]
     with pytest.raises(InvalidInput, match="replicas='k8s' is unknown"):
         replicas_of("triton://h/m?replicas=k8s", 8001)
+    with pytest.raises(InvalidInput, match="Port could not be cast"):
+        replicas_of("triton://h:x/m?replicas=dns", 8001)
 
 
 def test_a_name_for_nobody(monkeypatch):

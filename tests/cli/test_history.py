@@ -109,6 +109,14 @@ def test_no_text_in_the_store_commands_the_terminal(run):
     assert {"\x1b", "\x9b", "\x07"} & set(told) == set()
 
 
+@pytest.mark.parametrize("number", ["0", "99", "99999999999999999999999"])
+def test_a_decision_that_there_is_not(run, number):
+    """However large its number is."""
+    code, _, err = run("explain", number)
+
+    assert (code, err) == (2, f"error: DECISION: there is no decision {number}; there are 1 to 4\n")
+
+
 def test_the_history_as_json(run):
     """With everything that is known of each decision."""
     _, out, _ = run("history", "--json", "--count", "2")
@@ -148,7 +156,7 @@ def test_what_failed_and_what_changed_nothing_is_explained_too(run):
     ("arguments", "names"),
     [
         (["explain", "99"], "there is no decision 99; there are 1 to 4"),
-        (["history", "--target", "x"], "there is no target 'x'; there are mlp"),
+        (["history", "--target", "x"], "no target 'x' was ever attached; there are mlp"),
         (["history", "--state", "none.db"], "there is no such file"),
     ],
 )

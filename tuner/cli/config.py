@@ -93,7 +93,8 @@ def _connect(config: DaemonConfig) -> None:
         except TunerError as error:
             problems.append(f"{target.name}: {error}")
     if problems:
-        raise TunerError("\n  ".join([f"{len(problems)} of {len(config.targets)} targets", *problems]))
+        count = f"{len(problems)} of {len(config.targets)} targets cannot be used as they are:"
+        raise TunerError("\n  ".join([count, *problems]))
 
 
 def _values(grid: Bounds | tuple[float, ...]) -> str:

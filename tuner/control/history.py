@@ -161,7 +161,7 @@ def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
     Raises:
         InvalidInput: There is no such decision (any more).
     """
-    row = store.row(f"{ENTRIES} WHERE decision.id = ?", decision)
+    row = store.row(f"{ENTRIES} WHERE decision.id = ?", decision) if abs(decision) < 2**63 else None
     if row is None:
         bounds = store.rows("SELECT min(id), max(id) FROM decision")[0]
         there = f"there are {bounds[0]} to {bounds[1]}" if bounds[0] is not None else "there are none yet"
@@ -264,5 +264,7 @@ def _check_target(store: Store, target: str | None) -> None:
     known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
     if target is not None and target not in known:
         raise InvalidInput(
-            "--target", f"there is no target '{target}'", f"there are {', '.join(known) or 'none'}"
+            "--target",
+            f"no target '{target}' was ever attached",
+            f"there are {', '.join(known) or 'none'}",
         )
