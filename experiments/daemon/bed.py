@@ -31,6 +31,7 @@ GRIDS: dict[str, tuple[float, ...]] = {
 }
 FILE = """\
 state: servetune.db
+http: {{listen: "127.0.0.1:0"}}
 targets:
   - name: {name}
     url: "triton://127.0.0.1:{grpc}/mlp?metrics={metrics}"

@@ -335,6 +335,6 @@ def _daemon(targets: Sequence[tuple[Kept, str]]) -> Iterator[DaemonProcess]:
     ]
     with tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder:
         path = Path(folder) / "servetune.yaml"
-        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
+        path.write_text("state: servetune.db\nhttp: {listen: '127.0.0.1:0'}\ntargets:\n" + "".join(lines))
         with DaemonProcess(path) as daemon:
             yield daemon
