@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 from tuner.adapters.address import grpc_address, parse_address
 from tuner.adapters.registry import scheme_of
+from tuner.adapters.replica_targets import OPTION
 from tuner.adapters.tfserving import target as tfserving
 from tuner.adapters.triton import target as triton
 
 __all__ = ["Place", "places_of"]
 
 KNOWN = {
-    "triton": (triton.GRPC_PORT, triton.FORM),
-    "tfserving": (tfserving.GRPC_PORT, tfserving.FORM),
+    "triton": (triton.GRPC_PORT, triton.FORM, triton.OPTIONS | {OPTION: ""}),
+    "tfserving": (tfserving.GRPC_PORT, tfserving.FORM, tfserving.OPTIONS),
 }
-"""Scheme -> port of a server that is given without one, and the form of a target."""
+"""Scheme -> port of a server that is given without one, the form of a target, and its options."""
 
 
 class Place(NamedTuple):
@@ -38,17 +39,18 @@ def places_of(target: str) -> frozenset[Place]:
     author knows what is a server in it: the whole of it counts as one.
 
     Raises:
-        InvalidInput: No adapter has its scheme, it names no server or no model, or it holds credentials.
+        InvalidInput: No adapter has its scheme, it names no server, no model or an option that there is not,
+            or it holds credentials.
     """
     scheme = scheme_of(target)
     if scheme == "sim":
         return frozenset()
     if scheme not in KNOWN:
         return frozenset([Place(scheme, target, "")])
-    port, form = KNOWN[scheme]
-    hosts, slash, path = target.partition("://")[2].partition("?")[0].partition("/")
+    port, form, options = KNOWN[scheme]
+    hosts, slash, rest = target.partition("://")[2].partition("/")
     found = [
-        parse_address(f"{scheme}://{host}{slash}{path}", scheme=scheme, port=port, options={}, form=form)
+        parse_address(f"{scheme}://{host}{slash}{rest}", scheme=scheme, port=port, options=options, form=form)
         for host in hosts.split(",")
     ]
     return frozenset(Place(scheme, grpc_address(_plain(one.host), one.port), one.model) for one in found)

@@ -14,6 +14,7 @@ __all__ = ["GRPC_PORT", "Target", "parse_target"]
 GRPC_PORT = 8001
 METRICS_PORT = "8002"
 FORM = "write triton://host:8001/model?metrics=8002"
+OPTIONS = {"metrics": METRICS_PORT, "version": "", "repository": "", **SECURITY_OPTIONS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,8 +50,7 @@ def parse_target(text: str) -> Target:
     Raises:
         InvalidInput: It does not have that form.
     """
-    options = {"metrics": METRICS_PORT, "version": "", "repository": "", **SECURITY_OPTIONS}
-    address = parse_address(text, scheme="triton", port=GRPC_PORT, options=options, form=FORM)
+    address = parse_address(text, scheme="triton", port=GRPC_PORT, options=OPTIONS, form=FORM)
     version = address.options["version"]
     if version and not (version.isascii() and version.isdigit()):
         raise InvalidInput(

@@ -173,6 +173,10 @@ def test_days_may_wrap_around_the_week(load):
             TARGET.replace("sim:", "triton:"),
             "line 3: targets[0].url: 'triton://mlp' does not name a host and",
         ),
+        (
+            TARGET.replace("sim://mlp", "triton://h/m?metric=off"),
+            "line 3: targets[0].url: option 'metric' is unknown or given twice; known: metrics, version",
+        ),
         (TARGET + "    seed: -1\n", "targets[0].seed: must be greater than or equal to 0, but got -1"),
         (TARGET + "    seed: 5000000000\n", "targets[0].seed: must be less than 4294967296"),
         (TARGET + "    guard: {step: 1.0e+300}\n", "guard.step: must be less than or equal to 1000"),
