@@ -11,7 +11,7 @@ import numpy as np
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.errors import InvalidInput
 from tuner.objective import Objective, Slo, parse_slo
-from tuner.profiler.attachment import attach
+from tuner.profiler.attachment import attach, require_resource
 
 __all__ = ["live"]
 
@@ -55,6 +55,7 @@ def live(
     if rate is not None and not 0 < rate < float("inf"):
         raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
     with attach(target, grids=grids) as attachment:
+        require_resource(attachment, objective)
         space, cores = attachment.space, attachment.host.cores
 
     def open_plant(generator: np.random.Generator) -> Plant:

@@ -24,7 +24,7 @@ from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReadin
 if TYPE_CHECKING:
     from tuner.profiler.load_generator import LoadGenerator
 
-__all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach"]
+__all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach", "require_resource"]
 
 FOREIGN_LIMIT = 0.25
 """Cores used by foreign processes above which a window is disturbed, unless told otherwise."""
@@ -274,3 +274,18 @@ def _live(
         indicator=indicator,
         original=backend.current(),
     )
+
+
+def require_resource(attachment: Attachment, goal: str) -> None:
+    """Check that what is to be saved can be measured.
+
+    Raises:
+        InvalidInput: It cannot.
+    """
+    reading = attachment.host.read()
+    if goal == "cpu" and math.isnan(reading.server):
+        raise InvalidInput(
+            "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
+        )
+    if goal == "gpu" and math.isnan(reading.gpu):
+        raise InvalidInput("--objective", "no GPU can be seen from this machine", "use latency or cpu")

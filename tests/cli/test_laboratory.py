@@ -146,21 +146,9 @@ def test_killed_training_ends_as_if_it_had_not_been(tmp_path, agent):
 
 def test_training_says_in_words_what_it_did_not_learn(tuner):
     """Of a load whose windows fell into the level beside it, and where nothing was asked at all."""
-    beside = tuner(
-        "train",
-        *SMALL[:2],
-        "--rate",
-        "150",
-        "--window",
-        "500ms",
-        "--agent",
-        "random",
-        "--windows",
-        "2",
-        "--out",
-        "a",
-    )
-    nothing = tuner("train", *SMALL[:2], "--rate", "0.1", "--window", "500ms", "--windows", "1", "--out", "b")
+    small = (*SMALL[:2], *GRID, "--window", "500ms")
+    beside = tuner("train", *small, "--rate", "150", "--agent", "random", "--windows", "2", "--out", "a")
+    nothing = tuner("train", *small, "--rate", "0.1", "--windows", "1", "--out", "b")
 
     assert "its cost was learned under other loads only" in beside
     assert "nothing was learned" in nothing

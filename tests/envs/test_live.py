@@ -43,6 +43,12 @@ def test_rate_of_a_simulated_target() -> None:
     assert env.reset(seed=1)[1]["measurement"].arrival_rate == pytest.approx(300.0, rel=0.15)
 
 
+def test_least_gpu_use_needs_a_gpu() -> None:
+    """A target that shows none is refused at once, as by `tuner run`."""
+    with pytest.raises(InvalidInput, match="no GPU can be seen"):
+        live(target="sim://mlp", objective="gpu")
+
+
 def test_bad_rate() -> None:
     """A rate that is not positive is refused at once."""
     with pytest.raises(InvalidInput, match="rate"):

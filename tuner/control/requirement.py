@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from tuner.errors import InvalidInput, ReadOnly
 from tuner.objective import Slo
-from tuner.profiler.attachment import Attachment
+from tuner.profiler.attachment import Attachment, require_resource
 
 __all__ = ["check_target", "require_knobs"]
 
@@ -41,7 +39,7 @@ def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, de
     description = attachment.description
     if decide:
         require_knobs(attachment)
-        _require_resource(attachment, goal)
+        require_resource(attachment, goal)
     if apply and not description.writable:
         raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
     told = attachment.indicator is not None or attachment.load is not None or description.quantiles
@@ -52,14 +50,3 @@ def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, de
             f"{slo.statistic} is not exported by the server",
             advice or "give --rate, so that latency is measured by requests of our own",
         )
-
-
-def _require_resource(attachment: Attachment, goal: str) -> None:
-    """Check that what is to be saved can be measured."""
-    reading = attachment.host.read()
-    if goal == "cpu" and math.isnan(reading.server):
-        raise InvalidInput(
-            "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
-        )
-    if goal == "gpu" and math.isnan(reading.gpu):
-        raise InvalidInput("--objective", "no GPU can be seen from this machine", "use latency or cpu")
