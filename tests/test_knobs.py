@@ -164,3 +164,15 @@ def test_sample_is_within_the_space():
     generator = np.random.default_rng(1)
 
     assert all(SPACE.sample(generator) in SPACE for _ in range(50))
+
+
+def test_what_a_space_covers():
+    """Its own configurations, but for rounding; nothing between them, and nothing of other knobs."""
+    delay = Knob(name="delay", grid=(0.0, 0.0011), default=0.0, unit="s")
+    space = KnobSpace([delay, Knob(name="batch", grid=(2, 4), default=2)])
+
+    assert space.covers({"delay": 1.1 * 1e-3, "batch": 4})
+    assert not space.covers({"delay": 0.001, "batch": 4})
+    assert not space.covers({"delay": 0.0, "batch": 32})
+    assert not space.covers({"delay": 0.0})
+    assert not space.covers({"delay": 0.0, "batch": 2, "more": 1})

@@ -239,6 +239,13 @@ class KnobSpace:
         """Return the grid configuration closest to any values (a running server need not be on the grid)."""
         return Configuration({k.name: k.nearest(configuration.get(k.name, k.default)) for k in self.knobs})
 
+    def covers(self, configuration: Mapping[str, float]) -> bool:
+        """Whether a configuration is one of these but for the rounding of servers and files."""
+        nearest = self.nearest(configuration)
+        return set(configuration) == set(self.names) and all(
+            math.isclose(configuration[name], nearest[name], rel_tol=1e-6) for name in self.names
+        )
+
     def distances(self, index: int) -> np.ndarray:
         """Euclidean distance in grid steps from one configuration to all.   # (size,) steps."""
         return np.asarray(np.sqrt(self._squares(index)))

@@ -411,29 +411,61 @@ def test_an_unexpected_error_is_survived(bed, monkeypatch):
     assert len(bed.rows("SELECT * FROM window")) >= 4
 
 
+def test_a_policy_that_cannot_be_used_is_learned_anew(bed):
+    """It is told by the store that holds it, not by a folder that was there for a moment."""
+    bed.write(("a", "apply", ""))
+    bed.run(windows=2)
+    store = Store(bed.folder / "s.db")
+    with store.writing() as db:
+        db.execute("UPDATE policy_file SET content = X'00'")
+    store.close()
+
+    bed.run(windows=2)
+
+    told = [sentence for sentence in bed.said if "what was learned cannot be used" in sentence]
+    assert len(told) == 1
+    assert str(bed.folder / "s.db") in told[0]
+    assert "servetune-" not in told[0]
+    assert len(bed.rows("SELECT * FROM window")) == 4
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.control.test_daemon import Bed
 from tuner.control import worker as worker_module
+from tuner.control.store import Store
 from tuner.profiler import attachment as attachment_module
 
 bed = Bed(Path(sys.argv[1]))
 changes = 0
 
+def kill():
+    global changes
+    changes += 1
+    if changes == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
 def connect(target, grids=None):
     server = bed.connect(target, grids)
-    def kill():
-        global changes
-        changes += 1
-        if changes == int(sys.argv[3]):
-            os.kill(os.getpid(), signal.SIGKILL)
     setattr(server, sys.argv[2], kill)
     return server
+
+if sys.argv[2] == "written":
+    changed = Store.changed
+    Store.changed = lambda *arguments, **others: [changed(*arguments, **others), kill()]
 
 attachment_module.connect = worker_module.connect = connect
 bed.run(windows=100)
 """
+
+
+def killed(bed, point, number):
+    """Let a daemon run until it is killed at a point; return its last decision."""
+    command = [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return bed.rows("SELECT * FROM decision ORDER BY id")[-1]
 
 
 @pytest.mark.parametrize(
@@ -442,14 +474,7 @@ bed.run(windows=100)
 def test_killed_in_the_middle_of_a_change(bed, point, number):
     """The next life finds what the server really runs, and goes on or rolls back; nothing stays in doubt."""
     bed.write(("a", "apply", ""))
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    left = bed.rows("SELECT * FROM decision ORDER BY id")[-1]
+    left = killed(bed, point, number)
     assert left["outcome"] == "applying"
 
     bed.run(windows=1)
@@ -462,6 +487,19 @@ def test_killed_in_the_middle_of_a_change(bed, point, number):
 
     bed.run(windows=30)
     assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
+
+
+def test_killed_before_a_change_was_judged(bed):
+    """The next life puts it on probation again, once."""
+    bed.write(("a", "apply", ""))
+    left = killed(bed, "written", 1)
+    assert (left["outcome"], left["observed"]) == ("applied", None)
+
+    bed.run(windows=1)
+    bed.run(windows=1)
+
+    assert len([sentence for sentence in bed.said if "it is on probation again" in sentence]) == 1
+    assert bed.rows("SELECT observed FROM decision WHERE id = ?", left["id"])[0]["observed"] is not None
 
 
 DAEMON = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +18,7 @@ from tuner.control.order_book import StoredOrders, orders_of, pause, pin, resume
 from tuner.control.orders import Orders
 from tuner.control.store import Store
 from tuner.errors import InvalidInput, StorageError
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, KnobSpace
 
 GOOD, BETTER = configuration(2), configuration(4)
 
@@ -143,6 +144,64 @@ def test_there_must_be_something_to_roll_back(store):
         roll_back(store, "a")
 
 
+def sentences_of(store):
+    return [row["sentence"] for row in store.rows("SELECT sentence FROM event ORDER BY id")]
+
+
+def test_orders_are_about_the_server_that_the_name_stands_for_now(store):
+    """Also when its URL was changed, and back."""
+    store.target("a", "sim://other", SPACE, BETTER)
+    assert pin(store, "a") == BETTER
+    store.target("a", "sim://mlp", SPACE, GOOD)
+
+    assert pin(store, "a") == GOOD
+    assert store.current("a")["url"] == "sim://mlp"
+
+
+def test_a_pin_does_not_go_to_another_server(store):
+    """Nor does a rollback; a pause is about the name, and stays."""
+    pin(store, "a")
+    pause(store, "a", "by Ada")
+    with store.writing() as db:
+        db.execute("UPDATE orders SET rollback = pinned")
+
+    store.target("a", "sim://mlp", SPACE, GOOD)
+    assert orders_of(store, "a") == Orders(paused="by Ada", pinned=GOOD, rollback=GOOD)
+    store.target("a", "sim://other", SPACE, GOOD)
+
+    assert orders_of(store, "a") == Orders(paused="by Ada")
+    assert sentences_of(store)[-2:] == [
+        f"{words} to {SPACE.format(GOOD)}: that was ordered for another URL"
+        for words in ("no longer pinned", "not rolled back")
+    ]
+
+
+def test_a_pin_to_a_value_that_is_gone_ends(store):
+    """The file was changed: it is told, and so is no last good configuration of such a value."""
+    pin(store, "a", {"max_batch_size": 8.0})
+    with store.writing() as db:
+        db.execute("UPDATE target SET last_good = (SELECT pinned FROM orders)")
+    knobs = [k if k.name != "max_batch_size" else replace(k, grid=(1, 2, 4)) for k in SPACE.knobs]
+    assert store.target("a", "sim://mlp", SPACE, GOOD).state.last_good == dict(configuration(8))
+
+    standing = store.target("a", "sim://mlp", KnobSpace(knobs), GOOD)
+
+    assert orders_of(store, "a") == Orders()
+    assert sentences_of(store)[-1].startswith("no longer pinned to max_batch_size=8")
+    assert sentences_of(store)[-1].endswith("the knobs have other values now")
+    assert standing.state.last_good is None
+
+
+def test_a_pin_to_what_somebody_set_by_hand_stays(store):
+    """Though it was never a value of the file: it is what the server runs."""
+    found = GOOD.replace(max_batch_size=5.0)
+    StoredOrders(store, "a").moved(found)
+
+    store.target("a", "sim://mlp", SPACE, found)
+
+    assert orders_of(store, "a").pinned == found
+
+
 def test_orders_stand_while_the_store_cannot_be_read(store, monkeypatch):
     """A full or broken disk does not end a pause."""
     pause(store, "a", "by Ada")
@@ -161,11 +220,14 @@ def test_a_store_of_the_version_before_is_taken_over(tmp_path, store):
     path = tmp_path / "s.db"
     store.close()
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE orders; PRAGMA user_version = 1;")
+        db.executescript(
+            "DROP TABLE orders; ALTER TABLE target DROP COLUMN attached; PRAGMA user_version = 1;"
+        )
     db.close()
 
     again = Store(path)
     assert orders_of(again, "a") == Orders()
+    assert again.current("a")["attached"] == 0
     pause(again, "a", "")
     assert orders_of(again, "a").paused == "by the operator"
     again.close()

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import StorageError
 
 __all__ = ["Database"]
 
-APPLICATION, VERSION = 0x5E12E7, 2
+APPLICATION, VERSION = 0x5E12E7, 3
 """What the file says it is."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's words for a file that is no good any longer."""
@@ -45,6 +46,7 @@ CREATE TABLE target (
     running TEXT NOT NULL,
     last_good TEXT,
     number INTEGER NOT NULL DEFAULT 0,  -- of the last window
+    attached INTEGER NOT NULL DEFAULT 0,  -- counts all attachments: the current one of a name has the most
     UNIQUE (name, url)
 );
 CREATE TABLE window (
@@ -98,6 +100,8 @@ CREATE TABLE policy_file (
 """
     + ORDERS
 )
+UPGRADES = {1: ORDERS, 2: "ALTER TABLE target ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;"}
+"""What makes the next version of each older one."""
 
 
 class Database:
@@ -223,14 +227,21 @@ class Database:
             self._db.execute("PRAGMA journal_mode = WAL")
             pragmas = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
             self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {pragmas} COMMIT;")
-        if (self._pragma("application_id"), self._pragma("user_version")) == (APPLICATION, 1) and not reading:
-            self._db.executescript(f"BEGIN IMMEDIATE; {ORDERS} PRAGMA user_version = {VERSION}; COMMIT;")
+        while not reading and (upgrade := self._upgrade()):
+            self._db.executescript(upgrade)
         if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
             raise StorageError(f"state {self.path}: is not a state of this version; give another file")
         if reading:
             self._db.execute("PRAGMA query_only = ON")
 
-    def _pragma(self, name: str) -> object:
+    def _upgrade(self) -> str:
+        """What makes this file one of the next version; empty if it is no older one of ours."""
+        found = self._pragma("user_version")
+        if self._pragma("application_id") != APPLICATION or found not in UPGRADES:
+            return ""
+        return f"BEGIN IMMEDIATE; {UPGRADES[found]} PRAGMA user_version = {found + 1}; COMMIT;"
+
+    def _pragma(self, name: str) -> Any:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
 
     def _problem(self, error: Exception) -> StorageError:

@@ -79,11 +79,11 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
     it: all are put back.
 
     Returns:
-        A sentence about it; None if there was no such change.
+        A sentence about it, or about a change that was never judged; None if there was no such change.
     """
     unfinished = store.unfinished(target)
     if unfinished is None:
-        return None
+        return _judge_again(store, target, driver)
     space, found = driver.loop.space, driver.backend.current()
     if isinstance(driver.backend, Canary) and driver.applies and found != unfinished.previous:
         found = driver.backend.apply(unfinished.previous).configuration
@@ -100,6 +100,21 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
     return sentence
 
 
+def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
+    """Put a change on probation again that was made, and is in force, but never judged."""
+    change, space = store.unjudged(target), driver.loop.space
+    if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
+        return None
+    if space.nearest(driver.backend.current()) != space.nearest(change.wanted):
+        return None
+    driver.loop.applied(change.previous)
+    sentence = (
+        f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
+    )
+    store.note(sentence, target)
+    return sentence
+
+
 def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int:
     """Tell a loop of the windows of earlier lives.
 
@@ -110,7 +125,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         learned: Number of the last window that the agent knows of already.
 
     Returns:
-        How many windows; those of other knobs are left out.
+        How many windows; those of other knobs or values are left out.
     """
     rows = store.rows(
         "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND cost IS NOT NULL "
@@ -121,7 +136,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
     seen = 0
     for row in rows:
         configuration = configuration_of(row["configuration"])
-        if set(configuration) != set(loop.space.names):
+        if not loop.space.covers(configuration):
             continue
         seen += 1
         level = row["level"]  # none if it was only observed

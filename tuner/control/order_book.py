@@ -85,7 +85,7 @@ def pause(store: Store, name: str, why: str) -> None:
         InvalidInput: There is no such target.
         StorageError: The order cannot be written down.
     """
-    target = _target(store, name)
+    target = _target(store, name)["id"]
     plain = "".join(letter for letter in " ".join(why.split()) if letter.isprintable())  # terminals show it
     word = plain[:LONGEST_WORD] or "by the operator"
     _set(store, name, "paused", word)
@@ -94,7 +94,7 @@ def pause(store: Store, name: str, why: str) -> None:
 
 def resume(store: Store, name: str) -> None:
     """Take a pause back; see :func:`pause` for the errors."""
-    target = _target(store, name)
+    target = _target(store, name)["id"]
     _set(store, name, "paused", None)
     store.note("resumed", target)
 
@@ -114,18 +114,16 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
         InvalidInput: There is no such target, knob or value.
         StorageError: The order cannot be written down.
     """
-    target = _target(store, name)
-    row = store.row("SELECT knobs, running FROM target WHERE id = ?", target)
-    assert row is not None
+    row = _target(store, name)
     wanted = configuration_of(row["running"]).replace(**_checked(row["knobs"], changes or {}))
     _set(store, name, "pinned", json.dumps(dict(wanted)))
-    store.note(f"pinned to {_text(wanted)}", target)
+    store.note(f"pinned to {_text(wanted)}", row["id"])
     return wanted
 
 
 def unpin(store: Store, name: str) -> None:
     """Let the server be tuned again; see :func:`pause` for the errors."""
-    target = _target(store, name)
+    target = _target(store, name)["id"]
     _set(store, name, "pinned", None)
     store.note("no longer pinned", target)
 
@@ -144,7 +142,7 @@ def roll_back(store: Store, name: str) -> Configuration:
         InvalidInput: There is no such target, or it runs what it was found with.
         StorageError: The order cannot be written down.
     """
-    target = _target(store, name)
+    target = _target(store, name)["id"]
     row = store.row(
         "SELECT previous FROM decision WHERE target = ? AND outcome = 'applied' AND action = 'apply' "
         "AND previous != configuration AND (configuration = (SELECT running FROM target WHERE id = ?) "
@@ -162,15 +160,15 @@ def roll_back(store: Store, name: str) -> Configuration:
     return previous
 
 
-def _target(store: Store, name: str) -> int:
-    """The number of the newest target of a name."""
-    row = store.row("SELECT id FROM target WHERE name = ? ORDER BY id DESC", name)
+def _target(store: Store, name: str) -> sqlite3.Row:
+    """The current target of a name."""
+    row = store.current(name)
     if row is None:
         known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
         raise InvalidInput(
             "TARGET", f"there is no target '{name}'", f"there are {', '.join(known) or 'none'}"
         )
-    return int(row["id"])
+    return row
 
 
 def _checked(knobs: str, changes: Mapping[str, float]) -> Mapping[str, float]:

@@ -9,6 +9,7 @@ asked, :meth:`Store.changed` when it has answered. What is found between the two
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sqlite3
 import time
@@ -37,6 +38,8 @@ __all__ = [
     "without_credentials",
 ]
 
+log = logging.getLogger(__name__)
+
 LONGEST_POLICY = 64 * 2**20
 """Bytes of a policy's files together; what is larger is not kept."""
 POLICIES = 3
@@ -55,7 +58,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
-    """A change that was begun and never ended: the process was killed meanwhile."""
+    """A change that was never seen to end, or never judged: the process was killed meanwhile."""
 
     decision: int
     previous: Configuration
@@ -84,7 +87,10 @@ class Store(Database):
         self._now = now
 
     def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:
-        """Return what is known of a target; one that is not known yet is entered.
+        """Return what is known of a target, which is the one of its name from now on.
+
+        One that is not known yet is entered. A pin or rollback that was ordered for another server, or for
+        values that knobs no longer have, is taken back. Nor is a last good configuration of such values told.
 
         Args:
             name: What it is called.
@@ -94,13 +100,17 @@ class Store(Database):
         """
         place, text = without_credentials(url), _json(running)
         with self.writing() as db:
+            before = self.current(name)
             db.execute(
-                "INSERT INTO target (name, url, knobs, original, running) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (name, url) DO UPDATE SET knobs = excluded.knobs",
+                "INSERT INTO target (name, url, knobs, original, running, attached) VALUES "
+                "(?, ?, ?, ?, ?, (SELECT coalesce(max(attached), 0) + 1 FROM target)) "
+                "ON CONFLICT (name, url) DO UPDATE SET knobs = excluded.knobs, attached = excluded.attached",
                 (name, place, json.dumps(space.to_json()), text, text),
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
-        good = row["last_good"]
+            if before is not None:
+                self._take_back(db, before, row, space)
+        good = row["last_good"] if row["last_good"] and space.covers(json.loads(row["last_good"])) else None
         state = RunState(
             target=url,
             original=json.loads(row["original"]),
@@ -109,6 +119,31 @@ class Store(Database):
             window=row["number"],
         )
         return Standing(row["id"], state)
+
+    def current(self, name: str) -> sqlite3.Row | None:
+        """Return the target of a name that was attached last: its URL may have been changed, and back."""
+        return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
+
+    def _take_back(
+        self, db: sqlite3.Connection, before: sqlite3.Row, row: sqlite3.Row, space: KnobSpace
+    ) -> None:
+        """Strike out what was ordered for another server than that of ``row``, or cannot be had any more."""
+        orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
+        narrowed = _grids(before["knobs"]) != _grids(row["knobs"])
+        for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
+            if orders is None or orders[order] is None:
+                continue
+            wanted = configuration_of(orders[order])
+            if before["id"] != row["id"]:
+                why = "that was ordered for another URL"
+            elif narrowed and not space.covers(wanted):
+                why = "the knobs have other values now"
+            else:
+                continue
+            db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (row["name"],))
+            sentence = f"{words} {space.format(wanted)}: {why}"
+            log.warning("%s: %s", row["name"], sentence)
+            _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
 
     def decided(self, target: int, record: WindowRecord, state: RunState, *, kept: bool) -> int:
         """Enter a window and what was decided after it; nothing was done yet.
@@ -183,13 +218,19 @@ class Store(Database):
             "SELECT * FROM decision WHERE target = ? AND outcome IN ('decided', 'applying') ORDER BY id DESC",
             target,
         )
-        if row is None:
-            return None
-        return Unfinished(
-            decision=row["id"],
-            previous=configuration_of(row["previous"]),
-            wanted=configuration_of(row["configuration"]),
+        return _unfinished(row) if row is not None else None
+
+    def unjudged(self, target: int) -> Unfinished | None:
+        """Return the last change, if it was to be judged by a window that was never seen.
+
+        What was put back at the end of a life, or when the server had been away, followed no window: it is
+        known.
+        """
+        row = self.row(
+            "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
         )
+        waiting = row is not None and row["window"] is not None and row["observed"] is None
+        return _unfinished(row) if row is not None and waiting and row["action"] == ACTIONS[Apply] else None
 
     def note(self, sentence: str, target: int | None = None) -> None:
         """Enter something unusual that happened."""
@@ -264,6 +305,19 @@ class Store(Database):
             "disturbed": "; ".join(m.disturbed),
         }
         return _insert(db, "window", values)
+
+
+def _unfinished(row: sqlite3.Row) -> Unfinished:
+    return Unfinished(
+        decision=row["id"],
+        previous=configuration_of(row["previous"]),
+        wanted=configuration_of(row["configuration"]),
+    )
+
+
+def _grids(knobs: str) -> dict[str, list[float]]:
+    """The grids in what :meth:`KnobSpace.to_json` told."""
+    return {knob["name"]: knob["grid"] for knob in json.loads(knobs)}
 
 
 def configuration_of(text: str) -> Configuration:

@@ -278,8 +278,9 @@ class Worker:
             if number is not None:
                 try:
                     return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
-                except InvalidInput as error:  # the knobs were changed in the file
-                    self._say(f"what was learned cannot be used: {error}")
+                except (InvalidInput, StorageError) as error:  # of other knobs, or damaged
+                    problem = str(error).replace(name, str(self._store.path))
+                    self._say(f"what was learned cannot be used: {problem}")
         if self.config.policy is not None:
             return RRL.load(self.config.policy, space, seed=seed, synchronous=synchronous), 0
         return RRL(space, seed=seed, synchronous=synchronous), 0

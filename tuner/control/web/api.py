@@ -184,6 +184,5 @@ class Api:
 
     def _view(self, worker: Worker) -> TargetView:
         store, name = self._store(), worker.config.name
-        row = store.row("SELECT * FROM target WHERE name = ? ORDER BY id DESC", name)
         orders = order_book.orders_of(store, name)
-        return target_view(worker, row, orders, self._exporter.attainment(name))
+        return target_view(worker, store.current(name), orders, self._exporter.attainment(name))
