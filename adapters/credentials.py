@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["check_not_in_the_clear", "is_loopback", "read_secret", "refuse_credentials"]
+__all__ = ["check_not_in_the_clear", "check_private", "is_loopback", "read_secret", "refuse_credentials"]
 
 
 def refuse_credentials(address: str, setting: str, fix: str) -> None:
@@ -56,6 +56,20 @@ def check_not_in_the_clear(address: str, setting: str) -> None:
         )
 
 
+def check_private(path: Path, setting: str) -> None:
+    """Refuse a file of secrets that everybody can read; one that cannot be looked at is left to who reads it.
+
+    Raises:
+        InvalidInput: Everybody can.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # ValueError: such as a name with a null
+        return
+    if mode & stat.S_IROTH:
+        raise InvalidInput(f"{setting} {path}", "can be read by everybody", f"chmod o-r {path}")
+
+
 def read_secret(path: Path, setting: str) -> str:
     """Return the token that a file holds.
 
@@ -63,14 +77,12 @@ def read_secret(path: Path, setting: str) -> str:
         StorageError: It cannot be read, or is empty.
         InvalidInput: It can be read by everybody.
     """
+    check_private(path, setting)
     try:
         token = path.read_text(encoding="utf-8").strip()
-        mode = path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "is no text"
         raise StorageError(f"{setting} {path}: cannot be read: {problem}") from error
-    if mode & stat.S_IROTH:
-        raise InvalidInput(f"{setting} {path}", "can be read by everybody", f"chmod o-r {path}")
     if not token or not token.isprintable():
         raise StorageError(f"{setting} {path}: holds no token")
     return token

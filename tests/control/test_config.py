@@ -227,6 +227,30 @@ def test_passwords_in_addresses_are_refused_and_not_repeated(load, text):
     assert "pw-123" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("http: {token_file: token}\n" + TARGET, "line 1: http.token_file"),
+        (
+            TARGET + "    sli: {prometheus: https://p, query: x, token_file: token}\n",
+            "line 5: targets[0].sli.token_file",
+        ),
+    ],
+)
+def test_tokens_that_everybody_can_read_are_refused(load, tmp_path, text, where):
+    """When the file is checked; one that is not there yet may come."""
+    load(text)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o644)
+    with pytest.raises(InvalidInput, match="can be read by everybody; chmod o-r") as raised:
+        load(text)
+    token.chmod(0o640)
+
+    load(text)
+    assert where in str(raised.value)
+
+
 def test_a_policy_is_one(load, tmp_path):
     """A folder of something else is refused before anything is attached."""
     (tmp_path / "learned").mkdir()

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 
-from tuner.adapters.credentials import check_not_in_the_clear, read_secret
+from tuner.adapters.credentials import check_not_in_the_clear, check_private, read_secret
 from tuner.adapters.place import Place, places_of
 from tuner.control.guard import GuardLimits
 from tuner.duration import parse_duration
@@ -170,6 +170,18 @@ class GuardSection(Section):
         return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
 
 
+def _secret(path: Path | None, info: ValidationInfo) -> Path | None:
+    """Return where a file of secrets is, relative to the daemon's; everybody must not be able to read it."""
+    if path is None or not info.context:
+        return path
+    place: Path = info.context["folder"] / path
+    try:
+        check_private(place, "")
+    except InvalidInput as error:
+        raise ValueError(str(error).strip()) from None
+    return place
+
+
 class SliSection(Section):
     """Who else tells the latency: a Prometheus server."""
 
@@ -198,7 +210,7 @@ class SliSection(Section):
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is not None and "prometheus" in info.data:
             _told(partial(check_not_in_the_clear, setting="token_file"), info.data["prometheus"])
-        return info.context["folder"] / path if path is not None and info.context else path
+        return _secret(path, info)
 
     def indicator(self, statistic: str) -> PrometheusIndicator:
         """Return the indicator; the token is read now, so that it can change while the daemon runs.
@@ -332,7 +344,7 @@ class HttpSection(Section):
     @check_field("token_file")
     @classmethod
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
-        return info.context["folder"] / path if path is not None and info.context else path
+        return _secret(path, info)
 
 
 class DaemonConfig(Section):
