@@ -43,6 +43,7 @@ def test_windows_in_which_nothing_was_asked_break_no_slo():
     empty = np.isnan(trial.kept)
     assert 0 < np.count_nonzero(empty) == trial.skipped < 10
     assert np.array_equal(empty, np.isnan(trial.mean))
+    assert np.array_equal(empty, np.isnan(trial.cost))
     assert figures_of(trial).slo_violations == 0
 
 

@@ -306,12 +306,14 @@ def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
 
 def _trial(spec: TrialSpec, slo: Slo, windows: list[TrainingWindow]) -> Trial:
     figures = {name: np.array([w.figures[name] for w in windows], dtype=float) for name in FIGURES}
+    cost = np.array([w.cost for w in windows], dtype=float)
+    cost[np.isnan(figures["kept"])] = math.nan  # nothing was asked: the reward is 0, and no cost was measured
     return Trial(
         spec=spec,
         slo=slo,
         level=np.array([w.level for w in windows], dtype=np.int64),
         configuration=np.array([w.configuration for w in windows], dtype=np.int64),
-        cost=np.array([w.cost for w in windows], dtype=float),
+        cost=cost,
         learned=np.array([w.learned for w in windows], dtype=bool),
         **figures,
     )
