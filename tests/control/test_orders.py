@@ -131,6 +131,15 @@ def test_orders_for_nobody_are_refused(store, order):
         order(store, "b")
 
 
+def test_words_that_are_no_text(store):
+    """Half a letter from a broken argument: nothing is called so, and a reason does without it."""
+    with pytest.raises(InvalidInput, match="there is no target"):
+        resume(store, "a\udcff")
+    pause(store, "a", "by\udcff Ada\x1b")
+
+    assert orders_of(store, "a").paused == "by Ada"
+
+
 @pytest.mark.parametrize("changes", [{"max_batch_size": 3.0}, {"speed": 1.0}])
 def test_a_pin_must_be_possible(store, changes):
     """A value of the knob's grid."""

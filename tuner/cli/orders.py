@@ -29,10 +29,9 @@ def pause(
 ) -> None:
     """Change nothing on a target, whatever happens, until `tuner resume`. Windows are still measured."""
     from tuner.control import order_book
-    from tuner.printable import printable
 
     with _store(state) as store:
-        order_book.pause(store, target, printable(why))
+        order_book.pause(store, target, why)
     print(f"{target} is paused")
 
 

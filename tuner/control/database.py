@@ -170,6 +170,8 @@ class Database:
         with self._lock:
             try:
                 return self._db.execute(query, values).fetchall()
+            except UnicodeEncodeError:  # half a letter, such as a broken argument: nothing here is called so
+                return []
             except sqlite3.Error as error:
                 raise self._problem(error) from error
 

@@ -11,6 +11,7 @@ from tuner.control.orders import Orders
 from tuner.control.store import Store, configuration_of
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
+from tuner.printable import one_line
 
 __all__ = ["StoredOrders", "all_orders", "orders_of", "pause", "pin", "resume", "roll_back", "unpin"]
 
@@ -86,8 +87,7 @@ def pause(store: Store, name: str, why: str) -> None:
         StorageError: The order cannot be written down.
     """
     target = _target(store, name)["id"]
-    plain = "".join(letter for letter in " ".join(why.split()) if letter.isprintable())  # terminals show it
-    word = plain[:LONGEST_WORD] or "by the operator"
+    word = one_line(why, LONGEST_WORD) or "by the operator"
     _set(store, name, "paused", word)
     store.note(f"paused: {word}", target)
 
