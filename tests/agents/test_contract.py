@@ -9,7 +9,6 @@ from tests.agents.contract import CatalogueContract
 
 class TestRRL(CatalogueContract):
     name = "rrl"
-    parameters: ClassVar = {"estimator": {"hidden": [16, 8], "steps": 5}}
     windows = 30
 
 
