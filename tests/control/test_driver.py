@@ -469,6 +469,29 @@ def test_what_may_not_be_done_now_is_postponed():
     assert log.lines == [("decided", "postponed")]
 
 
+def test_a_rollback_whose_end_was_not_seen_is_not_on_probation():
+    """What it went back to is good, and what it came from must not be gone back to."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    apply = server.apply
+
+    def apply_and_go_silent(wanted):
+        apply(wanted)
+        raise Unreachable("connection reset")
+
+    server.apply = apply_and_go_silent
+    driver.step()
+    server.apply = apply
+    server.measure = lambda seconds, settle=0.0: measurement(
+        running=server.running, failures=9, end=server.clock.now()
+    )
+    third = driver.step()
+
+    assert any("came about after all" in sentence for sentence in heard)
+    assert not isinstance(third.decision, Rollback)
+
+
 def test_a_change_whose_end_was_not_seen_is_ours():
     """The server went away in the middle and came back with it: it is on probation, not somebody else's."""
     server = FakeServer(FakeClock(), lambda c: 0.5 if c == configuration(2) else 0.02)

@@ -142,7 +142,7 @@ class Driver:
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._doubt: tuple[Configuration, Configuration] | None = None  # before, and what may have been set
+        self._doubt: tuple[Configuration, Configuration, bool] | None = None  # the arguments of `doubt`
         self._unwatched = resume is not None  # nobody watched the server since the last window
         self.reconfigurations = 0
         self._save()
@@ -152,9 +152,15 @@ class Driver:
         """Whether the server may be changed at all."""
         return self._apply and not self._orders.read().paused
 
-    def doubt(self, previous: Configuration, wanted: Configuration) -> None:
-        """A change was begun and its end not seen: the next window shows whether it came about."""
-        self._doubt = (previous, wanted)
+    def doubt(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
+        """A change was begun and its end not seen: the next window shows whether it came about.
+
+        Args:
+            previous: What the server ran before.
+            wanted: What it was to run.
+            back: Whether it was a rollback.
+        """
+        self._doubt = (previous, wanted, back)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Measure and decide without end; the caller stops when it has enough."""
@@ -216,7 +222,7 @@ class Driver:
         self.running = found
         if doubt is not None and nearest(found) == nearest(doubt[1]):
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
-            self.loop.applied(doubt[0])
+            self._told(doubt[0], back=doubt[2])
             return None
         if not away or nearest(found) != nearest(self.original):
             self._respect(found)
@@ -304,18 +310,19 @@ class Driver:
             self._notify(f"applying failed: {error}")
             if isinstance(error, AdapterError):
                 self.loop.failed(decision, refused=False)
-                self.doubt(previous, decision.configuration)
+                self.doubt(previous, decision.configuration, back=isinstance(decision, Rollback))
             return None, str(error)
         self.running = report.configuration
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
         self.loop.changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE)
-        if isinstance(decision, Apply):
-            self.loop.applied(previous)
-        else:  # to what was good: it needs no probation
-            self.loop.taken_back(previous)
+        self._told(previous, back=isinstance(decision, Rollback))
         return report, ""
+
+    def _told(self, previous: Configuration, *, back: bool) -> None:
+        """Tell the loop of a change that came about; back to what was good, it needs no probation."""
+        (self.loop.taken_back if back else self.loop.applied)(previous)
 
     def _try_first(self, decision: Apply | Rollback) -> str:
         """Say what a trial on one replica speaks against a change; what repairs is not tried first."""

@@ -89,8 +89,9 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
         found = driver.backend.apply(unfinished.previous).configuration
     wanted, text = unfinished.wanted, space.format(unfinished.wanted)
     if space.nearest(found) == space.nearest(wanted):
-        driver.doubt(unfinished.previous, wanted)
-        sentence = f"killed in the middle of changing to {text}, which came about; it is on probation now"
+        driver.doubt(unfinished.previous, wanted, back=unfinished.back)
+        now = "" if unfinished.back else "; it is on probation now"
+        sentence = f"killed in the middle of changing to {text}, which came about{now}"
         store.changed(unfinished.decision, "applied", found, error="killed meanwhile, but it came about")
     else:
         sentence = f"killed in the middle of changing to {text}, which did not come about"

@@ -63,6 +63,8 @@ class Unfinished:
     decision: int
     previous: Configuration
     wanted: Configuration
+    back: bool
+    """Whether it was a rollback."""
 
 
 class Store(Database):
@@ -230,7 +232,8 @@ class Store(Database):
             "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
         )
         waiting = row is not None and row["window"] is not None and row["observed"] is None
-        return _unfinished(row) if row is not None and waiting and row["action"] == ACTIONS[Apply] else None
+        change = _unfinished(row) if row is not None and waiting else None
+        return None if change is None or change.back else change
 
     def note(self, sentence: str, target: int | None = None) -> None:
         """Enter something unusual that happened."""
@@ -312,6 +315,7 @@ def _unfinished(row: sqlite3.Row) -> Unfinished:
         decision=row["id"],
         previous=configuration_of(row["previous"]),
         wanted=configuration_of(row["configuration"]),
+        back=row["action"] == ACTIONS[Rollback],
     )
 
 

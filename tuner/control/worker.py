@@ -326,7 +326,7 @@ class Worker:
         """A change on probation is not left to itself; everything else stays as it is."""
         try:
             unjudged = driver.loop.guard.state is GuardState.PROBATION
-            if self.config.mode == "apply" and unjudged:
+            if self.config.mode == "apply" and unjudged and driver.applies:
                 self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
             if self.record is not None:
                 self._save(driver, target, self.record.number)
