@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import stat
 from collections.abc import Callable, Collection, Coroutine, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from tuner.adapters.credentials import check_private
 from tuner.errors import InvalidInput
 
 __all__ = ["Access", "Gate", "bearer", "read_token"]
@@ -56,12 +56,10 @@ def read_token(path: Path | None, environment: str | None) -> str | None:
         where = f"http.token_file {path}"
         try:
             token = path.read_text(encoding="utf-8")
-            mode = path.stat().st_mode
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "is no text"
             raise InvalidInput(where, f"cannot be read: {problem}") from None
-        if mode & stat.S_IROTH:
-            raise InvalidInput(where, "can be read by everybody", f"chmod 600 {path}")
+        check_private(path, "http.token_file")
     token = (token or "").strip()
     if not token:
         return None
