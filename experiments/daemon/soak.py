@@ -75,7 +75,7 @@ TRITON = Kept(
 )
 TFSERVING = Kept(
     name="tfserving",
-    rates=(40.0, 160.0),
+    rates=(40.0, 200.0),
     statics=(
         {"max_batch_size": 1, "batch_timeout": 0.0},
         {"max_batch_size": 4, "batch_timeout": 0.0},

@@ -35,13 +35,10 @@ __all__ = ["plot", "run"]
 
 NAME = "rrl-fig11"
 DELTAS = (0, 1, 2, 3, 4, 5)
-TABLE: dict[str, Any] = {
-    "perception": "table",
-    "beta_first": 2.0,
-    "beta_growth": 1.25,
-    "beta_last": 40.0,
-    "estimator": {"steps": 3},
-}
+SCHEDULE: dict[str, Any] = {"beta_first": 2.0, "beta_growth": 1.02, "beta_last": 1000.0}
+"""How exploring ends, with a region or without: slowly, within some 300 windows, and then for good. An agent
+that goes on exploring strays from the best as often with a region as without."""
+TABLE: dict[str, Any] = {"perception": "table", "estimator": {"steps": 3}, **SCHEDULE}
 """Parameters of RRL with the paper's table. The network takes 3 steps per window rather than 30: ten times as
 fast, and it has many windows here."""
 WINDOWS = {0: 3000}
@@ -72,7 +69,7 @@ class Task(NamedTuple):
             arguments={"model": self.model, **MEAN},
             workload="constant",
             agent="rrl" if self.delta else "q_learning",
-            parameters={"delta": float(self.delta), **TABLE} if self.delta else {},
+            parameters={"delta": float(self.delta), **TABLE} if self.delta else SCHEDULE,
             seed=self.seed,
             windows=windows,
         )
