@@ -376,6 +376,19 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
     assert "exploring" in decision.reason
 
 
+def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_untried():
+    """After many bad windows one good one is not trusted yet, but no reason to go where nobody has been."""
+    loop, agent = loop_with(budget=0.1, horizon=20)
+    for end, p95 in enumerate([0.020] * 3 + [0.045] * 6):
+        loop.decide(10.0 * end, measurement(p95, end=10.0 * end))
+    agent.learned[SPACE.encode(configuration(2))] = 0.1
+
+    decision = loop.decide(90.0, measurement(0.020, end=90.0))
+
+    assert isinstance(decision, Hold)
+    assert "error budget used, not exploring" in decision.reason
+
+
 def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo():
     """There is nothing left to lose: without a search the SLO would stay broken for good."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8) * 3], budget=0.1, horizon=10)

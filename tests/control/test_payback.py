@@ -75,12 +75,21 @@ def test_a_load_that_was_never_left_is_expected_to_stay_as_long_again() -> None:
 def test_a_load_that_comes_and_goes_is_expected_to_stay_as_long_as_before() -> None:
     """Until it has stayed longer than that."""
     payback = Payback()
-    end = run(payback, "1" * 20 + "2" * 6 + "1" * 5)
+    end = run(payback, "1" * 20 + "5" * 6 + "1" * 5)
     assert payback.remaining == 15.0
 
     run(payback, "1" * 17, begin=end)
 
     assert payback.remaining == 22.0
+
+
+def test_a_load_between_two_levels_stays() -> None:
+    """Windows that fall now under the one, now under the other, are no end of it."""
+    payback = Payback()
+
+    run(payback, "1212122121")
+
+    assert payback.remaining == 10.0
 
 
 @pytest.mark.parametrize(("gain", "worth"), [(0.12, True), (0.08, False)])

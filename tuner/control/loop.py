@@ -339,7 +339,8 @@ class ControlLoop:
         spent = kept and self.guard.budget.spent
         # A broken SLO is repaired with what is known before anything new is tried; if nothing is known under
         # this load, then with what kept it under the next heavier one.
-        good = self.ledger.good(state.level) or ([] if kept else self.ledger.good_above(state.level))
+        good = self.ledger.good(state.level)
+        good = good or ([state.configuration] if kept else self.ledger.good_above(state.level))
         repair = not kept and bool(good)
         over = kept and self.guard.search.over(state.level)
         # While the load moves it may go on doing so, and nothing is known of what it moves to.

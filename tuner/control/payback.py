@@ -70,8 +70,11 @@ class Payback:
         return lost
 
     def load(self, level: int) -> None:
-        """It was measured under a load level."""
-        if level != self._level:
+        """It was measured under a load level.
+
+        The next level is the same load still: short windows of a steady one fall now here, now there.
+        """
+        if self._level is None or abs(level - self._level) > 1:
             if self._level is not None:
                 self._stays.setdefault(self._level, _Mean()).add(self._elapsed)
             self._level, self._elapsed = level, 0
