@@ -376,6 +376,17 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
     assert "exploring" in decision.reason
 
 
+def test_what_breaks_the_slo_every_third_window_is_not_good():
+    """It would use up the error budget for good; where it breaks the SLO, something else is tried."""
+    loop, _ = loop_with(*[configuration(2)] * 9, patience=0, budget=0.1, horizon=20)
+    decision = None
+    for end in range(1, 19):
+        decision = loop.decide(10.0 * end, measurement(0.020 if end % 3 else 0.045, end=10.0 * end))
+
+    assert loop.guard.budget.spent
+    assert isinstance(decision, Apply)
+
+
 def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_untried():
     """After many bad windows one good one is not trusted yet, but no reason to go where nobody has been."""
     loop, agent = loop_with(budget=0.1, horizon=20)

@@ -22,15 +22,20 @@ class Trial:
 
     @property
     def good(self) -> bool:
-        """Whether it is held to keep the SLO; one bad window after several good ones does not disprove it."""
-        return self.kept > 0.5
+        """Whether it is held to keep the SLO.
+
+        One bad window after several good ones does not disprove it, two in a row do, and so does every third.
+        """
+        return self.kept > Ledger.GOOD
 
 
 class Ledger:
     """Trials by load level and configuration number."""
 
     NEWEST = 0.4
-    """Least weight of the newest window in means."""
+    """Least weight of the newest window in the mean cost."""
+    NEWEST_KEPT, GOOD = 0.15, 0.75
+    """Least weight of the newest window in the share that kept the SLO, and what that share must exceed."""
 
     def __init__(self) -> None:
         self._trials: dict[int, dict[int, Trial]] = {}
@@ -41,7 +46,7 @@ class Ledger:
         trial.windows += 1
         weight = max(1.0 / trial.windows, self.NEWEST)
         trial.cost = cost if trial.windows == 1 else (1 - weight) * trial.cost + weight * cost
-        trial.kept += weight * (kept - trial.kept)
+        trial.kept += max(1.0 / trial.windows, self.NEWEST_KEPT) * (kept - trial.kept)
         trial.ever_kept |= kept
 
     def trial(self, level: int, configuration: int) -> Trial | None:
