@@ -98,16 +98,16 @@ def test_a_server_that_dies_is_waited_for(tmp_path):
     """The run notices, keeps the last good configuration, restores it, and ends in good order."""
     with EmbeddedTriton() as server:
         command = [sys.executable, "-m", "tuner", "run", server.target, "--slo", "p95=500ms", "--rate", "50"]
-        options = ["--windows", "10", "--window", "1s", "--out", "r", "--foreign-limit", "2"]
+        options = ["--windows", "14", "--window", "1s", "--out", "r", "--foreign-limit", "2"]
         process = subprocess.Popen([*command, *options], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        printed = [line for line, _ in zip(process.stdout, range(8), strict=False)]
+        printed = [line for line, _ in zip(process.stdout, range(4), strict=False)]
         server.kill()
         time.sleep(8.0)  # longer than the adapter waits for an answer
         server.restart()
         printed += process.communicate(timeout=150)[0].splitlines(keepends=True)
 
-    text = "".join(printed)
+    text = " ".join("".join(printed).split())  # however it was broken into lines
     assert process.returncode == 0, text
     assert "waiting for the server" in text
     state = json.loads((tmp_path / "r" / "state.json").read_text())

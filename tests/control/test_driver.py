@@ -212,6 +212,22 @@ def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything()
     assert server.running == configuration(2)
 
 
+def test_an_outage_is_not_charged_to_the_error_budget():
+    """Neither as a change of ours, nor as that which puts the last good configuration back."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    for _ in range(3):
+        driver.step()
+    before = str(driver.loop.guard.budget)
+    server.running, server.away_until = configuration(), server.clock.now() + 60
+
+    driver.step()
+    driver.step()
+
+    assert server.running == configuration(2)
+    assert str(driver.loop.guard.budget) == before
+
+
 def test_what_somebody_else_sets_is_respected():
     """An operator's change by hand is noticed, said, and not undone."""
     server = FakeServer(FakeClock(), lambda c: 0.02)

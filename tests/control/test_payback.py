@@ -52,6 +52,11 @@ def test_an_outage_is_not_the_cost_of_a_change() -> None:
     assert payback.window(end + 300.0, end + 310.0) == 0.0
     assert payback.lost(RELOAD) == 0.0
 
+    payback.unseen()
+    payback.changed(RELOAD)
+
+    assert payback.window(end + 600.0, end + 610.0) == 0.0, "what was put back after an outage"
+
 
 def test_waiting_without_a_change_costs_nothing() -> None:
     """A pause between windows has other reasons."""

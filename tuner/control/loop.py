@@ -181,6 +181,7 @@ class ControlLoop:
 
     def returned(self, current: Configuration) -> Apply | None:
         """The server was away and is back: say what to restore, if anything."""
+        self.payback.unseen()
         wanted, word = self.last_good, "last good"
         if self.orders.pinned is not None:
             wanted, word = self.orders.pinned, "pinned"

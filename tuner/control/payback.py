@@ -81,8 +81,8 @@ class Payback:
         self._elapsed += 1
 
     def unseen(self) -> None:
-        """No window was measured: how much of the gap the change took is not known."""
-        self._changing = None
+        """No window was measured: how much of the gap a change takes is not known."""
+        self._changing = self._end = None
 
     def changed(self, cost: ApplyCost) -> None:
         """The server has been changed since the last window."""
