@@ -93,17 +93,30 @@ def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> Verdict
     ended, since = time.monotonic(), bed.daemon.seen(TARGET)
     recovered = wait_until(lambda: bed.daemon.usable(TARGET, since), LONGEST * bed.window)
     windows = (time.monotonic() - ended) / bed.window if recovered else math.inf
-    wait_until(lambda: bool(bed.explained()), bed.window)  # a change may be under way just now
+    left = explanation(bed)
     return Verdict(
         kind=kind.name,
         seed=seed,
         form=form,
         windows=round(windows, 2),
         serving=bed.serving(),
-        left=bed.explained(),
+        left=left,
         traceback=bool(bed.daemon.said("Traceback", lines)),
         failures=bed.load.totals().failed - failed,
     )
+
+
+def explanation(bed: Bed) -> str:
+    """Return why the server runs what it runs; while a change is under way nobody can say, so wait for it."""
+    found = ""
+
+    def known() -> bool:
+        nonlocal found
+        found = bed.explained()
+        return bool(found)
+
+    wait_until(known, bed.window)
+    return found
 
 
 def summary(verdicts: list[Verdict]) -> list[Row]:
