@@ -18,7 +18,6 @@ scripts in texts       the page builds text nodes only, and its policy allows no
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Callable, Collection, Coroutine, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from tuner.adapters.credentials import check_private
+from tuner.adapters.credentials import check_private, is_loopback
 from tuner.errors import InvalidInput
 
 __all__ = ["Access", "Gate", "bearer", "read_token"]
@@ -184,11 +183,7 @@ SAFE_HEADERS = [
 
 def allowed_names(host: str, names: Collection[str]) -> list[str]:
     """Return the hosts that are answered while listening on an address; empty for all."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    return ["localhost", "127.0.0.1", "::1", host, *names] if loopback or names else []
+    return ["localhost", "127.0.0.1", "::1", host, *names] if is_loopback(host) or names else []
 
 
 def _name_of(host: str) -> str:
