@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
 
@@ -59,6 +59,16 @@ class WindowRecord:
     """Why applying or measuring failed; empty if it did not."""
     lag: float = NOT_KNOWN
     """From the end of the window until its decision was made and written down, s."""
+
+
+class Doubt(NamedTuple):
+    """A change whose end was not seen; see :meth:`Driver.doubt`."""
+
+    previous: Configuration
+    """What the server ran before."""
+    wanted: Configuration
+    back: bool
+    """Whether it was a rollback."""
 
 
 class Journal(Protocol):
@@ -142,7 +152,7 @@ class Driver:
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._doubt: tuple[Configuration, Configuration, bool] | None = None  # the arguments of `doubt`
+        self._doubt: Doubt | None = None
         self._unwatched = resume is not None  # nobody watched the server since the last window
         self.reconfigurations = 0
         self._save()
@@ -153,14 +163,8 @@ class Driver:
         return self._apply and not self._orders.read().paused
 
     def doubt(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
-        """A change was begun and its end not seen: the next window shows whether it came about.
-
-        Args:
-            previous: What the server ran before.
-            wanted: What it was to run.
-            back: Whether it was a rollback.
-        """
-        self._doubt = (previous, wanted, back)
+        """A change was begun and its end not seen: the next window shows whether it came about."""
+        self._doubt = Doubt(previous, wanted, back)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Measure and decide without end; the caller stops when it has enough."""
@@ -220,9 +224,9 @@ class Driver:
         if nearest(found) == nearest(self.running):
             return None
         self.running = found
-        if doubt is not None and nearest(found) == nearest(doubt[1]):
+        if doubt is not None and nearest(found) == nearest(doubt.wanted):
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
-            self._told(doubt[0], back=doubt[2])
+            self._told(doubt.previous, back=doubt.back)
             return None
         if not away or nearest(found) != nearest(self.original):
             self._respect(found)
