@@ -49,7 +49,14 @@ def wait_until(condition):
 
 
 def gone(pids):
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+    return not any(map(is_alive, pids))
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it may go between any two looks
+        return False
 
 
 def test_life(nothing_left):
