@@ -136,6 +136,14 @@ class LoadGenerator:
         self._log.wait_answered(start, end, self.grace)
         return self._log.sample(start, end)
 
+    def answered(self, start: float, end: float) -> np.ndarray:
+        """Return the latencies of the requests that were answered in ``[start, end)``, s.
+
+        Other than `sample` it does not wait for answers: one that has not come is in a later interval.
+        """
+        self._log.wait_reported(end, REPORTS)
+        return self._log.answered(start, end)
+
     def totals(self) -> LoadTotals:
         """Return what became of all requests so far."""
         return self._log.totals()

@@ -110,6 +110,15 @@ class LoadLog:
                 lateness=self._sent[at] - intended,
             )
 
+    def answered(self, start: float, end: float) -> np.ndarray:
+        """Return the latencies of the remembered requests that were answered in ``[start, end)``, s."""
+        with self._changed:
+            slots = np.arange(self._oldest(), self._count) & self._mask
+            slots = slots[
+                (self._status[slots] == OK) & (self._done[slots] >= start) & (self._done[slots] < end)
+            ]
+            return np.asarray(self._done[slots] - self._intended[slots])
+
     def totals(self) -> LoadTotals:
         """Return what became of all requests so far."""
         with self._changed:

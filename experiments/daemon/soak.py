@@ -6,158 +6,47 @@ default, and the candidates for the best one in hindsight. Then the daemon keeps
 default and knowing nothing. Last, the default and the best stand still again, so that what the machine does
 meanwhile is seen and the best of several short turns is not taken for better than it is. The clients are the
 judges: a short window counts as kept if the mean latency of the requests meant to be sent in it is within the
-SLO and none failed.
+SLO and none failed. The daemon hears of the latency from them, too, as it would from a gateway's metrics.
 """
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from tuner.adapters.embedded import EmbeddedServer
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, serve
+from tuner.experiments.daemon.gateway import mean_latency, telling
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
+from tuner.experiments.daemon.servers import SERVERS, Kept
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
 from tuner.profiler.load_generator import LoadGenerator
 
-__all__ = ["Clients", "Share", "run"]
+__all__ = ["compared", "run"]
 
-WINDOW = 1.0
-"""Of the daemon and of the judges, s."""
-SLO = 0.025
-"""Mean latency that clients are to see, s."""
-SEEN = 0.020
-"""What the daemon is given, s: servers do not see the way to the client and back."""
+AIM = 0.020
+"""What the daemon is given, s: with a margin, as one promises more to oneself than to others."""
 IDLE, DRAINED = 5.0, 40.0
 """requests/s between two configurations, and how long a queue may take to be served, s."""
-PHASE = 20.0
-"""For how long the load is high, and for how long low, s."""
-LATE = 3.0
-"""How long after its end a window is judged, s: answers may be outstanding."""
 GOAL = "strict"
 """What the daemon minimises: windows that break the SLO now and then count, even if the rest is fast."""
 DECISIONS, GROWTH, MARGIN = 1000, 5.0, 2.0
 """Decisions asked for, most growth of memory in %, and points below the best static configuration."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """One of the two servers."""
-
-    name: str
-    rates: tuple[float, float]
-    """Low and high, requests/s."""
-    statics: tuple[Mapping[str, float], ...]
-    """Configurations that stand still, the default first."""
-    knobs: str
-    """As the daemon's file has them."""
-
-
-TRITON = Kept(
-    name="triton",
-    rates=(50.0, 150.0),
-    statics=(
-        {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1},
-        {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 1},
-        {"max_batch_size": 8, "max_queue_delay": 0.0, "instances": 1},
-        {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 2},
-        {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 2},
-    ),
-    knobs="max_batch_size: [1, 2, 4, 8, 16], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]",
-)
-TFSERVING = Kept(
-    name="tfserving",
-    rates=(40.0, 200.0),
-    statics=(
-        {"max_batch_size": 1, "batch_timeout": 0.0},
-        {"max_batch_size": 4, "batch_timeout": 0.0},
-        {"max_batch_size": 8, "batch_timeout": 0.0},
-        {"max_batch_size": 8, "batch_timeout": 0.002},
-        {"max_batch_size": 16, "batch_timeout": 0.005},
-    ),
-    knobs="max_batch_size: [1, 2, 4, 8, 16], batch_timeout: [0ms, 2ms, 5ms]",
-)
-SERVERS = (TRITON, TFSERVING)
-
-
-class Lost(NamedTuple):
-    """A window that broke the SLO."""
-
-    time: float
-    """When it began, s since 1970."""
-    rate: float
-    """Requests/s that were sent in it."""
-    latency: float
-    """Mean, s; NaN if nothing was answered."""
-    failed: int
-
-
-@dataclass(kw_only=True)
-class Share:
-    """What the clients of a server saw."""
-
-    kept: int = 0
-    windows: int = 0
-    failed: int = 0
-    """Requests."""
-    sent: int = 0
-    lost: list[Lost] = field(default_factory=list)
-
-    @property
-    def attainment(self) -> float:
-        """Share of the windows that kept the SLO, %."""
-        return 100 * self.kept / self.windows if self.windows else math.nan
-
-    def __add__(self, other: Share) -> Share:
-        """What was seen in both."""
-        return Share(
-            kept=self.kept + other.kept,
-            windows=self.windows + other.windows,
-            failed=self.failed + other.failed,
-            sent=self.sent + other.sent,
-            lost=self.lost + other.lost,
-        )
-
-
-@dataclass(kw_only=True)
-class Clients:
-    """The clients of one server: their load, and what they say."""
-
-    kept: Kept
-    load: LoadGenerator
-    share: Share = field(default_factory=Share)
-
-    def judge(self, begin: float) -> None:
-        """Count the window that began at a time, s on the monotonic clock."""
-        sample = self.load.sample(begin, begin + WINDOW)
-        good = sample.latency[np.isfinite(sample.latency)]
-        self.share.windows += 1
-        self.share.sent += len(sample.intended)
-        self.share.failed += sample.failed
-        mean = float(good.mean()) if good.size else math.nan
-        if mean <= SLO and not sample.failed:
-            self.share.kept += 1
-        else:
-            when = time.time() - time.monotonic() + begin
-            self.share.lost.append(Lost(when, len(sample.intended) / WINDOW, mean, sample.failed))
-
-
 def run(options: Options) -> Result:
     """Measure what stands still, then the daemon, then again what stands still."""
-    again, minutes, count = (1, 2.5, 3) if options.quick else (2, 13.0, len(TRITON.statics))
+    again, minutes, count = (1, 2.5, 3) if options.quick else (2, 13.0, len(SERVERS[0].statics))
     with _benches() as benches:
         clients = [client for _, _, client in benches]
 
@@ -175,7 +64,7 @@ def run(options: Options) -> Result:
         statics = list(zip(*first, strict=True))  # by server
         best = [max(range(count), key=lambda n: shares[n].attainment) for shares in statics]
         _set(benches, default)
-        with _daemon([(kept, attachment.description.target) for kept, attachment, _ in benches]) as daemon:
+        with _daemon(benches) as daemon:
             shares, memory = keep(clients, daemon, 60 * minutes, options)
             rows = _counted(daemon, memory)
             lost = [_lost(daemon, kept.name, share) for kept, share in zip(SERVERS, shares, strict=True)]
@@ -190,7 +79,7 @@ def run(options: Options) -> Result:
         configuration={
             "window": WINDOW,
             "slo": SLO,
-            "slo of the daemon": SEEN,
+            "slo of the daemon": AIM,
             "objective": GOAL,
             "phase": PHASE,
             "minutes": minutes,
@@ -243,35 +132,6 @@ def _lost(daemon: DaemonProcess, name: str, share: Share) -> list[dict[str, Any]
             entry |= {"configuration": last["configuration"], "reason": last["reason"]}
         found.append(entry)
     return found
-
-
-def serve(
-    clients: Sequence[Clients], seconds: float, watch: Callable[[], None] = lambda: None
-) -> list[Share]:
-    """Let the load go up and down for a while, in opposite directions, and return what clients saw.
-
-    Args:
-        clients: Of all servers.
-        seconds: How long.
-        watch: Called after each window was judged.
-    """
-    begun = judged = time.monotonic()
-    for client in clients:
-        client.share = Share()
-    phase, end = -1, begun + seconds
-    while judged + WINDOW <= end:
-        now = time.monotonic()
-        if int((now - begun) / PHASE) != phase and now < end:
-            phase = int((now - begun) / PHASE)
-            for number, client in enumerate(clients):
-                client.load.set_rate(client.kept.rates[(phase + number) % 2])
-        while judged + WINDOW <= min(now - LATE, end):
-            for client in clients:
-                client.judge(judged)
-            judged += WINDOW
-            watch()
-        time.sleep(0.1)
-    return [client.share for client in clients]
 
 
 def keep(
@@ -338,14 +198,19 @@ def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
 
 
 @contextmanager
-def _daemon(targets: Sequence[tuple[Kept, str]]) -> Iterator[DaemonProcess]:
-    """Keep them in a process of its own."""
-    lines = [
-        f"  - {{name: {kept.name}, url: '{url}', slo: mean={SEEN * 1e3:g}ms, objective: {GOAL}, mode: apply, "
-        f"window: {WINDOW:g}s, foreign_limit: 100, knobs: {{{kept.knobs}}}}}\n"
-        for kept, url in targets
-    ]
-    with tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder:
+def _daemon(benches: Sequence[tuple[Kept, Attachment, Clients]]) -> Iterator[DaemonProcess]:
+    """Keep them in a process of its own, which learns the latency from the clients."""
+    with (
+        telling({kept.name: client.load for kept, _, client in benches}) as gateway,
+        tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder,
+    ):
+        lines = [
+            f"  - {{name: {kept.name}, url: '{attachment.description.target}', mode: apply, "
+            f"slo: mean={AIM * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, foreign_limit: 100, "
+            f"sli: {{prometheus: '{gateway}', query: '{mean_latency(kept.name)}'}}, "
+            f"knobs: {{{kept.knobs}}}}}\n"
+            for kept, attachment, _ in benches
+        ]
         path = Path(folder) / "servetune.yaml"
         path.write_text("state: servetune.db\nhttp: {listen: '127.0.0.1:0'}\ntargets:\n" + "".join(lines))
         with DaemonProcess(path) as daemon:

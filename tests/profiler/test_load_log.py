@@ -37,6 +37,16 @@ def test_sample_takes_its_half_open_interval() -> None:
     assert log.sample(3.0, 6.0).intended.tolist() == [3.0, 4.0, 5.0]
 
 
+def test_answers_count_when_they_come() -> None:
+    """Whenever the request was sent; the beginning belongs to the interval, the end does not."""
+    log = LoadLog()
+    log.add(records(*((SENT, 0, n, float(n), float(n)) for n in range(5))))
+    log.add(records((DONE, 0, 0, 0.0, 7.0), (DONE, 14, 1, 0.0, 7.0), (DONE, 0, 2, 0.0, 8.0)))
+    log.add(records((DONE, 0, 3, 0.0, 7.5)))
+
+    assert log.answered(7.0, 8.0).tolist() == [7.0, 4.5]
+
+
 def test_old_requests_are_forgotten_but_counted() -> None:
     """A ring of eight remembers the last eight; late answers to older ones only count."""
     log = LoadLog(capacity=8)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tuner.experiments.daemon import hindsight
+from tuner.experiments.daemon.clients import Clients, Share
 from tuner.experiments.daemon.lives import Life
 from tuner.experiments.daemon.memory import growth, sampled
-from tuner.experiments.daemon.soak import TRITON, Clients, Share, compared
+from tuner.experiments.daemon.servers import TRITON
+from tuner.experiments.daemon.soak import compared
 from tuner.experiments.options import Options
 
 

@@ -1,0 +1,116 @@
+"""The clients of the soak: the load they send, and how they judge what they get."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner.experiments.daemon.servers import Kept
+from tuner.profiler.load_generator import LoadGenerator
+
+__all__ = ["PHASE", "SLO", "WINDOW", "Clients", "Share", "serve"]
+
+WINDOW = 1.0
+"""Of the daemon and of the judges, s."""
+SLO = 0.025
+"""Mean latency that clients are to see, s."""
+PHASE = 20.0
+"""For how long the load is high, and for how long low, s."""
+LATE = 3.0
+"""How long after its end a window is judged, s: answers may be outstanding."""
+
+
+class Lost(NamedTuple):
+    """A window that broke the SLO."""
+
+    time: float
+    """When it began, s since 1970."""
+    rate: float
+    """Requests/s that were sent in it."""
+    latency: float
+    """Mean, s; NaN if nothing was answered."""
+    failed: int
+
+
+@dataclass(kw_only=True)
+class Share:
+    """What the clients of a server saw."""
+
+    kept: int = 0
+    windows: int = 0
+    failed: int = 0
+    """Requests."""
+    sent: int = 0
+    lost: list[Lost] = field(default_factory=list)
+
+    @property
+    def attainment(self) -> float:
+        """Share of the windows that kept the SLO, %."""
+        return 100 * self.kept / self.windows if self.windows else math.nan
+
+    def __add__(self, other: Share) -> Share:
+        """What was seen in both."""
+        return Share(
+            kept=self.kept + other.kept,
+            windows=self.windows + other.windows,
+            failed=self.failed + other.failed,
+            sent=self.sent + other.sent,
+            lost=self.lost + other.lost,
+        )
+
+
+@dataclass(kw_only=True)
+class Clients:
+    """The clients of one server: their load, and what they say."""
+
+    kept: Kept
+    load: LoadGenerator
+    share: Share = field(default_factory=Share)
+
+    def judge(self, begin: float) -> None:
+        """Count the window that began at a time, s on the monotonic clock."""
+        sample = self.load.sample(begin, begin + WINDOW)
+        good = sample.latency[np.isfinite(sample.latency)]
+        self.share.windows += 1
+        self.share.sent += len(sample.intended)
+        self.share.failed += sample.failed
+        mean = float(good.mean()) if good.size else math.nan
+        if mean <= SLO and not sample.failed:
+            self.share.kept += 1
+        else:
+            when = time.time() - time.monotonic() + begin
+            self.share.lost.append(Lost(when, len(sample.intended) / WINDOW, mean, sample.failed))
+
+
+def serve(
+    clients: Sequence[Clients], seconds: float, watch: Callable[[], None] = lambda: None
+) -> list[Share]:
+    """Let the load go up and down for a while, in opposite directions, and return what clients saw.
+
+    Args:
+        clients: Of all servers.
+        seconds: How long.
+        watch: Called after each window was judged.
+    """
+    begun = judged = time.monotonic()
+    for client in clients:
+        client.share = Share()
+    phase, end = -1, begun + seconds
+    while judged + WINDOW <= end:
+        now = time.monotonic()
+        if int((now - begun) / PHASE) != phase and now < end:
+            phase = int((now - begun) / PHASE)
+            for number, client in enumerate(clients):
+                client.load.set_rate(client.kept.rates[(phase + number) % 2])
+        while judged + WINDOW <= min(now - LATE, end):
+            for client in clients:
+                client.judge(judged)
+            judged += WINDOW
+            watch()
+        time.sleep(0.1)
+    return [client.share for client in clients]
