@@ -8,18 +8,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
-from tuner.control.store import Store, configuration_of
+from tuner.control.store import Store
 from tuner.errors import StorageError
 from tuner.knobs import Configuration
 
 __all__ = ["DaemonProcess", "Seen", "wait_until"]
 
+Found = TypeVar("Found")
 PATIENCE = 60.0
 """How long the daemon may take to end in good order, s."""
 
@@ -105,30 +107,31 @@ class DaemonProcess:
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Ask its store; nothing is found in one that cannot be read."""
+        return self._asked(lambda store: store.rows(query, *values), [])
+
+    def _asked(self, ask: Callable[[Store], Found], otherwise: Found) -> Found:
         try:
-            store = Store(self.state, reading=True)
+            with closing(Store(self.state, reading=True)) as store:
+                return ask(store)
         except StorageError:
-            return []
-        try:
-            return store.rows(query, *values)
-        except StorageError:
-            return []
-        finally:
-            store.close()
+            return otherwise
 
     def seen(self, target: str) -> Seen:
         """Return what its store says of a target."""
-        found = self.rows(
-            "SELECT running, last_good, (SELECT coalesce(max(id), 0) FROM window WHERE target = target.id) "
-            "AS newest FROM target WHERE name = ? ORDER BY id DESC",
-            target,
-        )
         file = self.state.stat().st_ino if self.state.exists() else 0
-        if not found:
-            return Seen(file, 0, None, None)
-        row = found[0]
-        good = configuration_of(row["last_good"]) if row["last_good"] else None
-        return Seen(file, row["newest"], configuration_of(row["running"]), good)
+
+        def ask(store: Store) -> Seen:
+            row = store.row(
+                "SELECT running, last_good, (SELECT coalesce(max(id), 0) FROM window "
+                "WHERE target = target.id) AS newest FROM target WHERE name = ? ORDER BY id DESC",
+                target,
+            )
+            if row is None:
+                return Seen(file, 0, None, None)
+            good = store.configuration(row["last_good"]) if row["last_good"] else None
+            return Seen(file, row["newest"], store.configuration(row["running"]), good)
+
+        return self._asked(ask, Seen(file, 0, None, None))
 
     def usable(self, target: str, since: Seen) -> bool:
         """Whether a window that can be learned from, and that kept the SLO, was written since then."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.adapters.test_replicas import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.test_driver import FakeClock
+from tests.control.driver_bed import FakeClock
 from tuner.adapters.canary import Canary, Share, Trial
 from tuner.adapters.replicas import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, RunState, WindowRecord

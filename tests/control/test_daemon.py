@@ -3,117 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
-import time
-from pathlib import Path
-from urllib.parse import urlsplit
+from contextlib import closing
 
 import pytest
 
 from tests.builders import configuration
+from tests.control.daemon_bed import Running, eventually
 from tests.control.file_server import FileServer
 from tuner.control import daemon as daemon_module
 from tuner.control import worker as worker_module
-from tuner.control.daemon import Daemon
 from tuner.control.store import Store
 from tuner.errors import InvalidInput, StorageError, Unreachable
-from tuner.profiler import attachment as attachment_module
-
-TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
-
-
-class Bed:
-    """A folder with a file, servers and a store; daemons of it run in threads."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.path = folder / "servetune.yaml"
-        self.said = []
-        self.servers = {}
-        self.now = time.time
-
-    def write(self, *targets):
-        """Write the file: (name, mode, further settings)."""
-        lines = [
-            TARGET.format(name=n, mode=m, more=f", {more}" if more else "", path=self.folder / n)
-            for n, m, more in targets
-        ]
-        self.path.write_text("state: s.db\ntargets:\n" + "".join(lines))
-
-    def connect(self, target, grids=None):
-        """What adapters' `connect` is replaced by."""
-        name = Path(urlsplit(target).path).name
-        self.servers[name] = FileServer(self.folder / name, target)
-        return self.servers[name]
-
-    def daemon(self, windows=0):
-        return Daemon(
-            self.path,
-            windows=windows,
-            fast=True,
-            now=self.now,
-            say=lambda name, s: self.said.append(f"{name}: {s}"),
-        )
-
-    def run(self, windows):
-        """Run to the end, and return the daemon."""
-        keeper = self.daemon(windows)
-        keeper.run()
-        return keeper
-
-    def store(self):
-        return Store(self.folder / "s.db", reading=True)
-
-    def rows(self, query, *values):
-        store = self.store()
-        try:
-            return [dict(row) for row in store.rows(query, *values)]
-        finally:
-            store.close()
-
-    def running(self, name="a"):
-        return FileServer(self.folder / name).current()
-
-
-@pytest.fixture
-def bed(tmp_path, monkeypatch):
-    bed = Bed(tmp_path)
-    for module in (attachment_module, worker_module):
-        monkeypatch.setattr(module, "connect", bed.connect)
-    monkeypatch.setattr(worker_module, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(daemon_module, "TICK", 0.01)
-    yield bed
-    assert not [t for t in threading.enumerate() if t.name.startswith("target-")]
-
-
-def eventually(condition, seconds=20.0):
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.01)
-
-
-class Running:
-    """A daemon in a thread of its own."""
-
-    def __init__(self, bed):
-        self.daemon = bed.daemon()
-        self._thread = threading.Thread(target=self.daemon.run)
-
-    def __enter__(self):
-        self._thread.start()
-        eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
-        return self.daemon
-
-    def __exit__(self, *_):
-        self.daemon.stop()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
 
 
 def test_each_target_is_treated_as_its_mode_says(bed):
@@ -339,6 +244,28 @@ def test_a_store_damaged_while_it_runs_is_replaced(bed, monkeypatch, damage):
     assert bed.rows("SELECT running FROM target")[0]["running"] != "{}"
 
 
+SENSELESS = {
+    "no text": "UPDATE target SET running = CAST(x'7bff7d' AS TEXT)",
+    "no configuration": "UPDATE window SET configuration = '{' WHERE id = 2",
+}
+
+
+@pytest.mark.parametrize("change", SENSELESS.values(), ids=SENSELESS)
+def test_a_store_that_makes_no_sense_is_put_aside(bed, monkeypatch, change):
+    """Though SQLite finds nothing wrong with the file: what was never written is read at the start."""
+    monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
+    bed.write(("a", "apply", ""))
+    bed.run(windows=4)
+    with closing(sqlite3.connect(bed.folder / "s.db")) as db, db:
+        db.execute(change)
+    with Running(bed) as keeper:
+        eventually(lambda: "a" in keeper.workers and keeper.workers["a"].turns > 3)
+
+    assert len(list(bed.folder.glob("s.db.damaged-*"))) == 1
+    assert any("is damaged" in sentence and "put aside" in sentence for sentence in bed.said)
+    assert min(row["number"] for row in bed.rows("SELECT number FROM window")) == 1
+
+
 def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
     """A full disk: the server stays as it is until there is room again."""
     bed.write(("a", "apply", ""))
@@ -429,114 +356,6 @@ def test_a_policy_that_cannot_be_used_is_learned_anew(bed):
     assert len(bed.rows("SELECT * FROM window")) == 4
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.control.test_daemon import Bed
-from tuner.control import worker as worker_module
-from tuner.control.store import Store
-from tuner.profiler import attachment as attachment_module
-
-bed = Bed(Path(sys.argv[1]))
-changes = 0
-
-def kill():
-    global changes
-    changes += 1
-    if changes == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def connect(target, grids=None):
-    server = bed.connect(target, grids)
-    setattr(server, sys.argv[2], kill)
-    return server
-
-if sys.argv[2] == "written":
-    changed = Store.changed
-    Store.changed = lambda *arguments, **others: [changed(*arguments, **others), kill()]
-
-attachment_module.connect = worker_module.connect = connect
-bed.run(windows=100)
-"""
-
-
-def killed(bed, point, number):
-    """Let a daemon run until it is killed at a point; return its last decision."""
-    command = [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return bed.rows("SELECT * FROM decision ORDER BY id")[-1]
-
-
-@pytest.mark.parametrize(
-    ("point", "number"), [("before_change", 1), ("after_change", 1), ("after_change", 3)]
-)
-def test_killed_in_the_middle_of_a_change(bed, point, number):
-    """The next life finds what the server really runs, and goes on or rolls back; nothing stays in doubt."""
-    bed.write(("a", "apply", ""))
-    left = killed(bed, point, number)
-    assert left["outcome"] == "applying"
-
-    bed.run(windows=1)
-
-    outcome = bed.rows("SELECT * FROM decision WHERE id = ?", left["id"])[0]
-    assert outcome["outcome"] == ("applied" if point == "after_change" else "interrupted")
-    assert bed.rows("SELECT * FROM decision WHERE outcome = 'applying'") == []
-    assert any("killed in the middle" in sentence for sentence in bed.said)
-    assert not any("somebody else" in sentence for sentence in bed.said)
-
-    bed.run(windows=30)
-    assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
-
-
-def test_killed_before_a_change_was_judged(bed):
-    """The next life puts it on probation again, once."""
-    bed.write(("a", "apply", ""))
-    left = killed(bed, "written", 1)
-    assert (left["outcome"], left["observed"]) == ("applied", None)
-
-    bed.run(windows=1)
-    bed.run(windows=1)
-
-    assert len([sentence for sentence in bed.said if "it is on probation again" in sentence]) == 1
-    assert bed.rows("SELECT observed FROM decision WHERE id = ?", left["id"])[0]["observed"] is not None
-
-
-DAEMON = """
-import sys
-from pathlib import Path
-from tests.control.test_daemon import Bed
-from tuner.control import worker as worker_module
-from tuner.profiler import attachment as attachment_module
-from tuner.cli import main
-
-attachment_module.connect = worker_module.connect = Bed(Path(sys.argv[1]).parent).connect
-sys.argv = ["tuner", "daemon", *sys.argv[1:]]
-main()
-"""
-
-
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_signals(bed, ending):
-    """SIGHUP reads the file again; SIGTERM and Ctrl-C end in good order, with exit code 0."""
-    bed.write(("a", "observe", ""))
-    command = [sys.executable, "-u", "-c", DAEMON, str(bed.path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        told = []
-        for line in process.stdout:
-            told.append(line)
-            if "a: observe, it runs" in line:
-                bed.write(("a", "observe", ""), ("b", "observe", ""))
-                process.send_signal(signal.SIGHUP)
-            if "b: observe, it runs" in line:
-                process.send_signal(ending)
-        code = process.wait(20)
-
-    assert code == 0, told
-    assert "stopped" in told[-1]
-    assert not any("Traceback" in line for line in told)
-
-
 def test_mistakes_are_told_at_the_start(bed):
     """Before anything is attached."""
     bed.path.write_text(textwrap.dedent("targets: nothing\n"))
@@ -548,7 +367,7 @@ def test_mistakes_are_told_at_the_start(bed):
 WATCHER = """
 import sys
 from pathlib import Path
-from tests.control.test_daemon import Bed
+from tests.control.daemon_bed import Bed
 from tuner.control import worker as worker_module
 from tuner.profiler import attachment as attachment_module
 

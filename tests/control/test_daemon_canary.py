@@ -10,7 +10,6 @@ import pytest
 
 from tests.builders import configuration
 from tests.control.file_server import RATE, FileServer
-from tests.control.test_daemon import Bed, bed  # noqa: F401 - the fixture
 from tuner.adapters.canary import Canary
 from tuner.adapters.replicas import ReplicaGroup
 from tuner.knobs import Configuration
@@ -70,7 +69,7 @@ class Fleet(ReplicaGroup):
 
 
 @pytest.fixture
-def fleet(bed, monkeypatch):  # noqa: F811
+def fleet(bed, monkeypatch):
     """A bed whose target is a fleet; `log` has every change of a replica in order."""
     from tuner.control import worker as worker_module
     from tuner.profiler import attachment as attachment_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
-from tests.control.test_driver import FakeClock, FakeServer, drive
+from tests.control.driver_bed import FakeClock, FakeServer, drive
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.journal import StoreJournal, replay, resolve
 from tuner.control.store import Store

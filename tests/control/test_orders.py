@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
+from tests.control.daemon_bed import Running, eventually
 from tests.control.file_server import FileServer
-from tests.control.test_daemon import Running, bed, eventually  # noqa: F401  # bed is a fixture
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.journal import recount
@@ -242,13 +242,13 @@ def test_a_store_of_the_version_before_is_taken_over(tmp_path, store):
     again.close()
 
 
-def command(bed, *arguments):  # noqa: F811
+def command(bed, *arguments):
     result = CliRunner().invoke(app, [*arguments, "--state", str(bed.folder / "s.db")])
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def test_a_paused_target_stays_as_it_is(bed):  # noqa: F811
+def test_a_paused_target_stays_as_it_is(bed):
     """Also over a new life of the daemon; it is tuned again when resumed."""
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
@@ -265,7 +265,7 @@ def test_a_paused_target_stays_as_it_is(bed):  # noqa: F811
     assert bed.running() != configuration()
 
 
-def test_a_pinned_target_runs_what_it_is_pinned_to(bed):  # noqa: F811
+def test_a_pinned_target_runs_what_it_is_pinned_to(bed):
     """It is applied outside the maintenance windows, too: a person has asked for it."""
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
@@ -281,7 +281,7 @@ def test_a_pinned_target_runs_what_it_is_pinned_to(bed):  # noqa: F811
     assert outcomes == ["held", "applied", "held", "held", "held"]
 
 
-def test_a_pin_moves_to_what_somebody_else_sets(bed):  # noqa: F811
+def test_a_pin_moves_to_what_somebody_else_sets(bed):
     """Two operators: the tuner does not take sides, and says so."""
     bed.write(("a", "apply", ""))
     bed.run(windows=1)
@@ -298,7 +298,7 @@ def test_a_pin_moves_to_what_somebody_else_sets(bed):  # noqa: F811
     assert bed.running() == configuration(16, 0.01, 2)
 
 
-def test_an_operator_rolls_back(bed):  # noqa: F811
+def test_an_operator_rolls_back(bed):
     """Once: the server goes back to what ran before, and the order is done."""
     bed.write(("a", "apply", ""))
     bed.run(windows=12)
@@ -319,7 +319,7 @@ def test_an_operator_rolls_back(bed):  # noqa: F811
     assert bed.rows("SELECT rollback FROM orders")[0]["rollback"] is None
 
 
-def test_changes_of_an_earlier_life_count(bed):  # noqa: F811
+def test_changes_of_an_earlier_life_count(bed):
     """A daemon that is started again and again makes no more reloads an hour for that."""
     bed.now = lambda: 1_700_000_000.0
     bed.write(("a", "apply", ""))

@@ -128,9 +128,12 @@ class Daemon:
             try:
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
-                return self._wait(store)
+                damage = self._wait(store)
             finally:
                 self._end(list(self._workers))
+        if store.senseless:  # SQLite finds nothing wrong with it, and would open it again
+            self._say("", self._put_aside(damage))
+        return damage
 
     def _make_web(self) -> WebServer | None:
         """Make what is seen from outside, if the file wants it; nothing of it is loaded otherwise."""
@@ -234,17 +237,22 @@ class Daemon:
         except StorageError as error:
             if not path.is_file() or path.stat().st_size == 0 or not os.access(path, os.R_OK | os.W_OK):
                 raise
-            aside = path.with_name(f"{path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}")
-            path.replace(aside)
-            _forget_log(path)
+            sentence = self._put_aside(str(error))
             store = Store(path, now=self._now)
-            sentence = f"{error}; it was put aside as {aside.name}, and everything is learned anew"
             store.note(sentence)
             self._say("", sentence)
         try:
             yield store
         finally:
             store.close()
+
+    def _put_aside(self, damage: str) -> str:
+        """Give a damaged store another name; returns a sentence about it."""
+        path = self.config.state
+        aside = path.with_name(f"{path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}")
+        path.replace(aside)
+        _forget_log(path)
+        return f"{damage}; it was put aside as {aside.name}, and everything is learned anew"
 
 
 def _forget_log(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The daemon's SQLite file: opened, checked, written in whole transactions, and its tables.
+"""The daemon's SQLite file: opened, checked, written in whole transactions.
 
 A process that is killed leaves what the last finished transaction wrote, never half of one (write-ahead log).
 A power failure may take the last transactions with it (``synchronous=NORMAL``), which a daemon survives: what
@@ -13,95 +13,21 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tuner.control.schema import APPLICATION, SCHEMA, UPGRADES, VERSION
 from tuner.errors import StorageError
 
 __all__ = ["Database"]
 
-APPLICATION, VERSION = 0x5E12E7, 3
-"""What the file says it is."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's words for a file that is no good any longer."""
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What comes of a file that cannot be read; of names in it that are no text Python makes the second."""
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
 """The files of a store by the endings of their names, and what they are called."""
-
-ORDERS = """
-CREATE TABLE orders (             -- what operators want, by the name of a target
-    name TEXT PRIMARY KEY,
-    paused TEXT,                  -- who wants that nothing is changed, and why
-    pinned TEXT,                  -- what is to be run until this is taken back
-    rollback TEXT                 -- what to go back to, once
-);
-"""
-SCHEMA = (
-    """
-CREATE TABLE target (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    url TEXT NOT NULL,            -- without credentials
-    knobs TEXT NOT NULL,          -- as KnobSpace.to_json
-    original TEXT NOT NULL,       -- what the server ran when it was first met
-    running TEXT NOT NULL,
-    last_good TEXT,
-    number INTEGER NOT NULL DEFAULT 0,  -- of the last window
-    attached INTEGER NOT NULL DEFAULT 0,  -- counts all attachments: the current one of a name has the most
-    UNIQUE (name, url)
-);
-CREATE TABLE window (
-    id INTEGER PRIMARY KEY,
-    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    time REAL NOT NULL,           -- when it ended, s since 1970
-    seconds REAL NOT NULL,
-    configuration TEXT NOT NULL,
-    rate REAL, requests INTEGER NOT NULL, failures INTEGER NOT NULL,
-    mean REAL, p50 REAL, p95 REAL, p99 REAL, cpu REAL, gpu REAL,
-    level INTEGER, cost REAL, kept INTEGER NOT NULL,
-    disturbed TEXT NOT NULL       -- why it must not be learned from; empty if it may
-);
-CREATE INDEX window_time ON window (target, time);
-CREATE TABLE decision (
-    id INTEGER PRIMARY KEY,
-    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
-    window INTEGER REFERENCES window ON DELETE SET NULL,
-    time REAL NOT NULL,
-    action TEXT NOT NULL,         -- hold, apply, roll back
-    reason TEXT NOT NULL,
-    exploring INTEGER NOT NULL DEFAULT 0,
-    configuration TEXT,           -- what was to be run
-    previous TEXT,                -- what ran before
-    expected REAL,                -- its learned cost
-    observed REAL,                -- its cost in the first usable window afterwards
-    outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
-    seconds REAL,                 -- how long the change took
-    error TEXT NOT NULL DEFAULT ''
-);
-CREATE INDEX decision_time ON decision (target, time);
-CREATE INDEX decision_outcome ON decision (target, outcome);
-CREATE TABLE event (
-    id INTEGER PRIMARY KEY,
-    target INTEGER REFERENCES target ON DELETE CASCADE,
-    time REAL NOT NULL,
-    sentence TEXT NOT NULL
-);
-CREATE TABLE policy (
-    id INTEGER PRIMARY KEY,
-    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
-    time REAL NOT NULL,
-    number INTEGER NOT NULL       -- of the last window it has learned from
-);
-CREATE TABLE policy_file (
-    policy INTEGER NOT NULL REFERENCES policy ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    content BLOB NOT NULL
-);
-"""
-    + ORDERS
-)
-UPGRADES = {1: ORDERS, 2: "ALTER TABLE target ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;"}
-"""What makes the next version of each older one."""
 
 
 class Database:
@@ -112,6 +38,9 @@ class Database:
         reading: Only read; the file must be there.
         existing: The file must be there.
 
+    Attributes:
+        senseless: Whether it was found to hold what nobody can have written, though it is in good order.
+
     Raises:
         StorageError: It cannot be opened, is damaged, or was written by another version.
     """
@@ -120,6 +49,7 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         self._damage = ""
+        self.senseless = False
         existing = existing or reading
         if existing and not path.is_file():
             raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
@@ -131,7 +61,7 @@ class Database:
         try:
             self._prepare(reading)
             self._files = self._found()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *UNREADABLE) as error:
             self._db.close()
             raise self._problem(error) from error
         except StorageError:
@@ -157,7 +87,7 @@ class Database:
                 self._db.execute("COMMIT")
             except BaseException as error:
                 self._undo()
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, UNREADABLE):
                     raise self._problem(error) from error
                 raise
 
@@ -172,8 +102,22 @@ class Database:
                 return self._db.execute(query, values).fetchall()
             except UnicodeEncodeError:  # half a letter, such as a broken argument: nothing here is called so
                 return []
-            except sqlite3.Error as error:
+            except UNREADABLE as error:
                 raise self._problem(error) from error
+
+    @contextmanager
+    def making_sense(self) -> Iterator[None]:
+        """Take rows apart; what cannot be taken apart nobody has written.
+
+        Raises:
+            StorageError: That is so; the file is damaged then.
+        """
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            self.senseless = True
+            self._damage = f"state {self.path}: is damaged: it holds what was never written ({error})"
+            raise StorageError(self._damage) from error
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """Return the first row that a query finds, or None."""
@@ -194,10 +138,9 @@ class Database:
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as another:
                 for table in ("target", "window", "decision", "event"):
                     another.execute(f"SELECT * FROM {table} ORDER BY rowid DESC LIMIT 1").fetchone()
-        except (OSError, sqlite3.Error) as error:
-            damaged = isinstance(error, sqlite3.Error) and error.sqlite_errorcode in DAMAGED
-            return str(self._problem(error)) if damaged else ""
-        return ""
+        except (OSError, *UNREADABLE) as error:
+            self._problem(error)
+        return self._damage
 
     def _exchanged(self) -> str:
         """Say which file is no longer the one that is open; empty if all are."""
@@ -233,6 +176,8 @@ class Database:
             self._db.executescript(upgrade)
         if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
             raise StorageError(f"state {self.path}: is not a state of this version; give another file")
+        if missing := sorted(_columns_of_this_version() - _columns(self._db)):
+            raise StorageError(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
         if reading:
             self._db.execute("PRAGMA query_only = ON")
 
@@ -247,6 +192,11 @@ class Database:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
 
     def _problem(self, error: Exception) -> StorageError:
+        # What is not text Python finds, without a code of SQLite's: in names the one, in rows the other.
+        if isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode"):
+            self.senseless = True
+            self._damage = f"state {self.path}: is damaged: it holds what is not text"
+            return StorageError(self._damage)
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) in DAMAGED:
             self._damage = f"state {self.path}: {error}"
         return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")
@@ -266,6 +216,21 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+
+def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the tables that there are, each with its columns."""
+    query = (
+        "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
+    )
+    return {(table, column) for table, column in db.execute(query)}
+
+
+@cache
+def _columns_of_this_version() -> frozenset[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(SCHEMA)
+        return frozenset(_columns(db))
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from tuner.control.store import Store
+from tuner.control.store import Store, configuration_of
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
 
@@ -120,7 +120,8 @@ def history(store: Store, *, target: str | None = None, count: int = 20, holds: 
         holds,
         count,
     )
-    return [_entry(row) for row in reversed(rows)]
+    with store.making_sense():
+        return [_entry(row) for row in reversed(rows)]
 
 
 def events(store: Store, *, target: str | None = None, count: int = 20) -> list[Event]:
@@ -166,7 +167,8 @@ def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
         bounds = store.rows("SELECT min(id), max(id) FROM decision")[0]
         there = f"there are {bounds[0]} to {bounds[1]}" if bounds[0] is not None else "there are none yet"
         raise InvalidInput("DECISION", f"there is no decision {decision}", there)
-    entry = _entry(row)
+    with store.making_sense():
+        entry = _entry(row)
     lines = [("seen", _seen(entry)), ("decided", _decided(entry)), ("because", entry.reason)]
     if entry.action != "hold":
         expected = "nothing was known" if entry.expected is None else f"cost {entry.expected:.2f}"
@@ -188,8 +190,8 @@ def _entry(row: sqlite3.Row) -> Entry:
         outcome=row["outcome"],
         reason=row["reason"],
         exploring=bool(row["exploring"]),
-        configuration=json.loads(row["configuration"]) if row["configuration"] else None,
-        previous=json.loads(row["previous"]) if row["previous"] else None,
+        configuration=dict(configuration_of(row["configuration"])) if row["configuration"] else None,
+        previous=dict(configuration_of(row["previous"])) if row["previous"] else None,
         expected=row["expected"],
         observed=row["observed"],
         seconds=row["seconds"],

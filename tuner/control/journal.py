@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -12,7 +11,7 @@ from tuner.adapters.canary import Canary
 from tuner.control.brakes import HOUR
 from tuner.control.loop import ControlLoop
 from tuner.control.state import RunState
-from tuner.control.store import Store, configuration_of
+from tuner.control.store import Store
 from tuner.errors import StorageError
 from tuner.objective import Objective
 
@@ -136,7 +135,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
     )
     seen = 0
     for row in rows:
-        configuration = configuration_of(row["configuration"])
+        configuration = store.configuration(row["configuration"])
         if not loop.space.covers(configuration):
             continue
         seen += 1
@@ -164,7 +163,8 @@ def recount(store: Store, target: int, loop: ControlLoop, now: float, today: flo
         today - HOUR,
         today,
     ):
-        cost = loop.space.apply_cost(json.loads(row["previous"]), json.loads(row["configuration"]))
+        was, wanted = store.configuration(row["previous"]), store.configuration(row["configuration"])
+        cost = loop.space.apply_cost(was, wanted)
         loop.guard.changes.record(now - (today - row["time"]), cost)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tuner.control.orders import Orders
-from tuner.control.store import Store, configuration_of
+from tuner.control.store import KnobRow, Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 from tuner.printable import one_line
@@ -58,19 +58,19 @@ def orders_of(store: Store, name: str) -> Orders:
         StorageError: The store cannot be read.
     """
     row = store.row("SELECT * FROM orders WHERE name = ?", name)
-    return _orders(row) if row is not None else Orders()
+    return _orders(store, row) if row is not None else Orders()
 
 
 def all_orders(store: Store) -> dict[str, Orders]:
     """Return the orders in force by target; those without any may be missing."""
-    return {row["name"]: _orders(row) for row in store.rows("SELECT * FROM orders")}
+    return {row["name"]: _orders(store, row) for row in store.rows("SELECT * FROM orders")}
 
 
-def _orders(row: sqlite3.Row) -> Orders:
+def _orders(store: Store, row: sqlite3.Row) -> Orders:
     return Orders(
         paused=row["paused"] or "",
-        pinned=configuration_of(row["pinned"]) if row["pinned"] else None,
-        rollback=configuration_of(row["rollback"]) if row["rollback"] else None,
+        pinned=store.configuration(row["pinned"]) if row["pinned"] else None,
+        rollback=store.configuration(row["rollback"]) if row["rollback"] else None,
     )
 
 
@@ -115,7 +115,7 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
         StorageError: The order cannot be written down.
     """
     row = _target(store, name)
-    wanted = configuration_of(row["running"]).replace(**_checked(row["knobs"], changes or {}))
+    wanted = store.configuration(row["running"]).replace(**_checked(store.knobs(row["knobs"]), changes or {}))
     _set(store, name, "pinned", json.dumps(dict(wanted)))
     store.note(f"pinned to {_text(wanted)}", row["id"])
     return wanted
@@ -155,7 +155,7 @@ def roll_back(store: Store, name: str) -> Configuration:
         raise InvalidInput(name, "nothing to roll back: what it runs is not a change of ours")
     _set(store, name, "rollback", row["previous"])
     _set(store, name, "pinned", None)
-    previous = configuration_of(row["previous"])
+    previous = store.configuration(row["previous"])
     store.note(f"to be rolled back to {_text(previous)}", target)
     return previous
 
@@ -171,8 +171,8 @@ def _target(store: Store, name: str) -> sqlite3.Row:
     return row
 
 
-def _checked(knobs: str, changes: Mapping[str, float]) -> Mapping[str, float]:
-    grids = {knob["name"]: knob["grid"] for knob in json.loads(knobs)}
+def _checked(knobs: Sequence[KnobRow], changes: Mapping[str, float]) -> Mapping[str, float]:
+    grids = {knob.name: knob.grid for knob in knobs}
     for name, value in changes.items():
         if name not in grids:
             raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(grids)}")

@@ -56,6 +56,14 @@ class Standing(NamedTuple):
     """Where the last life ended; its window is 0 if the target is new."""
 
 
+class KnobRow(NamedTuple):
+    """A knob as a target's row tells of it."""
+
+    name: str
+    grid: list[float]
+    unit: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
     """A change that was never seen to end, or never judged: the process was killed meanwhile."""
@@ -112,15 +120,33 @@ class Store(Database):
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
             if before is not None:
                 self._take_back(db, before, row, space)
-        good = row["last_good"] if row["last_good"] and space.covers(json.loads(row["last_good"])) else None
+        good = self.configuration(row["last_good"]) if row["last_good"] else None
         state = RunState(
             target=url,
-            original=json.loads(row["original"]),
-            current=json.loads(row["running"]),
-            last_good=json.loads(good) if good else None,
+            original=dict(self.configuration(row["original"])),
+            current=dict(self.configuration(row["running"])),
+            last_good=dict(good) if good is not None and space.covers(good) else None,
             window=row["number"],
         )
         return Standing(row["id"], state)
+
+    def configuration(self, text: str) -> Configuration:
+        """Return the configuration that a row holds.
+
+        Raises:
+            StorageError: It holds none.
+        """
+        with self.making_sense():
+            return configuration_of(text)
+
+    def knobs(self, text: str) -> list[KnobRow]:
+        """Return the knobs that a row of a target holds.
+
+        Raises:
+            StorageError: It holds none.
+        """
+        with self.making_sense():
+            return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
 
     def current(self, name: str) -> sqlite3.Row | None:
         """Return the target of a name that was attached last: its URL may have been changed, and back."""
@@ -131,14 +157,14 @@ class Store(Database):
     ) -> None:
         """Strike out what was ordered for another server than that of ``row``, or cannot be had any more."""
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
-        narrowed = _grids(before["knobs"]) != _grids(row["knobs"])
+        grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before, row)]
         for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
             if orders is None or orders[order] is None:
                 continue
-            wanted = configuration_of(orders[order])
+            wanted = self.configuration(orders[order])
             if before["id"] != row["id"]:
                 why = "that was ordered for another URL"
-            elif narrowed and not space.covers(wanted):
+            elif grids[0] != grids[1] and not space.covers(wanted):
                 why = "the knobs have other values now"
             else:
                 continue
@@ -220,7 +246,7 @@ class Store(Database):
             "SELECT * FROM decision WHERE target = ? AND outcome IN ('decided', 'applying') ORDER BY id DESC",
             target,
         )
-        return _unfinished(row) if row is not None else None
+        return self._change(row) if row is not None else None
 
     def unjudged(self, target: int) -> Unfinished | None:
         """Return the last change, if it was to be judged by a window that was never seen.
@@ -232,7 +258,7 @@ class Store(Database):
             "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
         )
         waiting = row is not None and row["window"] is not None and row["observed"] is None
-        change = _unfinished(row) if row is not None and waiting else None
+        change = self._change(row) if row is not None and waiting else None
         return None if change is None or change.back else change
 
     def note(self, sentence: str, target: int | None = None) -> None:
@@ -278,6 +304,14 @@ class Store(Database):
                 for table in ("decision", "window", "event")
             )
 
+    def _change(self, row: sqlite3.Row) -> Unfinished:
+        return Unfinished(
+            decision=row["id"],
+            previous=self.configuration(row["previous"]),
+            wanted=self.configuration(row["configuration"]),
+            back=row["action"] == ACTIONS[Rollback],
+        )
+
     def _window(self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool) -> int:
         m = record.measurement
         assert m is not None
@@ -310,22 +344,8 @@ class Store(Database):
         return _insert(db, "window", values)
 
 
-def _unfinished(row: sqlite3.Row) -> Unfinished:
-    return Unfinished(
-        decision=row["id"],
-        previous=configuration_of(row["previous"]),
-        wanted=configuration_of(row["configuration"]),
-        back=row["action"] == ACTIONS[Rollback],
-    )
-
-
-def _grids(knobs: str) -> dict[str, list[float]]:
-    """The grids in what :meth:`KnobSpace.to_json` told."""
-    return {knob["name"]: knob["grid"] for knob in json.loads(knobs)}
-
-
 def configuration_of(text: str) -> Configuration:
-    """Return the configuration that a row holds."""
+    """Return the configuration that a row holds, which must be one."""
     return Configuration({name: float(value) for name, value in json.loads(text).items()})
 
 

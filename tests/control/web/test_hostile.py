@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from fastapi import HTTPException
 
-from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
+from tests.control.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import connection as connection_module
 from tuner.control.web.access import LONGEST_BODY, Gate
@@ -22,7 +22,7 @@ from tuner.control.web.connection import MOST_CONNECTIONS
 
 
 @pytest.fixture
-def site(bed):  # noqa: F811
+def site(bed):
     """One target that is changed."""
     bed.write(("a", "apply", ""))
     with Site(bed) as site:

@@ -12,7 +12,7 @@ pytest.importorskip("playwright", reason="needs playwright")
 
 from playwright.sync_api import expect, sync_playwright
 
-from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
+from tests.control.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 
 CHROMIUM = next(
@@ -36,7 +36,7 @@ def browser():
 
 
 @pytest.fixture
-def page(browser, bed):  # noqa: F811
+def page(browser, bed):
     """The page of a daemon with two targets; nothing may go wrong in it."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""))
     with Site(bed) as site:

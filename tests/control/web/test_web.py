@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from tests.builders import configuration
-from tests.control.test_daemon import bed, eventually  # noqa: F401  # bed is a fixture
+from tests.control.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control import daemon as daemon_module
 from tuner.control.web import read_token
@@ -21,7 +21,7 @@ from tuner.errors import InvalidInput
 
 
 @pytest.fixture
-def site(bed):  # noqa: F811
+def site(bed):
     """Two targets, of which the first is changed."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""))
     with Site(bed) as site:
@@ -256,7 +256,7 @@ def test_orders_that_make_no_sense(site):
     assert site.order("/api/targets/c/pause").status == 404
 
 
-def test_without_a_token_nobody_gives_orders(bed):  # noqa: F811
+def test_without_a_token_nobody_gives_orders(bed):
     """Reading goes on."""
     bed.write(("a", "observe", ""))
     with Site(bed, token=None) as site:
@@ -327,7 +327,7 @@ def test_the_token_comes_from_the_file_or_the_environment(tmp_path):
     assert read_token(None, "") is None
 
 
-def test_an_address_in_use_is_told(bed):  # noqa: F811
+def test_an_address_in_use_is_told(bed):
     """One clear error, before anything is attached."""
     bed.write(("a", "observe", ""))
     with Site(bed) as site:

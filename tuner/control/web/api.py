@@ -104,7 +104,9 @@ class Api:
     def windows(self, name: Name, count: Count = 120) -> list[WindowView]:
         """Return the newest windows of a target, oldest first."""
         self._known(name)
-        return [window_view(row) for row in self._read(lambda store: windows(store, name, count))]
+        rows = self._read(lambda store: windows(store, name, count))
+        with self._store().making_sense():
+            return [window_view(row) for row in rows]
 
     def decisions(
         self,
@@ -185,4 +187,6 @@ class Api:
     def _view(self, worker: Worker) -> TargetView:
         store, name = self._store(), worker.config.name
         orders = order_book.orders_of(store, name)
-        return target_view(worker, store.current(name), orders, self._exporter.attainment(name))
+        row, attainment = store.current(name), self._exporter.attainment(name)
+        with store.making_sense():
+            return target_view(worker, row, orders, attainment)

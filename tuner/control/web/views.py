@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tuner.control.store import STATISTICS, without_credentials
+from tuner.control.store import STATISTICS, configuration_of, without_credentials
 
 if TYPE_CHECKING:
     import sqlite3
@@ -211,8 +211,8 @@ def target_view(
         phase=worker.phase,
         windows=row["number"] if row is not None else 0,
         attainment=attainment,
-        running=json.loads(row["running"]) if row is not None else None,
-        last_good=json.loads(row["last_good"]) if row is not None and row["last_good"] else None,
+        running=dict(configuration_of(row["running"])) if row is not None else None,
+        last_good=dict(configuration_of(row["last_good"])) if row is not None and row["last_good"] else None,
         knobs=[KnobView(name=k["name"], grid=k["grid"], unit=k["unit"]) for k in knobs],
         paused=orders.paused,
         pinned=dict(orders.pinned) if orders.pinned is not None else None,
@@ -256,7 +256,7 @@ def window_view(row: sqlite3.Row) -> WindowView:
                 "cost",
             )
         },
-        configuration=json.loads(row["configuration"]),
+        configuration=dict(configuration_of(row["configuration"])),
         latencies={name: row[name] for name in STATISTICS},
         kept=bool(row["kept"]),
         disturbed=row["disturbed"],

@@ -1,0 +1,93 @@
+"""A daemon in a folder of its own, with servers that are files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.control.file_server import FileServer
+from tuner.control.daemon import Daemon
+from tuner.control.store import Store
+
+TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
+
+
+class Bed:
+    """A folder with a file, servers and a store; daemons of it run in threads."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.path = folder / "servetune.yaml"
+        self.said = []
+        self.servers = {}
+        self.now = time.time
+
+    def write(self, *targets):
+        """Write the file: (name, mode, further settings)."""
+        lines = [
+            TARGET.format(name=n, mode=m, more=f", {more}" if more else "", path=self.folder / n)
+            for n, m, more in targets
+        ]
+        self.path.write_text("state: s.db\ntargets:\n" + "".join(lines))
+
+    def connect(self, target, grids=None):
+        """What adapters' `connect` is replaced by."""
+        name = Path(urlsplit(target).path).name
+        self.servers[name] = FileServer(self.folder / name, target)
+        return self.servers[name]
+
+    def daemon(self, windows=0):
+        return Daemon(
+            self.path,
+            windows=windows,
+            fast=True,
+            now=self.now,
+            say=lambda name, s: self.said.append(f"{name}: {s}"),
+        )
+
+    def run(self, windows):
+        """Run to the end, and return the daemon."""
+        keeper = self.daemon(windows)
+        keeper.run()
+        return keeper
+
+    def store(self):
+        return Store(self.folder / "s.db", reading=True)
+
+    def rows(self, query, *values):
+        store = self.store()
+        try:
+            return [dict(row) for row in store.rows(query, *values)]
+        finally:
+            store.close()
+
+    def running(self, name="a"):
+        return FileServer(self.folder / name).current()
+
+
+def eventually(condition, seconds=20.0):
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.01)
+
+
+class Running:
+    """A daemon in a thread of its own."""
+
+    def __init__(self, bed):
+        self.daemon = bed.daemon()
+        self._thread = threading.Thread(target=self.daemon.run)
+
+    def __enter__(self):
+        self._thread.start()
+        eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
+        return self.daemon
+
+    def __exit__(self, *_):
+        self.daemon.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()

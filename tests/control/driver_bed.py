@@ -1,0 +1,118 @@
+"""A driver with a server and a clock that are made up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tuner.adapters.backend import ApplyReport, Counters, Description
+from tuner.control import ControlLoop, Driver, GuardLimits
+from tuner.control.orders import Orders
+from tuner.errors import Refused, TimedOut, Unreachable
+from tuner.knobs import ApplyCost
+
+
+class FakeClock:
+    """Time passes only by sleeping."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+
+class FakeServer:
+    """A backend and its measurer: p95 by configuration, refusals and outages on demand."""
+
+    space = SPACE
+
+    def __init__(self, clock, p95):
+        self.clock = clock
+        self.p95 = p95
+        self.running = configuration()
+        self.refuses = set()
+        self.away_until = -1.0
+
+    def describe(self):
+        return Description(
+            target="fake://x/m", server="fake", version="1", model="m", writable=True, quantiles=True
+        )
+
+    def current(self):
+        self._answer()
+        return self.running
+
+    def apply(self, wanted):
+        self._answer()
+        if wanted in self.refuses:
+            raise Refused("the server refused: out of memory")
+        self.running, old = wanted, self.running
+        return ApplyReport(
+            configuration=wanted, changed=wanted != old, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
+        )
+
+    def counters(self):
+        empty = np.zeros(2)
+        return Counters(
+            time=0, requests=0, failures=0, latency=0, queue=0, compute=0, inferences=0,
+            batch_counts=empty.astype(int), batch_seconds=empty,
+        )  # fmt: skip
+
+    def profile(self):
+        return None
+
+    def close(self):
+        pass
+
+    def measure(self, seconds, *, settle=0.0):
+        self._answer()
+        self.clock.sleep(settle + seconds)
+        return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+
+    def _answer(self):
+        if self.clock.now() < self.away_until:
+            raise Unreachable("no answer on 127.0.0.1:8001")
+
+
+def raising(error):
+    """A backend's apply that fails."""
+
+    def apply(_):
+        raise error
+
+    return apply
+
+
+def drive(server, *proposals, state=None, **options):
+    agent = ScriptedAgent(*proposals)
+    loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
+    heard = []
+    driver = Driver(
+        server, server, loop, clock=server.clock, window=5.0, state_file=state, notify=heard.append, **options
+    )
+    return driver, heard
+
+
+class Book:
+    """Orders in force."""
+
+    def __init__(self, **orders):
+        self.orders = Orders(**orders)
+
+    def read(self):
+        return self.orders
+
+    def moved(self, configuration):
+        self.orders = Orders(pinned=configuration)
+
+    def done(self):
+        self.orders = Orders()
+
+
+def unseen(seconds, *, settle=0.0):
+    """The server answers, its metrics do not."""
+    raise TimedOut("metrics port 8002: no answer within 5 s")

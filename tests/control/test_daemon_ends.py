@@ -1,0 +1,120 @@
+"""How a daemon ends: killed in the middle of a change, or told to; and what its next life makes of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.control.file_server import FileServer
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.control.daemon_bed import Bed
+from tuner.control import worker as worker_module
+from tuner.control.store import Store
+from tuner.profiler import attachment as attachment_module
+
+bed = Bed(Path(sys.argv[1]))
+changes = 0
+
+
+def kill():
+    global changes
+    changes += 1
+    if changes == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def connect(target, grids=None):
+    server = bed.connect(target, grids)
+    setattr(server, sys.argv[2], kill)
+    return server
+
+if sys.argv[2] == "written":
+    changed = Store.changed
+    Store.changed = lambda *arguments, **others: [changed(*arguments, **others), kill()]
+
+attachment_module.connect = worker_module.connect = connect
+bed.run(windows=100)
+"""
+
+
+def killed(bed, point, number):
+    """Let a daemon run until it is killed at a point; return its last decision."""
+    command = [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return bed.rows("SELECT * FROM decision ORDER BY id")[-1]
+
+
+@pytest.mark.parametrize(
+    ("point", "number"), [("before_change", 1), ("after_change", 1), ("after_change", 3)]
+)
+def test_killed_in_the_middle_of_a_change(bed, point, number):
+    """The next life finds what the server really runs, and goes on or rolls back; nothing stays in doubt."""
+    bed.write(("a", "apply", ""))
+    left = killed(bed, point, number)
+    assert left["outcome"] == "applying"
+
+    bed.run(windows=1)
+
+    outcome = bed.rows("SELECT * FROM decision WHERE id = ?", left["id"])[0]
+    assert outcome["outcome"] == ("applied" if point == "after_change" else "interrupted")
+    assert bed.rows("SELECT * FROM decision WHERE outcome = 'applying'") == []
+    assert any("killed in the middle" in sentence for sentence in bed.said)
+    assert not any("somebody else" in sentence for sentence in bed.said)
+
+    bed.run(windows=30)
+    assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
+
+
+def test_killed_before_a_change_was_judged(bed):
+    """The next life puts it on probation again, once."""
+    bed.write(("a", "apply", ""))
+    left = killed(bed, "written", 1)
+    assert (left["outcome"], left["observed"]) == ("applied", None)
+
+    bed.run(windows=1)
+    bed.run(windows=1)
+
+    assert len([sentence for sentence in bed.said if "it is on probation again" in sentence]) == 1
+    assert bed.rows("SELECT observed FROM decision WHERE id = ?", left["id"])[0]["observed"] is not None
+
+
+DAEMON = """
+import sys
+from pathlib import Path
+from tests.control.daemon_bed import Bed
+from tuner.control import worker as worker_module
+from tuner.profiler import attachment as attachment_module
+from tuner.cli import main
+
+attachment_module.connect = worker_module.connect = Bed(Path(sys.argv[1]).parent).connect
+sys.argv = ["tuner", "daemon", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_signals(bed, ending):
+    """SIGHUP reads the file again; SIGTERM and Ctrl-C end in good order, with exit code 0."""
+    bed.write(("a", "observe", ""))
+    command = [sys.executable, "-u", "-c", DAEMON, str(bed.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        told = []
+        for line in process.stdout:
+            told.append(line)
+            if "a: observe, it runs" in line:
+                bed.write(("a", "observe", ""), ("b", "observe", ""))
+                process.send_signal(signal.SIGHUP)
+            if "b: observe, it runs" in line:
+                process.send_signal(ending)
+        code = process.wait(20)
+
+    assert code == 0, told
+    assert "stopped" in told[-1]
+    assert not any("Traceback" in line for line in told)

@@ -1,0 +1,161 @@
+"""The driver and others: the server goes and comes back, somebody changes it by hand, an operator orders."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import configuration
+from tests.control.driver_bed import Book, FakeClock, FakeServer, drive, unseen
+from tuner.control import Hold, Rollback, RunState
+from tuner.control.orders import Orders
+from tuner.errors import Unreachable
+
+
+def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
+    """The last good configuration survives in the state file and is put back when the server returns."""
+    clock = FakeClock()
+    server = FakeServer(clock, lambda c: 0.02 if c != configuration(2) else 0.015)
+    state = tmp_path / "state.json"
+    driver, heard = drive(server, configuration(2), state=state)
+    driver.step()
+    driver.step()
+    server.away_until = clock.now() + 20
+    server.running = configuration()
+
+    record = driver.step()
+
+    assert record.measurement is None
+    assert server.running == configuration(2)
+    assert clock.now() >= 20
+    assert any("waiting for the server" in sentence for sentence in heard)
+    assert RunState.load(state).last_good == dict(configuration(2))
+
+
+def test_gives_up_when_the_server_stays_away():
+    """After the patience one clear error ends the run; the state file keeps the last good configuration."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, patience=30.0)
+    driver.step()
+    server.away_until = 1e9
+
+    with pytest.raises(Unreachable, match="did not come back within 30 s"):
+        driver.step()
+
+
+def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_back():
+    """A server that was never away was not restarted: what it runs was set by somebody, and is respected."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.019)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running = configuration()
+
+    record = driver.step()
+
+    assert isinstance(record.decision, Hold)
+    assert server.running == configuration()
+    assert any("somebody else set" in sentence for sentence in heard)
+
+
+def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation():
+    """The probation was of another configuration; even if the SLO breaks now, the change was not ours."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(8) else 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    server.running = configuration(8)
+
+    record = driver.step()
+
+    assert not isinstance(record.decision, Rollback)
+
+
+def test_what_somebody_else_sets_is_respected():
+    """An operator's change by hand is noticed, said, and not undone."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    server.running = configuration(8)
+
+    driver.step()
+
+    assert server.running == configuration(8)
+    assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
+def away(server, running):
+    """The server goes, and comes back with another configuration."""
+    server.away_until = server.clock.now() + 3
+    server.running = running
+
+
+def test_a_server_that_was_set_up_anew_is_respected():
+    """It was away, and is back with what somebody has given it: that is not what it ran when we came."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    away(server, configuration(8))
+
+    record = driver.step()
+
+    assert server.running == configuration(8)
+    assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+    assert "is back with max_batch_size=8" in record.decision.reason
+
+
+def test_a_server_that_restarts_while_paused_is_told_truly():
+    """Nothing is put back, and nobody says that it is as it was."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), Book()
+    driver, heard = drive(server, configuration(2), orders=book)
+    driver.step()
+    driver.step()
+    book.orders = Orders(paused="release")
+    server.running, server.away_until = configuration(), server.clock.now() + 3
+
+    driver.step()
+
+    assert server.running == configuration()
+    assert any("lost its configuration" in sentence and "paused" in sentence for sentence in heard)
+    assert not any("as it was" in sentence for sentence in heard)
+
+
+def test_an_order_to_roll_back_is_followed_though_nothing_is_seen():
+    """Once: it is struck out."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    book.orders = Orders(rollback=configuration())
+    server.measure = unseen
+
+    driver.step()
+
+    assert server.running == configuration()
+    assert book.orders == Orders()
+
+
+def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything():
+    """The orders are read again: a paused server is left as it is."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02 if c == configuration() else 0.025), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    book.orders = Orders(paused="release")
+
+    driver.finish()
+
+    assert server.running == configuration(2)
+
+
+def test_an_outage_is_not_charged_to_the_error_budget():
+    """Neither as a change of ours, nor as that which puts the last good configuration back."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    for _ in range(3):
+        driver.step()
+    before = str(driver.loop.guard.budget)
+    server.running, server.away_until = configuration(), server.clock.now() + 60
+
+    driver.step()
+    driver.step()
+
+    assert server.running == configuration(2)
+    assert str(driver.loop.guard.budget) == before

@@ -1,0 +1,84 @@
+"""The tables of the daemon's store, and how those of older versions become these."""
+
+from __future__ import annotations
+
+__all__ = ["APPLICATION", "SCHEMA", "UPGRADES", "VERSION"]
+
+APPLICATION, VERSION = 0x5E12E7, 3
+"""What the file says it is."""
+
+ORDERS = """
+CREATE TABLE orders (             -- what operators want, by the name of a target
+    name TEXT PRIMARY KEY,
+    paused TEXT,                  -- who wants that nothing is changed, and why
+    pinned TEXT,                  -- what is to be run until this is taken back
+    rollback TEXT                 -- what to go back to, once
+);
+"""
+SCHEMA = (
+    """
+CREATE TABLE target (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    url TEXT NOT NULL,            -- without credentials
+    knobs TEXT NOT NULL,          -- as KnobSpace.to_json
+    original TEXT NOT NULL,       -- what the server ran when it was first met
+    running TEXT NOT NULL,
+    last_good TEXT,
+    number INTEGER NOT NULL DEFAULT 0,  -- of the last window
+    attached INTEGER NOT NULL DEFAULT 0,  -- counts all attachments: the current one of a name has the most
+    UNIQUE (name, url)
+);
+CREATE TABLE window (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    time REAL NOT NULL,           -- when it ended, s since 1970
+    seconds REAL NOT NULL,
+    configuration TEXT NOT NULL,
+    rate REAL, requests INTEGER NOT NULL, failures INTEGER NOT NULL,
+    mean REAL, p50 REAL, p95 REAL, p99 REAL, cpu REAL, gpu REAL,
+    level INTEGER, cost REAL, kept INTEGER NOT NULL,
+    disturbed TEXT NOT NULL       -- why it must not be learned from; empty if it may
+);
+CREATE INDEX window_time ON window (target, time);
+CREATE TABLE decision (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    window INTEGER REFERENCES window ON DELETE SET NULL,
+    time REAL NOT NULL,
+    action TEXT NOT NULL,         -- hold, apply, roll back
+    reason TEXT NOT NULL,
+    exploring INTEGER NOT NULL DEFAULT 0,
+    configuration TEXT,           -- what was to be run
+    previous TEXT,                -- what ran before
+    expected REAL,                -- its learned cost
+    observed REAL,                -- its cost in the first usable window afterwards
+    outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
+    seconds REAL,                 -- how long the change took
+    error TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX decision_time ON decision (target, time);
+CREATE INDEX decision_outcome ON decision (target, outcome);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    target INTEGER REFERENCES target ON DELETE CASCADE,
+    time REAL NOT NULL,
+    sentence TEXT NOT NULL
+);
+CREATE TABLE policy (
+    id INTEGER PRIMARY KEY,
+    target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
+    time REAL NOT NULL,
+    number INTEGER NOT NULL       -- of the last window it has learned from
+);
+CREATE TABLE policy_file (
+    policy INTEGER NOT NULL REFERENCES policy ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    content BLOB NOT NULL
+);
+"""
+    + ORDERS
+)
+UPGRADES = {1: ORDERS, 2: "ALTER TABLE target ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;"}
+"""What makes the next version of each older one."""
