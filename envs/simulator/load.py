@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tuner.envs.workload.workload import FASTEST
 from tuner.errors import InvalidInput
 
 __all__ = ["ArrivalStream", "RateSchedule", "parse_schedule"]
@@ -26,7 +27,7 @@ class RateSchedule:
 
     Raises:
         InvalidInput: The first step is not at 0, times do not increase, or a rate is not a number >= 0;
-            the last rate must be positive, so that there is a next request.
+            the last rate must be positive, so that there is a next request, and none above `FASTEST`.
     """
 
     steps: tuple[tuple[float, float], ...]
@@ -41,6 +42,10 @@ class RateSchedule:
             )
         if not all(math.isfinite(value) and value >= 0 for value in starts + rates) or rates[-1] <= 0:
             raise InvalidInput("rate", f"{self.steps} has a rate that is not positive", "write rate=200")
+        if max(rates) > FASTEST:
+            raise InvalidInput(
+                "rate", f"{max(rates):g} requests/s is more than {FASTEST:,.0f}", "write rate=200"
+            )
 
     @classmethod
     def constant(cls, rate: float) -> RateSchedule:

@@ -20,7 +20,21 @@ def test_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "fast", "-5", "0", "nan", "10:100", "0:100,0:200", "0:100:3", "0:inf", "0:1,9:0"]
+    "text",
+    [
+        "",
+        "fast",
+        "-5",
+        "0",
+        "nan",
+        "10:100",
+        "0:100,0:200",
+        "0:100:3",
+        "0:inf",
+        "0:1,9:0",
+        "1e9",
+        "0:9,5:1e6",
+    ],
 )
 def test_bad_rate(text: str) -> None:
     """A rate that makes no sense is refused with a fix."""
