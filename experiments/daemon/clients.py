@@ -13,7 +13,7 @@ import numpy as np
 from tuner.experiments.daemon.servers import Kept
 from tuner.profiler.load_generator import LoadGenerator
 
-__all__ = ["PHASE", "SLO", "WINDOW", "Clients", "Share", "serve"]
+__all__ = ["PHASE", "SLO", "WINDOW", "Clients", "Share", "load_until_it_breaks", "serve"]
 
 WINDOW = 1.0
 """Of the daemon and of the judges, s."""
@@ -21,6 +21,9 @@ SLO = 0.025
 """Mean latency that clients are to see, s."""
 PHASE = 20.0
 """For how long the load is high, and for how long low, s."""
+TRIED, FASTER, BROKEN, MOST = 10, 1.08, 0.75, 2.0
+"""Of :func:`load_until_it_breaks`: windows at each load, how much higher the next is, the share of windows kept
+at which it ends, and how often the server's own high load at most."""
 LATE = 3.0
 """How long after its end a window is judged, s: answers may be outstanding."""
 
@@ -71,6 +74,13 @@ class Clients:
     kept: Kept
     load: LoadGenerator
     share: Share = field(default_factory=Share)
+    high: float = 0.0
+    """The high load, requests/s; 0: the server's own."""
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Low and high load, requests/s."""
+        return self.kept.rates[0], self.high or self.kept.rates[1]
 
     def judge(self, begin: float) -> None:
         """Count the window that began at a time, s on the monotonic clock."""
@@ -106,7 +116,7 @@ def serve(
         if int((now - begun) / PHASE) != phase and now < end:
             phase = int((now - begun) / PHASE)
             for number, client in enumerate(clients):
-                client.load.set_rate(client.kept.rates[(phase + number) % 2])
+                client.load.set_rate(client.rates[(phase + number) % 2])
         while judged + WINDOW <= min(now - LATE, end):
             for client in clients:
                 client.judge(judged)
@@ -114,3 +124,27 @@ def serve(
             watch()
         time.sleep(0.1)
     return [client.share for client in clients]
+
+
+def load_until_it_breaks(clients: Sequence[Clients], report: Callable[[str], None]) -> None:
+    """Raise each high load until what the servers run now no longer always keeps the SLO.
+
+    The same machine is faster one day than the other, and at a load that anything can bear nothing is to be
+    learned. Starts at the server's own high load; the others meanwhile have their low ones.
+    """
+    for client in clients:
+        for other in clients:
+            other.load.set_rate(other.rates[0])
+        client.high = client.rates[1] / FASTER
+        share = Share(kept=1, windows=1)
+        while share.attainment > 100 * BROKEN and client.high < MOST * client.kept.rates[1]:
+            client.high = round(client.high * FASTER)
+            client.load.set_rate(client.high)
+            client.share = Share()
+            begun = time.monotonic() + WINDOW
+            for number in range(TRIED):
+                time.sleep(max(begun + (number + 1) * WINDOW + LATE - time.monotonic(), 0.0))
+                client.judge(begun + number * WINDOW)
+            share = client.share
+        client.load.set_rate(client.rates[0])
+        report(f"{client.kept.name}: {client.high:g} requests/s, at which {share.attainment:.0f} % are kept")

@@ -14,7 +14,7 @@ class Kept:
 
     name: str
     rates: tuple[float, float]
-    """Low and high, requests/s."""
+    """Low and high, requests/s; the high one is where to begin looking for it."""
     statics: tuple[Mapping[str, float], ...]
     """Configurations that stand still, the default first."""
     knobs: str

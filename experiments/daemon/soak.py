@@ -1,11 +1,11 @@
 """Two live servers under changing load, kept by the daemon for a thousand decisions.
 
 A Triton and a TensorFlow Serving (or its stand-in) serve clients whose load goes up and down, the one's up
-while the other's is down. First each of several configurations stands still for a whole turn of the load: the
-default, and the candidates for the best one in hindsight. Then the daemon keeps both, beginning with the
-default and knowing nothing. Last, the default and the best stand still again, so that what the machine does
-meanwhile is seen and the best of several short turns is not taken for better than it is. The clients are the
-judges: a short window counts as kept if the mean latency of the requests meant to be sent in it is within the
+while the other's is down. How far up is found first: to where the default no longer keeps the SLO throughout.
+Then each of several configurations stands still for a whole turn of the load: the default, and the candidates
+for the best one in hindsight. Then the daemon keeps both, beginning with the default and knowing nothing. Last,
+the default and the best stand still again, so that what the machine does meanwhile is seen and the best of
+several short turns is not taken for better than it is. The clients are the judges: a short window counts as kept if the mean latency of the requests meant to be sent in it is within the
 SLO and none failed. The daemon hears of the latency from them, too, as it would from a gateway's metrics.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from tuner.adapters.embedded import EmbeddedServer
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, serve
+from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, load_until_it_breaks, serve
 from tuner.experiments.daemon.gateway import mean_latency, telling
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
@@ -49,6 +49,8 @@ def run(options: Options) -> Result:
     again, minutes, count = (1, 2.5, 3) if options.quick else (2, 13.0, len(SERVERS[0].statics))
     with _benches() as benches:
         clients = [client for _, _, client in benches]
+        _set(benches, [0] * len(benches))
+        load_until_it_breaks(clients, options.report)
 
         def still(numbers: Sequence[int], turns: int) -> list[Share]:
             _set(benches, numbers)
@@ -82,6 +84,7 @@ def run(options: Options) -> Result:
             "slo of the daemon": AIM,
             "objective": GOAL,
             "phase": PHASE,
+            "rates": [client.rates for client in clients],
             "minutes": minutes,
         },
         rows=rows,

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tuner.experiments.daemon import clients as clients_module
 from tuner.experiments.daemon import hindsight
-from tuner.experiments.daemon.clients import Clients, Share
+from tuner.experiments.daemon.clients import Clients, Share, load_until_it_breaks
 from tuner.experiments.daemon.lives import Life
 from tuner.experiments.daemon.memory import growth, sampled
 from tuner.experiments.daemon.servers import TRITON
@@ -77,3 +78,20 @@ def test_what_stands_still_is_measured():
 
     assert hindsight.attainment(hindsight.Still(light, 0, 4)) == 100.0
     assert hindsight.attainment(hindsight.Still(heavy, 0, 2)) == 0.0
+
+
+def test_the_load_is_raised_until_the_slo_breaks(monkeypatch):
+    """In steps from the server's own; it is left with its low load."""
+    monkeypatch.setattr(clients_module.time, "sleep", lambda _: None)
+    rates, told = [], []
+
+    def sample(begin, end):
+        latency = 0.01 if rates[-1] < 180 else 0.05
+        return SimpleNamespace(intended=np.zeros(9), latency=np.full(9, latency), failed=0)
+
+    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=sample, set_rate=rates.append))
+    load_until_it_breaks([clients], told.append)
+
+    assert rates == [50.0, 150, 162, 175, 189, 50.0]
+    assert clients.rates == (50.0, 189)
+    assert "189 requests/s, at which 0 %" in told[0]
