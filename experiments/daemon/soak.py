@@ -3,10 +3,11 @@
 A Triton and a TensorFlow Serving (or its stand-in) serve clients whose load goes up and down, the one's up
 while the other's is down. How far up is found first: to where the default no longer keeps the SLO throughout.
 Then each of several configurations stands still for a whole turn of the load: the default, and the candidates
-for the best one in hindsight. Then the daemon keeps both, beginning with the default and knowing nothing. Last,
-the default and the best stand still again, so that what the machine does meanwhile is seen and the best of
-several short turns is not taken for better than it is. The clients are the judges: a short window counts as kept if the mean latency of the requests meant to be sent in it is within the
-SLO and none failed. The daemon hears of the latency from them, too, as it would from a gateway's metrics.
+for the best one in hindsight. Then the daemon keeps both, beginning with the default and knowing nothing.
+Last, the default and the best stand still again, so that what the machine does meanwhile is seen and the best
+of several short turns is not taken for better than it is. The clients are the judges: a short window counts
+as kept if the mean latency of the requests meant to be sent in it is within the SLO and none failed. The
+daemon hears of the latency from them, too, as it would from a gateway's metrics.
 """
 
 from __future__ import annotations
