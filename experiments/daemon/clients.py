@@ -22,7 +22,7 @@ SLO = 0.025
 PHASE = 20.0
 """For how long the load is high, and for how long low, s."""
 TRIED, FASTER, BROKEN, MOST = 10, 1.08, 0.75, 2.0
-"""Of :func:`load_until_it_breaks`: windows at each load, how much higher the next is, the share of them kept at
+"""Of `load_until_it_breaks`: windows at each load, how much higher the next is, the share of them kept at
 which it ends, and how often the server's own high load at most."""
 LATE = 3.0
 """How long after its end a window is judged, s: answers may be outstanding."""

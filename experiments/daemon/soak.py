@@ -35,8 +35,6 @@ from tuner.profiler.load_generator import LoadGenerator
 
 __all__ = ["compared", "run"]
 
-AIM = 0.020
-"""What the daemon is given, s: with a margin, as one promises more to oneself than to others."""
 IDLE, DRAINED = 5.0, 40.0
 """requests/s between two configurations, and how long a queue may take to be served, s."""
 GOAL = "strict"
@@ -82,7 +80,6 @@ def run(options: Options) -> Result:
         configuration={
             "window": WINDOW,
             "slo": SLO,
-            "slo of the daemon": AIM,
             "objective": GOAL,
             "phase": PHASE,
             "rates": [client.rates for client in clients],
@@ -210,7 +207,7 @@ def _daemon(benches: Sequence[tuple[Kept, Attachment, Clients]]) -> Iterator[Dae
     ):
         lines = [
             f"  - {{name: {kept.name}, url: '{attachment.description.target}', mode: apply, "
-            f"slo: mean={AIM * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, foreign_limit: 100, "
+            f"slo: mean={SLO * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, foreign_limit: 100, "
             f"sli: {{prometheus: '{gateway}', query: '{mean_latency(kept.name)}'}}, "
             f"knobs: {{{kept.knobs}}}}}\n"
             for kept, attachment, _ in benches

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tuner.control import ErrorBudget, Guard, GuardLimits, GuardState
+from tuner.control.guard import Search
 from tuner.errors import InvalidInput
 
 
@@ -52,3 +54,33 @@ def test_impossible_limits_are_refused(limits):
     """A guard that cannot work names what is wrong."""
     with pytest.raises(InvalidInput):
         GuardLimits(**limits)
+
+
+def test_a_search_that_found_nothing_begins_anew_after_twice_as_long_each_time():
+    """Where nothing keeps the SLO, up to once per `review` windows; a success starts from the beginning."""
+    search = Search(GuardLimits(patience=2, review=10))
+
+    def began(windows, best=1.0, *, good=False):
+        """The windows in which there is a search."""
+        found = []
+        for window in range(windows):
+            search.record(0, best, good=good)
+            if not search.over(0):
+                found.append(window)
+        return found
+
+    assert began(40, good=True)[:3] == [0, 1, 2]
+    assert began(1) == [0]  # what kept the SLO no longer does: it had been over for long
+    rests = np.diff(began(60))
+    assert sorted(set(rests[rests > 1])) == [5, 9, 10]
+    assert began(1, best=0.5) == [0]
+
+
+def test_a_search_is_over_at_each_load_by_itself():
+    """A load never met is not searched."""
+    search = Search(GuardLimits(patience=1))
+    for _ in range(5):
+        search.record(3, 1.0, good=True)
+
+    assert search.over(3)
+    assert not search.over(4)

@@ -410,3 +410,22 @@ def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_t
     assert loop.guard.budget.spent
     assert isinstance(decisions[-1], Apply)
     assert "exploring" in decisions[-1].reason
+
+
+def test_where_nothing_keeps_the_slo_the_changes_end():
+    """Every configuration breaks it in most windows: what is lost anyway is not added to by changes."""
+    loop, agent = loop_with(*[configuration(b) for b in (2, 4, 8, 1) * 30], patience=5)
+    running, changes = configuration(), []
+    for end in range(1, 120):
+        decision = loop.decide(
+            10.0 * end, measurement(0.033 if end % 3 else 0.029, running=running, end=10.0 * end)
+        )
+        agent.learned[SPACE.encode(running)] = 1.05
+        if isinstance(decision, (Apply, Rollback)):
+            changes.append(end)
+            loop.applied(running)
+            running = decision.configuration
+
+    assert sum(end < 30 for end in changes) >= 3
+    assert sum(end > 60 for end in changes) <= 6
+    assert SPACE.encode(running) in agent.learned

@@ -124,24 +124,54 @@ class ErrorBudget:
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
 
 
+@dataclass(slots=True)
+class _Searched:
+    """The search under one load level."""
+
+    best: float
+    """Least cost of a tried configuration when it last became better; NaN if there was none."""
+    since: int = 0
+    """Windows since then."""
+    over: int = 0
+    """Windows since it ended."""
+    again: int = 0
+    """How often it was begun anew, and found nothing better."""
+
+
 class Search:
-    """Tells when the search under a load level is over: nothing better was found for a while."""
+    """Tells when the search under a load level is over: nothing better was found for a while.
+
+    It begins anew if by then nothing known keeps the SLO any more; where nothing can, that must not cost a
+    server more and more changes, so each time it waits twice as long, up to ``review`` windows.
+    """
 
     def __init__(self, limits: GuardLimits) -> None:
         self._limits = limits
-        self._best: dict[int, float] = {}
-        self._since: dict[int, int] = {}
+        self._levels: dict[int, _Searched] = {}
 
-    def record(self, level: int, best: float) -> None:
-        """Add a window: ``best`` is the least cost known of a tried configuration (NaN if there is none)."""
-        self._since[level] = self._since.get(level, -1) + 1
-        if level not in self._best or best < self._best[level] * (1 - self._limits.gain):
-            self._best[level] = best
-            self._since[level] = 0
+    def record(self, level: int, best: float, *, good: bool) -> None:
+        """Add a window.
+
+        Args:
+            level: The load.
+            best: Least cost known of a tried configuration; NaN if there is none.
+            good: Whether any is known to keep the SLO.
+        """
+        if level not in self._levels:
+            self._levels[level] = _Searched(best)
+            return
+        one = self._levels[level]
+        one.since += 1
+        if best < one.best * (1 - self._limits.gain):
+            one.best, one.since, one.over, one.again = best, 0, 0, 0
+        elif one.since > self._limits.patience:
+            one.over += 1
+            if not good and one.over > min(self._limits.patience * 2**one.again, self._limits.review):
+                one.best, one.since, one.over, one.again = best, 0, 0, one.again + 1
 
     def over(self, level: int) -> bool:
         """Whether exploring is not worth disturbing the server in this window."""
-        beyond = self._since.get(level, 0) - self._limits.patience
+        beyond = self._levels[level].since - self._limits.patience if level in self._levels else 0
         return beyond > 0 and beyond % self._limits.review != 0
 
 

@@ -28,6 +28,11 @@ class Trial:
         """
         return self.kept > Ledger.GOOD
 
+    @property
+    def failing(self) -> bool:
+        """Whether it breaks the SLO as often as it keeps it, or more."""
+        return self.kept <= 0.5
+
 
 class Ledger:
     """Trials by load level and configuration number."""

@@ -138,7 +138,7 @@ class ControlLoop:
         self._lost = 0.0
         self.guard.window(charged=charged)
         self.ledger.record(level, configuration, cost, kept)
-        self.guard.search.record(level, self.ledger.least(level))
+        self.guard.search.record(level, self.ledger.least(level), good=bool(self.ledger.good(level)))
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The server runs what was decided; getting there cost it so much."""
@@ -339,11 +339,19 @@ class ControlLoop:
         # Where the SLO is broken and nothing known keeps it, to search is all that is left.
         spent = kept and self.guard.budget.spent
         # A broken SLO is repaired with what is known before anything new is tried; if nothing is known under
-        # this load, then with what kept it under the next heavier one.
+        # this load, then with what kept it under the next heavier one. Where nothing keeps it, and the search
+        # found nothing better for a while, every further change would only add to what is lost.
         good = self.ledger.good(state.level)
-        good = good or ([state.configuration] if kept else self.ledger.good_above(state.level))
+        over = self.guard.search.over(state.level) and (kept or not good)
+        if kept:
+            good = good or [state.configuration]
+        else:
+            good = (
+                good
+                or self.ledger.good_above(state.level)
+                or (self.ledger.tried(state.level) if over else [])
+            )
         repair = not kept and bool(good)
-        over = kept and self.guard.search.over(state.level)
         # While the load moves it may go on doing so, and nothing is known of what it moves to.
         moving = kept and self.ledger.begins(state.level)
         explore = not (spent or repair or over or moving)
@@ -359,7 +367,7 @@ class ControlLoop:
             return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
         tried = self.ledger.trial(state.level, choice)
-        if kept and tried is not None and (reason := self._not_worth(state, choice, expected)):
+        if tried is not None and (reason := self._not_worth(state, choice, expected, kept)):
             return Hold(reason=f"{standing}; {reason}")
         return Apply(
             configuration=self.space.decode(choice),
@@ -368,14 +376,20 @@ class ControlLoop:
             expected=expected,
         )
 
-    def _not_worth(self, state: State, choice: int, expected: float) -> str | None:
+    def _not_worth(self, state: State, choice: int, expected: float, kept: bool) -> str | None:
         """Why switching to a known configuration gains too little to disturb the server, if it does."""
         trial = self.ledger.trial(state.level, state.configuration)
         assert trial is not None, "the window was recorded before"
+        if not kept and trial.failing and not self.guard.search.over(state.level):
+            return None
         if not expected < trial.cost * (1 - self.limits.gain):
             return f"no known configuration is {self.limits.gain:.0%} better"
         change = self.space.apply_cost(*(self.space.decode(c) for c in (state.configuration, choice)))
-        if self.limits.payback and not self.payback.worth(trial.cost - expected, change):
+        if (
+            self.limits.payback
+            and (kept or not trial.failing)
+            and not self.payback.worth(trial.cost - expected, change)
+        ):
             return "a better one is known, but to change costs more than it gains before the load moves on"
         return None
 
