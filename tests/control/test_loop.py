@@ -350,6 +350,17 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
     assert not decision.exploring
 
 
+def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_once():
+    """One lucky window at the load above must not end the search at this one."""
+    loop, _ = loop_with(*[configuration(2)] * 9)
+    loop.decide(10.0, measurement(0.020, rate=600.0))
+
+    decisions = [loop.decide(end, measurement(0.050, rate=300.0, end=end)) for end in (20.0, 30.0)]
+
+    assert isinstance(decisions[-1], Apply)
+    assert "exploring" in decisions[-1].reason
+
+
 def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search():
     """It has kept the SLO many times: nothing untried is better founded."""
     loop, agent = loop_with(configuration(2), patience=0)

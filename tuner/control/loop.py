@@ -338,19 +338,10 @@ class ControlLoop:
         standing = self._standing(measurement)
         # Where the SLO is broken and nothing known keeps it, to search is all that is left.
         spent = kept and self.guard.budget.spent
-        # A broken SLO is repaired with what is known before anything new is tried; if nothing is known under
-        # this load, then with what kept it under the next heavier one. Where nothing keeps it, and the search
-        # found nothing better for a while, every further change would only add to what is lost.
+        # A broken SLO is repaired with what is known before anything new is tried.
         good = self.ledger.good(state.level)
         over = self.guard.search.over(state.level) and (kept or not good)
-        if kept:
-            good = good or [state.configuration]
-        else:
-            good = (
-                good
-                or self.ledger.good_above(state.level)
-                or (self.ledger.tried(state.level) if over else [])
-            )
+        good = good or ([state.configuration] if kept else self._remedies(state.level, over=over))
         repair = not kept and bool(good)
         # While the load moves it may go on doing so, and nothing is known of what it moves to.
         moving = kept and self.ledger.begins(state.level)
@@ -366,15 +357,25 @@ class ControlLoop:
             why = f"{self.guard.budget}, not exploring" if spent else why
             return Hold(reason="; ".join([standing, *used_up.values(), why]))
         expected = float(self.agent.costs(state.level)[choice])
-        tried = self.ledger.trial(state.level, choice)
-        if tried is not None and (reason := self._not_worth(state, choice, expected, kept)):
+        known = self.ledger.trial(state.level, choice) is not None
+        if known and (reason := self._not_worth(state, choice, expected, kept)):
             return Hold(reason=f"{standing}; {reason}")
         return Apply(
             configuration=self.space.decode(choice),
-            reason=f"{standing}; {self._why(exploring, expected, tried is not None)}",
+            reason=f"{standing}; {self._why(exploring, expected, known)}",
             exploring=exploring,
             expected=expected,
         )
+
+    def _remedies(self, level: int, *, over: bool) -> list[int]:
+        """What to choose from where nothing known keeps the SLO; nothing if only a search is left.
+
+        What keeps it under the next heavier load may do so here, unless it was seen not to. When the search
+        is over without success, a change but to the best of what was tried would only add to what is lost.
+        """
+        tried = self.ledger.tried(level)
+        untried = [c for c in self.ledger.good_above(level) if c not in tried]
+        return untried or (tried if over else [])
 
     def _not_worth(self, state: State, choice: int, expected: float, kept: bool) -> str | None:
         """Why switching to a known configuration gains too little to disturb the server, if it does."""
