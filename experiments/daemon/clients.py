@@ -21,9 +21,11 @@ SLO = 0.025
 """Mean latency that clients are to see, s."""
 PHASE = 20.0
 """For how long the load is high, and for how long low, s."""
-TRIED, FASTER, BROKEN, MOST = 10, 1.08, 0.75, 2.0
-"""Of `load_until_it_breaks`: windows at each load, how much higher the next is, the share of them kept at
-which it ends, and how often the server's own high load at most."""
+TRIED, FASTER, BROKEN = 10, 1.15, 0.75
+"""Of `load_until_it_breaks`: windows at each load, how much higher the next is, and the share of them kept at
+which it ends."""
+LEAST, MOST = 0.5, 2.0
+"""Where it begins and where it ends at the latest, in high loads of the server's own."""
 LATE = 3.0
 """How long after its end a window is judged, s: answers may be outstanding."""
 
@@ -130,12 +132,12 @@ def load_until_it_breaks(clients: Sequence[Clients], report: Callable[[str], Non
     """Raise each high load until what the servers run now no longer always keeps the SLO.
 
     The same machine is faster one day than the other, and at a load that anything can bear nothing is to be
-    learned. Starts at the server's own high load; the others meanwhile have their low ones.
+    learned; far beyond it nothing helps. The others have their low loads meanwhile.
     """
     for client in clients:
         for other in clients:
             other.load.set_rate(other.rates[0])
-        client.high = client.rates[1] / FASTER
+        client.high = LEAST * client.kept.rates[1] / FASTER
         share = Share(kept=1, windows=1)
         while share.attainment > 100 * BROKEN and client.high < MOST * client.kept.rates[1]:
             client.high = round(client.high * FASTER)

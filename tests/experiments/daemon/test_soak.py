@@ -81,17 +81,17 @@ def test_what_stands_still_is_measured():
 
 
 def test_the_load_is_raised_until_the_slo_breaks(monkeypatch):
-    """In steps from the server's own; it is left with its low load."""
+    """In steps from half the server's own; it is left with its low load."""
     monkeypatch.setattr(clients_module.time, "sleep", lambda _: None)
     rates, told = [], []
 
     def sample(begin, end):
-        latency = 0.01 if rates[-1] < 180 else 0.05
+        latency = 0.01 if rates[-1] < 100 else 0.05
         return SimpleNamespace(intended=np.zeros(9), latency=np.full(9, latency), failed=0)
 
     clients = Clients(kept=TRITON, load=SimpleNamespace(sample=sample, set_rate=rates.append))
     load_until_it_breaks([clients], told.append)
 
-    assert rates == [50.0, 150, 162, 175, 189, 50.0]
-    assert clients.rates == (50.0, 189)
-    assert "189 requests/s, at which 0 %" in told[0]
+    assert rates == [50.0, 75, 86, 99, 114, 50.0]
+    assert clients.rates == (50.0, 114)
+    assert "114 requests/s, at which 0 %" in told[0]
