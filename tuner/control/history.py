@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from tuner.control.store import Store, configuration_of
+from tuner.control.store import Store, configuration_of, knobs_of
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
 
@@ -203,7 +202,7 @@ def _entry(row: sqlite3.Row) -> Entry:
         cost=row["cost"],
         kept=None if row["kept"] is None else bool(row["kept"]),
         disturbed=row["disturbed"] or "",
-        units={knob["name"]: knob["unit"] for knob in json.loads(row["knobs"])},
+        units={knob.name: knob.unit for knob in knobs_of(row["knobs"])},
     )
 
 

@@ -381,16 +381,14 @@ class ControlLoop:
         """Why switching to a known configuration gains too little to disturb the server, if it does."""
         trial = self.ledger.trial(state.level, state.configuration)
         assert trial is not None, "the window was recorded before"
-        if not kept and trial.failing and not self.guard.search.over(state.level):
+        urgent = not kept and trial.failing
+        if urgent and not self.guard.search.over(state.level):
             return None
         if not expected < trial.cost * (1 - self.limits.gain):
             return f"no known configuration is {self.limits.gain:.0%} better"
         change = self.space.apply_cost(*(self.space.decode(c) for c in (state.configuration, choice)))
-        if (
-            self.limits.payback
-            and (kept or not trial.failing)
-            and not self.payback.worth(trial.cost - expected, change)
-        ):
+        waits = self.limits.payback and not urgent
+        if waits and not self.payback.worth(trial.cost - expected, change):
             return "a better one is known, but to change costs more than it gains before the load moves on"
         return None
 

@@ -35,6 +35,7 @@ __all__ = [
     "Store",
     "Unfinished",
     "configuration_of",
+    "knobs_of",
     "without_credentials",
 ]
 
@@ -146,7 +147,7 @@ class Store(Database):
             StorageError: It holds none.
         """
         with self.making_sense():
-            return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
+            return knobs_of(text)
 
     def current(self, name: str) -> sqlite3.Row | None:
         """Return the target of a name that was attached last: its URL may have been changed, and back."""
@@ -347,6 +348,11 @@ class Store(Database):
 def configuration_of(text: str) -> Configuration:
     """Return the configuration that a row holds, which must be one."""
     return Configuration({name: float(value) for name, value in json.loads(text).items()})
+
+
+def knobs_of(text: str) -> list[KnobRow]:
+    """Return the knobs that a row of a target holds, which must be some."""
+    return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
 
 
 def _json(configuration: Mapping[str, float]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tuner.control.store import STATISTICS, configuration_of, without_credentials
+from tuner.control.store import STATISTICS, configuration_of, knobs_of, without_credentials
 
 if TYPE_CHECKING:
     import sqlite3
@@ -200,7 +199,7 @@ def target_view(
 ) -> TargetView:
     """Put together what is known of a target; ``row`` is its own of the store, None if it is not met yet."""
     config = worker.config
-    knobs: list[dict[str, Any]] = json.loads(row["knobs"]) if row is not None else []
+    knobs = knobs_of(row["knobs"]) if row is not None else []
     return TargetView(
         name=config.name,
         url=without_credentials(config.url),
@@ -213,7 +212,7 @@ def target_view(
         attainment=attainment,
         running=dict(configuration_of(row["running"])) if row is not None else None,
         last_good=dict(configuration_of(row["last_good"])) if row is not None and row["last_good"] else None,
-        knobs=[KnobView(name=k["name"], grid=k["grid"], unit=k["unit"]) for k in knobs],
+        knobs=[KnobView(**knob._asdict()) for knob in knobs],
         paused=orders.paused,
         pinned=dict(orders.pinned) if orders.pinned is not None else None,
         rollback=dict(orders.rollback) if orders.rollback is not None else None,
