@@ -125,6 +125,15 @@ def test_strict_costs_one_more_when_the_slo_is_broken():
     assert sum(map(strict.cost, steady)) < sum(map(strict.cost, risky))
 
 
+@pytest.mark.parametrize(("goal", "least"), [("latency", 1.0), ("strict", 2.0), ("cpu", 2.0), ("gpu", 2.0)])
+def test_the_least_cost_of_a_broken_window(goal, least):
+    """No window that breaks the SLO costs less, and one that hardly does costs no more."""
+    objective = Objective(slo=SLO, goal=goal)
+
+    assert objective.broken == least
+    assert objective.cost(measurement(0.030000001)) == pytest.approx(least, rel=1e-6)
+
+
 def changed(seconds, affected, **others):
     """A window of 1,000 requests after a change."""
     return replace(measurement(0.015), change_seconds=seconds, change_requests=affected, **others)

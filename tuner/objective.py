@@ -106,6 +106,11 @@ class Objective:
         changes = "" if self.change_cost == 0 else f", changes at {self.change_cost:g} times their cost"
         return f"{names.get(self.goal, f'least {self.goal.upper()} with')} {self.slo}{changes}"
 
+    @property
+    def broken(self) -> float:
+        """The least cost of a window that breaks the SLO."""
+        return 1.0 if self.goal == "latency" else 2.0
+
     def latency(self, measurement: Measurement) -> float:
         """The latency statistic that the SLO bounds, s; NaN if it was not measured."""
         return measurement.latency(self.slo.statistic)
@@ -163,6 +168,11 @@ class BadRateObjective(Objective):
         Objective.__post_init__(self)
         if not 0 < self.allowed < 1:
             raise InvalidInput("allowed", f"a bad rate of {self.allowed} is not between 0 and 1")
+
+    @property
+    def broken(self) -> float:
+        """The least cost of a window that breaks the SLO."""
+        return 2.0
 
     def bad_rate(self, measurement: Measurement) -> float:
         """The share of the window's requests that was late or dropped; NaN if there were none."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+import pytest
+
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
 from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 
@@ -246,6 +249,36 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
     careless.decide(10.0, measurement(0.010))
     changed(careless, configuration())
     assert isinstance(careless.decide(30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
+
+
+@pytest.mark.parametrize(("worse", "switches"), [(0.0, True), (0.5, False)])
+def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switches):
+    """A change costs one window and gains 1.8 before the load moves on: enough for one, not for two."""
+    loop, agent = loop_with()
+
+    agent.select = agent.best
+
+    def windows(begin, count, *, rate=200.0, p95=0.018, size=1):
+        for end in range(begin + 5, begin + 5 * count + 1, 5):
+            window = measurement(p95, rate=rate, running=configuration(size), end=float(end))
+            decision = loop.decide(float(end), window)
+        return decision
+
+    windows(0, 4, p95=0.009, size=2)
+    changed(loop, configuration(2))
+    windows(25, 4)  # 5 s were lost
+    windows(45, 8, rate=800.0)
+    windows(85, 1)
+    agent.costs = lambda level: np.where(
+        np.arange(SPACE.size) == SPACE.encode(configuration(2)),
+        0.3 + (level > loop.level) * (0.3 + worse),
+        0.6,
+    )
+
+    decision = windows(90, 1)
+
+    assert isinstance(decision, Apply) is switches
+    assert switches or "before the load moves on" in decision.reason
 
 
 def test_cooldown_holds_after_a_rollback():

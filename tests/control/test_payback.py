@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.control.payback import Payback
+from tuner.control.payback import Following, Payback
 from tuner.knobs import ApplyCost
 
 RELOAD = ApplyCost.RELOAD
@@ -95,6 +95,59 @@ def test_a_load_between_two_levels_stays() -> None:
     run(payback, "1212122121")
 
     assert payback.remaining == 10.0
+
+
+def test_what_followed_a_load_follows_it_again() -> None:
+    """For as long as it stayed then; a window in which the load moves is neither."""
+    payback = Payback()
+    end = run(payback, "1111")
+    assert payback.following is None, "it was never left"
+
+    run(payback, "3" + "5" * 8 + "3" + "1111", begin=end)
+
+    assert payback.following == Following(level=5, windows=8.0)
+
+
+def test_what_followed_the_level_beside_follows_this_one() -> None:
+    """Short windows of the same load fall now here, now there."""
+    payback = Payback()
+
+    run(payback, "1111" + "5" * 8 + "2222")
+
+    assert payback.following == Following(level=5, windows=8.0)
+    assert payback.remaining == 4.0, "the fourth of four, and as long again"
+
+
+@pytest.mark.parametrize(
+    ("after", "worth"),
+    [(0.0, True), (0.05, True), (0.2, False), (5.0, False)],
+    ids=["as good", "hardly worse", "worse for long", "changed back"],
+)
+def test_what_a_change_costs_under_the_load_that_follows_is_to_be_paid_as_well(
+    after: float, worth: bool
+) -> None:
+    """Half a window lost, and a gain of 0.75 in all: 0.25 is left for the eight windows that follow."""
+    payback = Payback()
+    end = run(payback, "1111" + "5" * 8 + "1")
+    payback.changed(RELOAD)
+    payback.window(end + 5.0, end + 15.0)
+    payback.load(1)
+    assert payback.remaining == 2.0
+
+    assert payback.worth(0.375, RELOAD, after=after / 2) is worth
+
+
+def test_a_lost_window_costs_what_a_broken_one_costs() -> None:
+    """By an objective for which that is twice as much, a change must gain twice as much."""
+    payback = Payback(broken=2.0)
+    end = run(payback, "1111")
+    payback.changed(RELOAD)
+
+    payback.window(end + 5.0, end + 15.0)
+    payback.load(1)
+
+    assert not payback.worth(0.12, RELOAD)
+    assert payback.worth(0.24, RELOAD)
 
 
 @pytest.mark.parametrize(("gain", "worth"), [(0.12, True), (0.08, False)])

@@ -58,7 +58,8 @@ class GuardLimits:
     """Least relative gain for which the server is switched between configurations already tried: two windows
     of the same differ by as much."""
     payback: bool = True
-    """Whether that gain must also make up for what a change costs before the load is expected to move on."""
+    """Whether that gain must also make up for what a change costs before the load is expected to move on, and for
+    the way back if it would be worse afterwards."""
     patience: int = 10
     """Windows without such a gain under one load after which the search is over and the best stays."""
     review: int = 100

@@ -63,7 +63,7 @@ class ControlLoop:
         self.limits = limits or GuardLimits()
         self.guard = Guard(self.limits)
         self.ledger = Ledger()
-        self.payback = Payback()
+        self.payback = Payback(objective.broken)
         self.level: int | None = None
         self.last_good: Configuration | None = None
         self.orders = Orders()
@@ -388,9 +388,17 @@ class ControlLoop:
             return f"no known configuration is {self.limits.gain:.0%} better"
         change = self.space.apply_cost(*(self.space.decode(c) for c in (state.configuration, choice)))
         waits = self.limits.payback and not urgent
-        if waits and not self.payback.worth(trial.cost - expected, change):
+        after = self._afterwards(state.configuration, choice)
+        if waits and not self.payback.worth(trial.cost - expected, change, after=after):
             return "a better one is known, but to change costs more than it gains before the load moves on"
         return None
+
+    def _afterwards(self, running: int, choice: int) -> float:
+        """What a change adds to the expected cost of a window under the load that follows, at least 0."""
+        if (following := self.payback.following) is None:
+            return 0.0
+        costs = self.agent.costs(following.level)
+        return float(np.nan_to_num(max(costs[choice] - costs[running], 0.0)))
 
     def _standing(self, measurement: Measurement) -> str:
         latency = format_duration(self.objective.latency(measurement))

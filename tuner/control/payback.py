@@ -1,18 +1,24 @@
 """Whether a change is made up for before the load moves on: what it costs, and how long a load lasts.
 
 While a server is changed, and until its new instances have taken over, nothing is measured and its users may
-wait: every window lost so counts as one that is just within the SLO (a cost of 1). Against it stands what the
-change gains per window, for as long as the load is expected to stay. That is as long as it stayed before
-under this level; where that is not known or already over, as long again as it has stayed so far.
+wait: every window lost so counts as one that just breaks the SLO. Against it stands what the change gains
+per window, for as long as the load is expected to stay. That is as long as it stayed before under this level;
+where that is not known or already over, as long again as it has stayed so far.
+
+Then comes the load that followed the last time. Where the new configuration is worse than the present one
+under that, it will be changed back or cost more for as long as that load stays: the gain must pay for the
+less of both, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tuner.knobs import ApplyCost
 
-__all__ = ["Payback"]
+__all__ = ["Following", "Payback"]
 
 NEWEST = 0.3
 """Least weight of the newest change, or stay, in a mean."""
@@ -30,12 +36,27 @@ class _Mean:
         self.value += max(1.0 / self.count, NEWEST) * (value - self.value)
 
 
-class Payback:
-    """Is told of every window and every change, and weighs the next change."""
+class Following(NamedTuple):
+    """The load that is expected after the present one."""
 
-    def __init__(self) -> None:
+    level: int
+    windows: float
+    """For how many it is expected to stay."""
+
+
+class Payback:
+    """Is told of every window and every change, and weighs the next change.
+
+    Args:
+        broken: Cost of a window that just breaks the SLO: that of one lost to a change.
+    """
+
+    def __init__(self, broken: float = 1.0) -> None:
+        self._broken = broken
         self._lost: dict[ApplyCost, _Mean] = {}
         self._stays: dict[int, _Mean] = {}
+        self._followed: dict[int, int] = {}
+        self._left: int | None = None  # the load before, unless it was met in passing
         self._level: int | None = None
         self._elapsed = 0
         self._end: float | None = None
@@ -48,8 +69,18 @@ class Payback:
     @property
     def remaining(self) -> float:
         """Windows for which the present load is expected to stay."""
-        usual = self._stays[self._level].value if self._level in self._stays else 0.0
-        return max(usual - self._elapsed, float(self._elapsed))
+        return max(self._usual(self._level) - self._elapsed, float(self._elapsed))
+
+    @property
+    def following(self) -> Following | None:
+        """Return what came after the present load the last time it was left; None before that."""
+        here = _near(self._followed, self._level)
+        return None if here is None else Following(self._followed[here], self._usual(self._followed[here]))
+
+    def _usual(self, level: int | None) -> float:
+        """For how many windows a load stayed before; 0 if that is not known."""
+        here = _near(self._stays, level)
+        return 0.0 if here is None else self._stays[here].value
 
     def window(self, start: float, end: float) -> float:
         """A window was measured, whether or not it is of use.
@@ -77,8 +108,11 @@ class Payback:
         if self._level is None or abs(level - self._level) > 1:
             if self._level is not None:
                 self._stays.setdefault(self._level, _Mean()).add(self._elapsed)
+                self._left = self._level if self._elapsed > 1 else self._left
             self._level, self._elapsed = level, 0
         self._elapsed += 1
+        if self._elapsed == 2 and self._left is not None:  # a window in which the load moves is of neither
+            self._followed[self._left] = self._level
 
     def unseen(self) -> None:
         """No window was measured: how much of the gap a change takes is not known."""
@@ -88,11 +122,20 @@ class Payback:
         """The server has been changed since the last window."""
         self._changing = cost
 
-    def worth(self, gain: float, cost: ApplyCost) -> bool:
+    def worth(self, gain: float, cost: ApplyCost, *, after: float = 0.0) -> bool:
         """Return whether a change pays for itself.
 
         Args:
-            gain: Cost per window that it saves.
+            gain: Cost per window that it saves under the present load.
             cost: What kind of change it is.
+            after: Cost per window that it adds under the load that follows.
         """
-        return gain * self.remaining >= self.lost(cost)
+        change, following = self._broken * self.lost(cost), self.following
+        later = min(change, after * following.windows) if following is not None else 0.0
+        return gain * self.remaining >= change + later
+
+
+def _near(known: Collection[int], level: int | None) -> int | None:
+    """Return a load level if it is known, or else one beside it: short windows fall now here, now there."""
+    near = () if level is None else (level, level + 1, level - 1)
+    return next((one for one in near if one in known), None)
