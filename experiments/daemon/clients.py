@@ -21,9 +21,9 @@ SLO = 0.025
 """Mean latency that clients are to see, s."""
 PHASE = 20.0
 """For how long the load is high, and for how long low, s."""
-TRIED, FASTER, BROKEN = 10, 1.15, 0.75
-"""Of `load_until_it_breaks`: windows at each load, how much higher the next is, and the share of them kept at
-which it ends."""
+TRIED, COARSE, FINE, BROKEN = 10, 1.15, 1.05, 0.75
+"""Of `load_until_it_breaks`: windows at each load, how much higher the next is, at first and from the last
+one that was borne, and the share of them kept at which it ends."""
 LEAST, MOST = 0.5, 2.0
 """Where it begins and where it ends at the latest, in high loads of the server's own."""
 LATE = 3.0
@@ -137,16 +137,22 @@ def load_until_it_breaks(clients: Sequence[Clients], report: Callable[[str], Non
     for client in clients:
         for other in clients:
             other.load.set_rate(other.rates[0])
-        client.high = LEAST * client.kept.rates[1] / FASTER
-        share = Share(kept=1, windows=1)
-        while share.attainment > 100 * BROKEN and client.high < MOST * client.kept.rates[1]:
-            client.high = round(client.high * FASTER)
-            client.load.set_rate(client.high)
-            client.share = Share()
-            begun = time.monotonic() + WINDOW
-            for number in range(TRIED):
-                time.sleep(max(begun + (number + 1) * WINDOW + LATE - time.monotonic(), 0.0))
-                client.judge(begun + number * WINDOW)
-            share = client.share
-        client.load.set_rate(client.rates[0])
-        report(f"{client.kept.name}: {client.high:g} requests/s, at which {share.attainment:.0f} % are kept")
+        borne = LEAST * client.kept.rates[1]
+        for faster in (COARSE, FINE):
+            client.high = borne
+            while _bears(client) and client.high < MOST * client.kept.rates[1]:
+                borne, client.high = client.high, round(client.high * faster)
+            report(f"{client.kept.name}: {client.high:g} requests/s, {client.share.attainment:.0f} % kept")
+
+
+def _bears(client: Clients) -> bool:
+    """Return whether the SLO is kept under the high load; then let it recover under the low one."""
+    client.load.set_rate(client.high)
+    client.share = Share()
+    begun = time.monotonic() + WINDOW
+    for number in range(TRIED):
+        time.sleep(max(begun + (number + 1) * WINDOW + LATE - time.monotonic(), 0.0))
+        client.judge(begun + number * WINDOW)
+    client.load.set_rate(client.rates[0])
+    time.sleep(LATE)
+    return client.share.attainment > 100 * BROKEN

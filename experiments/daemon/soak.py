@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.adapters.embedded import EmbeddedServer
-from tuner.adapters.tfserving.embedded import EmbeddedTFServing
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, load_until_it_breaks, serve
 from tuner.experiments.daemon.gateway import mean_latency, telling
@@ -37,6 +37,9 @@ __all__ = ["compared", "run"]
 
 IDLE, DRAINED = 5.0, 40.0
 """requests/s between two configurations, and how long a queue may take to be served, s."""
+SHARED = ServerOptions(batch_threads=1)
+"""Two servers share the processors. With as many batches at a time as there are processors, batching gains
+nothing here: every configuration breaks the SLO at the same load."""
 GOAL = "strict"
 """What the daemon minimises: windows that break the SLO now and then count, even if the rest is fast."""
 DECISIONS, GROWTH, MARGIN = 1000, 5.0, 2.0
@@ -188,7 +191,7 @@ def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
     """Start both servers and their clients."""
     with ExitStack() as opened:
         found = []
-        servers: list[EmbeddedServer] = [EmbeddedTriton(), EmbeddedTFServing()]
+        servers: list[EmbeddedServer] = [EmbeddedTriton(), EmbeddedTFServing(options=SHARED)]
         for kept, server in zip(SERVERS, servers, strict=True):
             opened.enter_context(server)
             attachment = opened.enter_context(attach(server.target, rate=kept.rates[0]))
