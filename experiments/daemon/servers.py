@@ -23,7 +23,7 @@ class Kept:
 
 TRITON = Kept(
     name="triton",
-    rates=(50.0, 150.0),
+    rates=(15.0, 150.0),
     statics=(
         {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1},
         {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 1},
@@ -35,7 +35,7 @@ TRITON = Kept(
 )
 TFSERVING = Kept(
     name="tfserving",
-    rates=(40.0, 200.0),
+    rates=(15.0, 200.0),
     statics=(
         {"max_batch_size": 1, "batch_timeout": 0.0},
         {"max_batch_size": 4, "batch_timeout": 0.0},
