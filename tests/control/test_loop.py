@@ -251,6 +251,22 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
     assert isinstance(careless.decide(30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
 
 
+@pytest.mark.parametrize(("every", "explores"), [(4, True), (12, False)])
+def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every, explores):
+    """Where every fourth window is broken as it is, holding still is no better than looking for more."""
+    loop, agent = loop_with(patience=1000)
+    for number in range(1, 25):
+        window = measurement(0.020 if number % every else 0.040, end=10.0 * number)
+        assert isinstance(loop.decide(window.end, window), Hold)
+    assert loop.guard.budget.spent
+    agent.proposals = [SPACE.encode(configuration(2))]
+
+    decision = loop.decide(250.0, measurement(0.020, end=250.0))
+
+    assert isinstance(decision, Apply) is explores
+    assert explores or "not exploring" in decision.reason
+
+
 @pytest.mark.parametrize(("worse", "switches"), [(0.0, True), (0.5, False)])
 def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switches):
     """A change costs one window and gains 1.8 before the load moves on: enough for one, not for two."""

@@ -119,22 +119,42 @@ def test_what_followed_the_level_beside_follows_this_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "worth"),
-    [(0.0, True), (0.05, True), (0.2, False), (5.0, False)],
-    ids=["as good", "hardly worse", "worse for long", "changed back"],
+    ("gain", "after", "worth"),
+    [
+        (0.2, 0.0, True),
+        (0.2, 0.04, True),
+        (0.2, 0.05, False),
+        (0.2, 5.0, False),
+        (0.4, 5.0, False),
+        (0.6, 5.0, True),
+    ],
+    ids=["as good", "hardly worse", "worse", "not worth", "not worth the way back", "worth the way back"],
 )
-def test_what_a_change_costs_under_the_load_that_follows_is_to_be_paid_as_well(
-    after: float, worth: bool
+def test_what_a_change_does_under_the_load_that_follows_counts_as_well(
+    gain: float, after: float, worth: bool
 ) -> None:
-    """Half a window lost, and a gain of 0.75 in all: 0.25 is left for the eight windows that follow."""
+    """Half a window lost for two that remain, then four of each: once for certain, once more as so far."""
     payback = Payback()
     end = run(payback, "1111" + "5" * 8 + "1")
     payback.changed(RELOAD)
     payback.window(end + 5.0, end + 15.0)
     payback.load(1)
-    assert payback.remaining == 2.0
+    assert (payback.remaining, payback.lost(RELOAD)) == (2.0, 0.5)
 
-    assert payback.worth(0.375, RELOAD, after=after / 2) is worth
+    assert payback.worth(gain, RELOAD, after=after) is worth
+
+
+def test_a_change_for_good_need_not_be_made_up_for_at_once() -> None:
+    """A load that comes and goes will come again: what is not changed back gains then, too."""
+    payback = Payback()
+    end = run(payback, ("1111" + "5555") * 5 + "111")
+    payback.changed(RELOAD)
+    payback.window(end + 5.0, end + 15.0)
+    payback.load(1)
+    assert payback.remaining == 4.0
+
+    assert payback.worth(0.03, RELOAD, after=0.0)
+    assert not payback.worth(0.01, RELOAD, after=0.0)
 
 
 def test_a_lost_window_costs_what_a_broken_one_costs() -> None:

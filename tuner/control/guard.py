@@ -13,7 +13,9 @@ COOLDOWN                  hold, for a number of windows after a change or a roll
 The SLO error budget is a share of the last windows. A window that breaks the SLO is charged to it if a
 configuration was known to keep the SLO under that load: there was something to lose. So are the windows
 that a change costs: nothing is measured in them, but the server's users are there. While the budget is
-spent and the SLO kept, nothing is explored; only configurations known to be better may be applied.
+spent and the SLO kept, nothing is explored; only configurations known to be better may be applied. But what
+breaks the SLO in more than every tenth window in the long run is not protected so: it spends the budget by
+itself, and holding still would cost as much as the search for a better one.
 
 Beside the states stand the brakes (:mod:`tuner.control.brakes`): so many changes an hour, a circuit
 breaker for changes that fail, and a freeze while the metrics are of no use.
@@ -58,8 +60,8 @@ class GuardLimits:
     """Least relative gain for which the server is switched between configurations already tried: two windows
     of the same differ by as much."""
     payback: bool = True
-    """Whether that gain must also make up for what a change costs before the load is expected to move on, and for
-    the way back if it would be worse afterwards."""
+    """Whether that gain must also make up for what changes cost before the load is expected to move on, and
+    for what comes afterwards."""
     patience: int = 10
     """Windows without such a gain under one load after which the search is over and the best stays."""
     review: int = 100
@@ -142,8 +144,8 @@ class _Searched:
 class Search:
     """Tells when the search under a load level is over: nothing better was found for a while.
 
-    It begins anew if by then nothing known keeps the SLO any more; where nothing can, that must not cost a
-    server more and more changes, so each time it waits twice as long, up to ``review`` windows.
+    It begins anew if by then what runs does not keep the SLO, or not steadily; where nothing can, that must
+    not cost a server more and more changes, so each time it waits twice as long, up to ``review`` windows.
     """
 
     def __init__(self, limits: GuardLimits) -> None:
@@ -156,7 +158,7 @@ class Search:
         Args:
             level: The load.
             best: Least cost known of a tried configuration; NaN if there is none.
-            good: Whether any is known to keep the SLO.
+            good: Whether any is known to keep the SLO, and what runs does so steadily.
         """
         if level not in self._levels:
             self._levels[level] = _Searched(best)

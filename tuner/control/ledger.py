@@ -19,6 +19,8 @@ class Trial:
     """Share of windows that kept the SLO, newer ones weighing more."""
     ever_kept: bool = False
     """Whether any window did."""
+    steadily: float = 1.0
+    """As ``kept``, over a longer time."""
 
     @property
     def good(self) -> bool:
@@ -27,6 +29,15 @@ class Trial:
         One bad window after several good ones does not disprove it, two in a row do, and so does every third.
         """
         return self.kept > Ledger.GOOD
+
+    @property
+    def steady(self) -> bool:
+        """Whether nothing speaks against leaving a server with it for good.
+
+        Nobody waits for a better one as long as it keeps the SLO nearly always; good may also be called what
+        breaks it in every fifth window.
+        """
+        return self.windows < Ledger.JUDGED or self.steadily >= Ledger.STEADY
 
     @property
     def failing(self) -> bool:
@@ -41,6 +52,8 @@ class Ledger:
     """Least weight of the newest window in the mean cost."""
     NEWEST_KEPT, GOOD = 0.15, 0.75
     """Least weight of the newest window in the share that kept the SLO, and what that share must exceed."""
+    NEWEST_STEADY, STEADY, JUDGED = 0.02, 0.9, 20
+    """The same in the long run, what that share must reach, and windows before it is judged."""
 
     def __init__(self) -> None:
         self._trials: dict[int, dict[int, Trial]] = {}
@@ -52,6 +65,7 @@ class Ledger:
         weight = max(1.0 / trial.windows, self.NEWEST)
         trial.cost = cost if trial.windows == 1 else (1 - weight) * trial.cost + weight * cost
         trial.kept += max(1.0 / trial.windows, self.NEWEST_KEPT) * (kept - trial.kept)
+        trial.steadily += max(1.0 / trial.windows, self.NEWEST_STEADY) * (kept - trial.steadily)
         trial.ever_kept |= kept
 
     def trial(self, level: int, configuration: int) -> Trial | None:

@@ -138,7 +138,13 @@ class ControlLoop:
         self._lost = 0.0
         self.guard.window(charged=charged)
         self.ledger.record(level, configuration, cost, kept)
-        self.guard.search.record(level, self.ledger.least(level), good=bool(self.ledger.good(level)))
+        good = bool(self.ledger.good(level)) and self._steady(level, configuration)
+        self.guard.search.record(level, self.ledger.least(level), good=good)
+
+    def _steady(self, level: int, configuration: int) -> bool:
+        """Whether nothing is known to speak against leaving the server as it is under a load."""
+        trial = self.ledger.trial(level, configuration)
+        return trial is None or trial.steady
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The server runs what was decided; getting there cost it so much."""
@@ -336,8 +342,9 @@ class ControlLoop:
     def _choose(self, now: float, measurement: Measurement, state: State, kept: bool) -> Decision:
         """Ask the agent, within what is allowed."""
         standing = self._standing(measurement)
-        # Where the SLO is broken and nothing known keeps it, to search is all that is left.
-        spent = kept and self.guard.budget.spent
+        # Where the SLO is broken and nothing known keeps it, to search is all that is left; and what breaks
+        # it time and again spends the error budget by itself.
+        spent = kept and self.guard.budget.spent and self._steady(state.level, state.configuration)
         # A broken SLO is repaired with what is known before anything new is tried.
         good = self.ledger.good(state.level)
         over = self.guard.search.over(state.level) and (kept or not good)

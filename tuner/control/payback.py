@@ -5,9 +5,10 @@ wait: every window lost so counts as one that just breaks the SLO. Against it st
 per window, for as long as the load is expected to stay. That is as long as it stayed before under this level;
 where that is not known or already over, as long again as it has stayed so far.
 
-Then comes the load that followed the last time. Where the new configuration is worse than the present one
-under that, it will be changed back or cost more for as long as that load stays: the gain must pay for the
-less of both, too.
+Then comes the load that followed the last time, under which the new configuration may be worse than the
+present one. Either it is changed back by then, which costs another change, or it is kept: then what it loses
+there counts as well, and so does what it makes of both loads as often again as the present one has come and
+gone so far.
 """
 
 from __future__ import annotations
@@ -69,18 +70,20 @@ class Payback:
     @property
     def remaining(self) -> float:
         """Windows for which the present load is expected to stay."""
-        return max(self._usual(self._level) - self._elapsed, float(self._elapsed))
+        return max(self._stay(self._level).value - self._elapsed, float(self._elapsed))
 
     @property
     def following(self) -> Following | None:
         """Return what came after the present load the last time it was left; None before that."""
         here = _near(self._followed, self._level)
-        return None if here is None else Following(self._followed[here], self._usual(self._followed[here]))
+        return (
+            None if here is None else Following(self._followed[here], self._stay(self._followed[here]).value)
+        )
 
-    def _usual(self, level: int | None) -> float:
-        """For how many windows a load stayed before; 0 if that is not known."""
+    def _stay(self, level: int | None) -> _Mean:
+        """For how many windows a load stayed before, and how often; 0 if that is not known."""
         here = _near(self._stays, level)
-        return 0.0 if here is None else self._stays[here].value
+        return _Mean() if here is None else self._stays[here]
 
     def window(self, start: float, end: float) -> float:
         """A window was measured, whether or not it is of use.
@@ -131,8 +134,12 @@ class Payback:
             after: Cost per window that it adds under the load that follows.
         """
         change, following = self._broken * self.lost(cost), self.following
-        later = min(change, after * following.windows) if following is not None else 0.0
-        return gain * self.remaining >= change + later
+        now = gain * self.remaining - change
+        if following is None:
+            return now >= 0
+        stay, worse = self._stay(self._level), after * following.windows
+        keep = stay.count * (gain * stay.value - worse) - worse
+        return now + max(keep, -change) >= 0
 
 
 def _near(known: Collection[int], level: int | None) -> int | None:
