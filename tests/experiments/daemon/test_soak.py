@@ -87,7 +87,7 @@ def test_the_load_is_raised_until_the_slo_breaks(monkeypatch):
     rates, told = [], []
 
     def sample(begin, end):
-        latency = 0.01 if rates[-1] < 100 else 0.05
+        latency = 0.01 if rates[-1] < 100 else 2 * clients_module.SLO
         return SimpleNamespace(intended=np.zeros(9), latency=np.full(9, latency), failed=0)
 
     clients = Clients(kept=TRITON, load=SimpleNamespace(sample=sample, set_rate=rates.append))
