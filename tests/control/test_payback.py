@@ -125,8 +125,8 @@ def test_what_followed_the_level_beside_follows_this_one() -> None:
         (0.2, 0.04, True),
         (0.2, 0.05, False),
         (0.2, 5.0, False),
-        (0.4, 5.0, False),
-        (0.6, 5.0, True),
+        (0.6, 5.0, False),
+        (3.1, 5.0, True),
     ],
     ids=["as good", "hardly worse", "worse", "not worth", "not worth the way back", "worth the way back"],
 )

@@ -6,9 +6,9 @@ per window, for as long as the load is expected to stay. That is as long as it s
 where that is not known or already over, as long again as it has stayed so far.
 
 Then comes the load that followed the last time, under which the new configuration may be worse than the
-present one. Either it is changed back by then, which costs another change, or it is kept: then what it loses
-there counts as well, and so does what it makes of both loads as often again as the present one has come and
-gone so far.
+present one. Either it is changed back in the first window that shows it, which costs that window and another
+change, or it is kept: then what it loses there counts as well, and so does what it makes of both loads as
+often again as the present one has come and gone so far.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Payback:
             return now >= 0
         stay, worse = self._stay(self._level), after * following.windows
         keep = stay.count * (gain * stay.value - worse) - worse
-        return now + max(keep, -change) >= 0
+        return now + max(keep, -change - after) >= 0
 
 
 def _near(known: Collection[int], level: int | None) -> int | None:
