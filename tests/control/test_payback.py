@@ -14,7 +14,7 @@ def run(payback: Payback, levels: str, *, begin: float = 0.0) -> float:
     """Let windows of 10 s go by, one after the other, under levels named by digits; return when it ends."""
     for number, level in enumerate(levels):
         payback.window(begin + 10.0 * number, begin + 10.0 * (number + 1))
-        payback.load(int(level))
+        payback.load(int(level), 1000.0 * int(level))
     return begin + 10.0 * len(levels)
 
 
@@ -97,6 +97,18 @@ def test_a_load_between_two_levels_stays() -> None:
     assert payback.remaining == 10.0
 
 
+def test_a_load_that_chance_explains_stays() -> None:
+    """Twelve requests instead of twenty are nothing, though they are two levels; hundreds would be."""
+    few, many = Payback(), Payback()
+
+    for level, requests in [(13, 20), (11, 12), (14, 24), (13, 19)]:
+        few.load(level, requests)
+        many.load(level, 100 * requests)
+
+    assert few.remaining == 4.0
+    assert many.remaining == 2.0, "13, then 11, then 14 and 13"
+
+
 def test_what_followed_a_load_follows_it_again() -> None:
     """For as long as it stayed then; a window in which the load moves is neither."""
     payback = Payback()
@@ -138,7 +150,7 @@ def test_what_a_change_does_under_the_load_that_follows_counts_as_well(
     end = run(payback, "1111" + "5" * 8 + "1")
     payback.changed(RELOAD)
     payback.window(end + 5.0, end + 15.0)
-    payback.load(1)
+    payback.load(1, 1000.0)
     assert (payback.remaining, payback.lost(RELOAD)) == (2.0, 0.5)
 
     assert payback.worth(gain, RELOAD, after=after) is worth
@@ -150,7 +162,7 @@ def test_a_change_for_good_need_not_be_made_up_for_at_once() -> None:
     end = run(payback, ("1111" + "5555") * 5 + "111")
     payback.changed(RELOAD)
     payback.window(end + 5.0, end + 15.0)
-    payback.load(1)
+    payback.load(1, 1000.0)
     assert payback.remaining == 4.0
 
     assert payback.worth(0.03, RELOAD, after=0.0)
@@ -164,7 +176,7 @@ def test_a_lost_window_costs_what_a_broken_one_costs() -> None:
     payback.changed(RELOAD)
 
     payback.window(end + 5.0, end + 15.0)
-    payback.load(1)
+    payback.load(1, 1000.0)
 
     assert not payback.worth(0.12, RELOAD)
     assert payback.worth(0.24, RELOAD)
@@ -178,7 +190,7 @@ def test_a_change_is_worth_what_it_gains_in_the_windows_that_remain(gain: float,
     payback.changed(RELOAD)
 
     payback.window(end + 5.0, end + 15.0)
-    payback.load(1)
+    payback.load(1, 1000.0)
 
     assert payback.remaining == 5.0
     assert payback.worth(gain, RELOAD) is worth

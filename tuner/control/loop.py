@@ -100,7 +100,7 @@ class ControlLoop:
         if measurement.quantiles_mixed and self.objective.slo.statistic != "mean":
             return ordered or self._judge_by_the_mean(measurement)
         level = self.level = self.levels.level(measurement.arrival_rate, self.level)
-        self.payback.load(level)
+        self.payback.load(level, measurement.arrival_rate * (measurement.end - measurement.start))
         index = self._index(measurement.configuration)
         state = State(level=level, configuration=index, rate=measurement.arrival_rate)
         kept = self._learn_from(measurement, state)

@@ -13,6 +13,7 @@ often again as the present one has come and gone so far.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,8 @@ __all__ = ["Following", "Payback"]
 
 NEWEST = 0.3
 """Least weight of the newest change, or stay, in a mean."""
+CHANCE = 3.0
+"""Standard deviations that a number of requests may be off by chance."""
 
 
 @dataclass(slots=True)
@@ -35,6 +38,32 @@ class _Mean:
     def add(self, value: float) -> None:
         self.count += 1
         self.value += max(1.0 / self.count, NEWEST) * (value - self.value)
+
+
+@dataclass(slots=True)
+class _Stay:
+    """Windows under one load."""
+
+    windows: int = 0
+    levels: int = 0
+    requests: float = 0.0
+    """Sums."""
+
+    @property
+    def level(self) -> int:
+        """That of the usual window."""
+        return round(self.levels / self.windows)
+
+    def add(self, level: int, requests: float) -> None:
+        self.windows += 1
+        self.levels += level
+        self.requests += requests
+
+    def left_by(self, level: int, requests: float) -> bool:
+        """Whether the load has moved: farther than to the next level, and than chance explains."""
+        usual = self.requests / self.windows
+        deviation = math.sqrt(usual + usual / self.windows)  # of a Poisson count from a mean of such counts
+        return abs(level - self.level) > 1 and abs(requests - usual) > CHANCE * deviation
 
 
 class Following(NamedTuple):
@@ -58,8 +87,7 @@ class Payback:
         self._stays: dict[int, _Mean] = {}
         self._followed: dict[int, int] = {}
         self._left: int | None = None  # the load before, unless it was met in passing
-        self._level: int | None = None
-        self._elapsed = 0
+        self._now: _Stay | None = None
         self._end: float | None = None
         self._changing: ApplyCost | None = None
 
@@ -70,19 +98,21 @@ class Payback:
     @property
     def remaining(self) -> float:
         """Windows for which the present load is expected to stay."""
-        return max(self._stay(self._level).value - self._elapsed, float(self._elapsed))
+        elapsed = self._now.windows if self._now is not None else 0
+        return max(self._usual().value - elapsed, float(elapsed))
 
     @property
     def following(self) -> Following | None:
         """Return what came after the present load the last time it was left; None before that."""
-        here = _near(self._followed, self._level)
-        return (
-            None if here is None else Following(self._followed[here], self._stay(self._followed[here]).value)
-        )
+        here = _near(self._followed, self._now.level) if self._now is not None else None
+        if here is None:
+            return None
+        level = self._followed[here]
+        return Following(level, self._stays[level].value)
 
-    def _stay(self, level: int | None) -> _Mean:
-        """For how many windows a load stayed before, and how often; 0 if that is not known."""
-        here = _near(self._stays, level)
+    def _usual(self) -> _Mean:
+        """For how many windows the present load stayed before, and how often; 0 if that is not known."""
+        here = _near(self._stays, self._now.level) if self._now is not None else None
         return _Mean() if here is None else self._stays[here]
 
     def window(self, start: float, end: float) -> float:
@@ -103,19 +133,26 @@ class Payback:
         self._end = end
         return lost
 
-    def load(self, level: int) -> None:
-        """It was measured under a load level.
+    def load(self, level: int, requests: float) -> None:
+        """It was measured under a load level, and so many requests came in it.
 
-        The next level is the same load still: short windows of a steady one fall now here, now there.
+        The level beside is the same load still, and so is any that chance explains: a window of few requests
+        falls now here, now there.
         """
-        if self._level is None or abs(level - self._level) > 1:
-            if self._level is not None:
-                self._stays.setdefault(self._level, _Mean()).add(self._elapsed)
-                self._left = self._level if self._elapsed > 1 else self._left
-            self._level, self._elapsed = level, 0
-        self._elapsed += 1
-        if self._elapsed == 2 and self._left is not None:  # a window in which the load moves is of neither
-            self._followed[self._left] = self._level
+        if self._now is None or self._now.left_by(level, requests):
+            self._leave()
+            self._now = _Stay()
+        self._now.add(level, requests)
+
+    def _leave(self) -> None:
+        """Remember how long the present load stayed, and what it came after."""
+        if self._now is None:
+            return
+        self._stays.setdefault(self._now.level, _Mean()).add(self._now.windows)
+        if self._now.windows > 1:  # a window in which the load moves is of neither
+            if self._left is not None:
+                self._followed[self._left] = self._now.level
+            self._left = self._now.level
 
     def unseen(self) -> None:
         """No window was measured: how much of the gap a change takes is not known."""
@@ -137,12 +174,11 @@ class Payback:
         now = gain * self.remaining - change
         if following is None:
             return now >= 0
-        stay, worse = self._stay(self._level), after * following.windows
+        stay, worse = self._usual(), after * following.windows
         keep = stay.count * (gain * stay.value - worse) - worse
         return now + max(keep, -change - after) >= 0
 
 
-def _near(known: Collection[int], level: int | None) -> int | None:
-    """Return a load level if it is known, or else one beside it: short windows fall now here, now there."""
-    near = () if level is None else (level, level + 1, level - 1)
-    return next((one for one in near if one in known), None)
+def _near(known: Collection[int], level: int) -> int | None:
+    """Return a load level if it is known, or else one beside it."""
+    return next((one for one in (level, level + 1, level - 1) if one in known), None)
