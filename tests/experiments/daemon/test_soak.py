@@ -59,7 +59,7 @@ def test_the_daemon_is_compared_with_the_default_and_the_best_that_stood_still()
 
 def test_hindsight_tells_the_daemon_from_what_stands_still(tmp_path, monkeypatch):
     """Per load three rows; the default is the first of the grid."""
-    lives = [Life(np.full(40, 100.0), np.arange(40) > 3)] * 2
+    lives = [Life(np.full(80, 100.0), np.arange(80) > 7)] * 4
     monkeypatch.setattr(hindsight, "keep_simulated", lambda targets, windows: lives)
     monkeypatch.setattr(hindsight, "run_all", lambda function, tasks, *_: [99.0, *[50.0] * (len(tasks) - 1)])
 
@@ -71,13 +71,17 @@ def test_hindsight_tells_the_daemon_from_what_stands_still(tmp_path, monkeypatch
 
 def test_what_stands_still_is_measured():
     """The default keeps a light load, and breaks under a heavy one."""
-    light, heavy = (
-        hindsight.simulated_url("mlp", hindsight.schedule(load, 4), 0)
-        for load in ((20.0, 20.0), (900.0, 900.0))
-    )
+    light, heavy = (hindsight.Case(load, load) for load in (20.0, 900.0))
 
     assert hindsight.attainment(hindsight.Still(light, 0, 4)) == 100.0
     assert hindsight.attainment(hindsight.Still(heavy, 0, 2)) == 0.0
+
+
+def test_the_load_turns_in_the_middle_of_a_turn():
+    """Long enough for what changes take beside the windows."""
+    url = hindsight.Case(10.0, 30.0, window=1.0, turn=4).url(4, 7)
+
+    assert url == "sim://mlp?rate=0:10,2:30,4:10,6:30&seed=7"
 
 
 def test_the_load_is_raised_until_the_slo_breaks(monkeypatch):
