@@ -16,11 +16,13 @@ from tuner.profiler.window import Limits, Reading, assemble, batch_difference
 
 __all__ = ["Profiler"]
 
-SLICE = 0.5
-"""Time between counter readings inside a window without clients, s: they show the burstiness."""
-MOST_SLICES = 10
+SLICE, MOST_SLICES = 0.5, 4
+"""Least time between counter readings inside a window without clients, s, and most intervals between them.
+They show the burstiness and nothing else, and are most of what it costs to watch a server."""
+REMEMBERED_WINDOWS = 10
+"""Over which burstiness is judged."""
 REMEMBERED = 30
-"""Intervals of `watch` over which burstiness is judged."""
+"""The same, intervals of `watch`."""
 CHECK = 5.0
 """How often `watch` reads the configuration when nothing hints at a change, s."""
 
@@ -70,6 +72,7 @@ class Profiler:
         self._memory = backend.describe().quantile_memory
         self._tracker = ProfileTracker()
         self._last: Reading | None = None
+        self._readings: deque[list[Counters]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._changed_at = -math.inf
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
@@ -85,13 +88,14 @@ class Profiler:
         self._clock.sleep(settle)
         before = self._read()
         slices = 1 if self._clients is not None else min(max(round(seconds / SLICE), 1), MOST_SLICES)
-        history = [before.counters]
+        readings = [before.counters]
         for number in range(1, slices):
             self._sleep_until(before.counters.time + seconds * number / slices)
-            history.append(self._backend.counters())
+            readings.append(self._backend.counters())
         self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
-        return self._assemble(before, after, [*history, after.counters])
+        self._readings.append([*readings, after.counters])
+        return self._assemble(before, after, list(self._readings))
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end, as cheaply as possible.
@@ -112,7 +116,7 @@ class Profiler:
             else:
                 after = self._read_cheaply(before)
             history.append(after.counters)
-            yield self._assemble(before, after, list(history))
+            yield self._assemble(before, after, [list(history)])
             before = after
 
     def changed(self) -> None:
@@ -157,7 +161,7 @@ class Profiler:
         if restarted and isinstance(self._host, Follower):
             self._host.follow(self._backend.describe().processes)
 
-    def _assemble(self, before: Reading, after: Reading, history: list[Counters]) -> Measurement:
+    def _assemble(self, before: Reading, after: Reading, history: list[list[Counters]]) -> Measurement:
         start, end = before.counters.time, after.counters.time
         clients = self._clients.sample(start, end) if self._clients is not None else None
         measurement = assemble(

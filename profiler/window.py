@@ -25,7 +25,7 @@ __all__ = ["Limits", "Reading", "assemble", "batch_difference", "dispersion"]
 OTHERS = 1.2
 """The server's rate over the clients' above which others send too."""
 FEWEST_BINS = 8
-"""Sub-intervals below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
+"""Sub-intervals of a window below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
 MOST_BINS = 100
 QUANTILES = (0.50, 0.95, 0.99)
 PER_BIN = 10
@@ -57,7 +57,7 @@ def assemble(
     *,
     clients: ClientSample | None = None,
     sampled_at: float | None = None,
-    history: Sequence[Counters] = (),
+    history: Sequence[Sequence[Counters]] = (),
     mixed: bool = False,
     limits: Limits | None = None,
 ) -> Measurement:
@@ -69,8 +69,8 @@ def assemble(
         clients: The requests that our clients meant to send in it.
         sampled_at: When they were sampled, s. A request not answered by then counts with the longest
             latency that the window can show, from its beginning to that moment.
-        history: Counters read in the window or before its end, in order, over which the burstiness is judged
-            where there are no clients.
+        history: Counters read in the window and in those before it, in order and by window, over which the
+            burstiness is judged where there are no clients.
         mixed: Whether the server's quantiles still look back to another configuration.
         limits: Beyond which the window is disturbed.
     """
@@ -119,17 +119,21 @@ def batch_difference(old: Counters, new: Counters) -> tuple[np.ndarray, np.ndarr
     return counts, _padded(new.batch_seconds, length) - _padded(old.batch_seconds, length)
 
 
-def dispersion(counts: np.ndarray, seconds: np.ndarray) -> float:
+def dispersion(*windows: tuple[np.ndarray, np.ndarray]) -> float:
     """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN of too few.
 
+    Each window is compared with its own mean: a load that moves from one to the next is no burst.
+
     Args:
-        counts: Arrivals per sub-interval.   # (k,)
-        seconds: Lengths of the sub-intervals.   # (k,) s
+        windows: Arrivals per sub-interval, and the lengths of the sub-intervals.   # (k,), (k,) s
     """
-    if len(counts) < FEWEST_BINS or not counts.sum() > 0:
-        return NOT_KNOWN
-    expected = counts.sum() / seconds.sum() * seconds
-    return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
+    squares, freedom = 0.0, 0
+    for counts, seconds in windows:
+        if len(counts) > 1 and counts.sum() > 0:
+            expected = counts.sum() / seconds.sum() * seconds
+            squares += float(((counts - expected) ** 2 / expected).sum())
+            freedom += len(counts) - 1
+    return squares / freedom if freedom >= FEWEST_BINS - 1 else NOT_KNOWN
 
 
 def _quantiles(
@@ -163,16 +167,21 @@ def _arrived(old: Counters, new: Counters) -> float:
 
 
 def _burstiness(
-    old: Counters, new: Counters, clients: ClientSample | None, history: Sequence[Counters]
+    old: Counters, new: Counters, clients: ClientSample | None, history: Sequence[Sequence[Counters]]
 ) -> float:
     if clients is None:
-        arrived = np.array([max(_arrived(a, b), 0.0) for a, b in pairwise(history)])
-        return dispersion(arrived, np.array([b.time - a.time for a, b in pairwise(history)]))
+        return dispersion(*(_arrivals(window) for window in history))
     bins = min(clients.intended.size // PER_BIN, MOST_BINS)
     if bins < FEWEST_BINS:
         return NOT_KNOWN
     counts, edges = np.histogram(clients.intended, bins, range=(old.time, new.time))
-    return dispersion(counts.astype(float), np.diff(edges))
+    return dispersion((counts.astype(float), np.diff(edges)))
+
+
+def _arrivals(readings: Sequence[Counters]) -> tuple[np.ndarray, np.ndarray]:
+    """Return what came between one reading and the next, and how long that was.   # (k-1,), (k-1,) s."""
+    pairs = list(pairwise(readings))
+    return np.array([max(_arrived(a, b), 0.0) for a, b in pairs]), np.array([b.time - a.time for a, b in pairs])
 
 
 def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:

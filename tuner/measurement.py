@@ -36,7 +36,10 @@ class Measurement:
     arrival_rate: float
     """The load, requests/s."""
     burstiness: float = NOT_KNOWN
-    """Index of dispersion of arrival counts: 1 for Poisson, 0 for constant gaps, above 1 for bursts."""
+    """Index of dispersion of arrival counts: 1 for Poisson, 0 for constant gaps, above 1 for bursts.
+
+    Where no clients tell of each request it looks back on the last windows, too, and is unknown in the first.
+    """
     latency_mean: float = NOT_KNOWN
     latency_p50: float = NOT_KNOWN
     latency_p95: float = NOT_KNOWN
