@@ -180,8 +180,8 @@ def _burstiness(
 
 def _arrivals(readings: Sequence[Counters]) -> tuple[np.ndarray, np.ndarray]:
     """Return what came between one reading and the next, and how long that was.   # (k-1,), (k-1,) s."""
-    pairs = list(pairwise(readings))
-    return np.array([max(_arrived(a, b), 0.0) for a, b in pairs]), np.array([b.time - a.time for a, b in pairs])
+    counts = [max(_arrived(old, new), 0.0) for old, new in pairwise(readings)]
+    return np.array(counts), np.diff([reading.time for reading in readings])
 
 
 def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:
