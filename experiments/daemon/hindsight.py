@@ -24,7 +24,8 @@ from tuner.profiler.attachment import attach
 
 __all__ = ["CASES", "Case", "Still", "attainment", "run"]
 
-MODEL = "mlp"
+MODEL, USUAL = "mlp", 10.0
+"""What is served, and how long the daemon's windows are as a rule, s."""
 WINDOWS, QUICK_WINDOWS, STILL_WINDOWS = 600, 120, 120
 """Of each target the daemon keeps, and of each configuration that stands still: whole turns all."""
 MARGIN = 2.0
@@ -36,7 +37,7 @@ class Case(NamedTuple):
     low: float
     high: float
     """requests/s"""
-    window: float = 10.0
+    window: float = USUAL
     """s"""
     turn: int = 20
     """Windows until the load is where it was; even."""
@@ -44,8 +45,7 @@ class Case(NamedTuple):
     goal: str = "latency"
 
     def __str__(self) -> str:
-        usual = self.window == Case._field_defaults["window"]
-        short = "" if usual else f", windows of {self.window:g} s"
+        short = "" if self.window == USUAL else f", windows of {self.window:g} s"
         return f"{self.low:g} and {self.high:g} requests/s{short}"
 
     def url(self, windows: int, seed: int) -> str:
