@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from tuner.adapters.backend import Backend, Counters
+from tuner.adapters.backend import Backend
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import Limits, Reading, assemble, batch_difference
+from tuner.profiler.window import Arrivals, Limits, Reading, arrivals, assemble, batch_difference
 
 __all__ = ["Profiler"]
 
 SLICE, MOST_SLICES = 0.5, 4
 """Least time between counter readings inside a window without clients, s, and most intervals between them.
-They show the burstiness and nothing else, and are most of what it costs to watch a server."""
+They show the burstiness and nothing else, and what it costs to watch a server grows with them."""
 REMEMBERED_WINDOWS = 10
 """Over which burstiness is judged."""
 REMEMBERED = 30
@@ -72,7 +72,7 @@ class Profiler:
         self._memory = backend.describe().quantile_memory
         self._tracker = ProfileTracker()
         self._last: Reading | None = None
-        self._readings: deque[list[Counters]] = deque(maxlen=REMEMBERED_WINDOWS)
+        self._came: deque[Arrivals] = deque(maxlen=REMEMBERED_WINDOWS)
         self._changed_at = -math.inf
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
@@ -94,8 +94,8 @@ class Profiler:
             readings.append(self._backend.counters())
         self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
-        self._readings.append([*readings, after.counters])
-        return self._assemble(before, after, list(self._readings))
+        self._came.append(arrivals([*readings, after.counters]))
+        return self._assemble(before, after, self._came)
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end, as cheaply as possible.
@@ -116,7 +116,7 @@ class Profiler:
             else:
                 after = self._read_cheaply(before)
             history.append(after.counters)
-            yield self._assemble(before, after, [list(history)])
+            yield self._assemble(before, after, [arrivals(history)])
             before = after
 
     def changed(self) -> None:
@@ -161,7 +161,7 @@ class Profiler:
         if restarted and isinstance(self._host, Follower):
             self._host.follow(self._backend.describe().processes)
 
-    def _assemble(self, before: Reading, after: Reading, history: list[list[Counters]]) -> Measurement:
+    def _assemble(self, before: Reading, after: Reading, came: Sequence[Arrivals]) -> Measurement:
         start, end = before.counters.time, after.counters.time
         clients = self._clients.sample(start, end) if self._clients is not None else None
         measurement = assemble(
@@ -169,7 +169,7 @@ class Profiler:
             after,
             clients=clients,
             sampled_at=self._clock.now(),
-            history=history,
+            came=came,
             mixed=end - self._changed_at < self._memory,
             limits=self._limits,
         )

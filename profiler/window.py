@@ -20,7 +20,7 @@ from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["Limits", "Reading", "assemble", "batch_difference", "dispersion"]
+__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "batch_difference", "dispersion"]
 
 OTHERS = 1.2
 """The server's rate over the clients' above which others send too."""
@@ -30,6 +30,9 @@ MOST_BINS = 100
 QUANTILES = (0.50, 0.95, 0.99)
 PER_BIN = 10
 """Requests per sub-interval, at least."""
+
+Arrivals = tuple[np.ndarray, np.ndarray]
+"""How many requests came in each sub-interval of a window, and the lengths of these.   # (k,), (k,) s"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +60,7 @@ def assemble(
     *,
     clients: ClientSample | None = None,
     sampled_at: float | None = None,
-    history: Sequence[Sequence[Counters]] = (),
+    came: Sequence[Arrivals] = (),
     mixed: bool = False,
     limits: Limits | None = None,
 ) -> Measurement:
@@ -69,8 +72,8 @@ def assemble(
         clients: The requests that our clients meant to send in it.
         sampled_at: When they were sampled, s. A request not answered by then counts with the longest
             latency that the window can show, from its beginning to that moment.
-        history: Counters read in the window and in those before it, in order and by window, over which the
-            burstiness is judged where there are no clients.
+        came: What came in the window and in those before it, over which the burstiness is judged where there
+            are no clients.
         mixed: Whether the server's quantiles still look back to another configuration.
         limits: Beyond which the window is disturbed.
     """
@@ -91,7 +94,7 @@ def assemble(
         requests=requests,
         failures=max(new.failures - old.failures, clients.failed if clients is not None else 0),
         arrival_rate=_arrival_rate(old, new, clients),
-        burstiness=_burstiness(old, new, clients, history),
+        burstiness=_burstiness(old, new, clients, came),
         latency_mean=quantiles[0] if clients is not None else _ratio(new.latency - old.latency, requests),
         latency_p50=quantiles[1],
         latency_p95=quantiles[2],
@@ -119,13 +122,16 @@ def batch_difference(old: Counters, new: Counters) -> tuple[np.ndarray, np.ndarr
     return counts, _padded(new.batch_seconds, length) - _padded(old.batch_seconds, length)
 
 
-def dispersion(*windows: tuple[np.ndarray, np.ndarray]) -> float:
+def arrivals(readings: Sequence[Counters]) -> Arrivals:
+    """Return what came between one reading and the next."""
+    counts = [max(_arrived(old, new), 0.0) for old, new in pairwise(readings)]
+    return np.array(counts), np.diff([reading.time for reading in readings])
+
+
+def dispersion(windows: Sequence[Arrivals]) -> float:
     """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN of too few.
 
     Each window is compared with its own mean: a load that moves from one to the next is no burst.
-
-    Args:
-        windows: Arrivals per sub-interval, and the lengths of the sub-intervals.   # (k,), (k,) s
     """
     squares, freedom = 0.0, 0
     for counts, seconds in windows:
@@ -167,21 +173,15 @@ def _arrived(old: Counters, new: Counters) -> float:
 
 
 def _burstiness(
-    old: Counters, new: Counters, clients: ClientSample | None, history: Sequence[Sequence[Counters]]
+    old: Counters, new: Counters, clients: ClientSample | None, came: Sequence[Arrivals]
 ) -> float:
     if clients is None:
-        return dispersion(*(_arrivals(window) for window in history))
+        return dispersion(came)
     bins = min(clients.intended.size // PER_BIN, MOST_BINS)
     if bins < FEWEST_BINS:
         return NOT_KNOWN
     counts, edges = np.histogram(clients.intended, bins, range=(old.time, new.time))
-    return dispersion((counts.astype(float), np.diff(edges)))
-
-
-def _arrivals(readings: Sequence[Counters]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what came between one reading and the next, and how long that was.   # (k-1,), (k-1,) s."""
-    counts = [max(_arrived(old, new), 0.0) for old, new in pairwise(readings)]
-    return np.array(counts), np.diff([reading.time for reading in readings])
+    return dispersion([(counts.astype(float), np.diff(edges))])
 
 
 def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import pytest
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.profiler.window import Reading, assemble, dispersion
+from tuner.profiler.window import Reading, arrivals, assemble, dispersion
 
 CONFIGURATION = Configuration(max_batch_size=4, instances=1)
 
@@ -196,24 +196,26 @@ def test_burstiness_comes_from_readings_where_there_are_no_clients() -> None:
     """Ten readings with 0 and 20 arrivals in turn: variance 111, mean 10."""
     totals = np.cumsum([0, *[0, 20] * 5])
     history = [counters(time=100.0 + i, requests=int(n)) for i, n in enumerate(totals)]
-    window = assemble(reading(), reading(**END), history=[history])
+    window = assemble(reading(), reading(**END), came=[arrivals(history)])
 
     assert window.burstiness == pytest.approx(10 * 100 / 10 / 9)
 
 
 def test_load_that_moves_between_windows_is_no_burst() -> None:
-    """Four readings in each of three windows, even within each: no dispersion, though the rate is tenfold."""
-    counted = [[counters(time=k + i, requests=rate * i) for i in range(5)] for k, rate in ((0, 10), (9, 100))]
-    assert np.isnan(assemble(reading(), reading(**END), history=counted).burstiness)
+    """Four intervals in each of three windows, alike within each: no dispersion, though the rate moves."""
+    came = [
+        arrivals([counters(time=10.0 * k + i, requests=rate * i) for i in range(5)])
+        for k, rate in enumerate((10, 100, 50))
+    ]
 
-    counted.append([counters(time=20.0 + i, requests=50 * i) for i in range(5)])
-    assert assemble(reading(), reading(**END), history=counted).burstiness == 0
+    assert np.isnan(assemble(reading(), reading(**END), came=came[:2]).burstiness)
+    assert assemble(reading(), reading(**END), came=came).burstiness == 0
 
 
 def test_dispersion_allows_for_unequal_intervals() -> None:
     """Counts in proportion to the intervals' lengths have no dispersion; too few have none known."""
     seconds = np.array([1.0, 2.0] * 5)
 
-    assert dispersion((seconds * 10, seconds)) == pytest.approx(0)
-    assert np.isnan(dispersion((seconds[:4] * 10, seconds[:4])))
-    assert np.isnan(dispersion((seconds * 0, seconds)))
+    assert dispersion([(seconds * 10, seconds)]) == pytest.approx(0)
+    assert np.isnan(dispersion([(seconds[:4] * 10, seconds[:4])]))
+    assert np.isnan(dispersion([(seconds * 0, seconds)]))
