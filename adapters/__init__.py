@@ -1,7 +1,7 @@
 """Serving backends behind one contract: Triton here, others by entry point."""
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
-from tuner.adapters.endpoint import Endpoint, Loadable
+from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.registry import connect, schemes
 
 __all__ = ["ApplyReport", "Backend", "Counters", "Description", "Endpoint", "Loadable", "connect", "schemes"]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tuner.adapters.security import Security
+from tuner.adapters.connection.security import Security
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
 __all__ = ["MetricsPage", "Sample", "expected", "get", "is_sane", "read_bounded", "read_samples"]

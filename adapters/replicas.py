@@ -21,7 +21,7 @@ import numpy as np
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.canary import Share, Trial
-from tuner.adapters.endpoint import Endpoint, Loadable
+from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.histogram import Histogram
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace

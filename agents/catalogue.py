@@ -51,15 +51,15 @@ AGENTS: dict[str, str] = {
 """Name -> what it is, in one line."""
 
 _CLASSES = {
-    "capes": ("capes", "Capes"),
-    "capes_level": ("capes", "CapesLevel"),
-    "deeprm": ("deeprm", "DeepRM"),
-    "random": ("random_search", "RandomSearch"),
-    "hill_climb": ("hill_climb", "HillClimb"),
-    "tpe": ("tpe", "Tpe"),
-    "gp": ("gp", "Gp"),
-    "clipper_aimd": ("clipper_aimd", "ClipperAimd"),
-    "oracle": ("oracle", "Oracle"),
+    "capes": ("rivals.capes", "Capes"),
+    "capes_level": ("rivals.capes", "CapesLevel"),
+    "deeprm": ("rivals.deeprm", "DeepRM"),
+    "random": ("rivals.random_search", "RandomSearch"),
+    "hill_climb": ("rivals.hill_climb", "HillClimb"),
+    "tpe": ("rivals.tpe", "Tpe"),
+    "gp": ("rivals.gp", "Gp"),
+    "clipper_aimd": ("rivals.clipper_aimd", "ClipperAimd"),
+    "oracle": ("rivals.oracle", "Oracle"),
 }
 """Name -> module and class of the agents that are bookkeepers."""
 _FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
@@ -97,7 +97,7 @@ def make_agent(
     wanted = dict(parameters or {})
     if (preset := _rrl_parameters(name)) is not None:
         from tuner.agents.rrl import RRL
-        from tuner.agents.rrl_presets import rrl_changed
+        from tuner.agents.rrl.presets import rrl_changed
 
         constants = rrl_changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
         return RRL(space, constants, seed=seed, synchronous=True)
@@ -163,7 +163,7 @@ def _rrl_parameters(name: str) -> RRLParameters | None:
     """The parameters that make RRL the agent of that name; None if it is not one of its forms."""
     if name not in _FORMS_OF_RRL:
         return None
-    from tuner.agents.q_learning import Q_LEARNING
-    from tuner.agents.rrl_presets import PRESETS
+    from tuner.agents.rivals.q_learning import Q_LEARNING
+    from tuner.agents.rrl.presets import PRESETS
 
     return {**PRESETS, "q_learning": Q_LEARNING}[name]

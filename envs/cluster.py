@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tuner.cluster.scenario import Network, Scenario, Session
+from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
-from tuner.envs.simulator.cluster.backend import SimulatedCluster
-from tuner.envs.simulator.cluster.scenario import Network, Scenario, Session
 from tuner.envs.vector import MeasureApart, ServingVectorEnv
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace

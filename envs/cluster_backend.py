@@ -10,16 +10,16 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.envs.simulator.cluster.outcome import Outcome
-from tuner.envs.simulator.cluster.scenario import Scenario
-from tuner.envs.simulator.cluster.simulation import Simulation
-from tuner.envs.simulator.cluster.statistics import edges
+from tuner.cluster.outcome import Outcome
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.simulation import Simulation
+from tuner.cluster.statistics import edges
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
+from tuner.scheduling.batching.symphony import Options, reconfigure
 from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
-from tuner.scheduling.symphony import Options, reconfigure
 
 __all__ = ["SimulatedCluster"]
 

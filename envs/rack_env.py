@@ -13,10 +13,10 @@ from tuner.envs.rack_server import RackModel, RackServer, measure_servers
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.vector import ServingVectorEnv
-from tuner.envs.workload import Workload, workload
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo, parse_slo
+from tuner.workload import Workload, workload
 
 __all__ = ["RackEnv", "model_objective", "named_model", "rack_env", "rack_vector_env"]
 

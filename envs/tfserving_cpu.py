@@ -10,8 +10,8 @@ from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
 from tuner.envs.vector import ServingVectorEnv
-from tuner.envs.workload import Workload
 from tuner.objective import Slo
+from tuner.workload import Workload
 
 __all__ = ["TFServingCPUEnv", "tfserving_cpu", "tfserving_cpu_vector"]
 

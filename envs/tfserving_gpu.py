@@ -10,8 +10,8 @@ from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
-from tuner.envs.workload import Workload
 from tuner.objective import Slo
+from tuner.workload import Workload
 
 __all__ = ["TFServingGPUEnv", "tfserving_gpu", "tfserving_gpu_vector"]
 

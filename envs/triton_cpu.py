@@ -12,19 +12,19 @@ from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.rack_env import RackEnv, model_objective, rack_env, rack_vector_env
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
-from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.triton_rack import TritonRack
 from tuner.envs.vector import ServingVectorEnv, measure_each
-from tuner.envs.workload import Workload
-from tuner.envs.workload import workload as make_workload
-from tuner.envs.workload.workload import FASTEST
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 from tuner.profiler.profiler import Profiler
+from tuner.workload import Workload
+from tuner.workload import workload as make_workload
+from tuner.workload.load import RateSchedule
+from tuner.workload.workload import FASTEST
 
 __all__ = ["Rate", "TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 

@@ -25,13 +25,13 @@ import numpy as np
 from tuner.adapters import ApplyReport, Counters, Description
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, SimulatedTriton
-from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.server import ServerModel
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profile import BatchingProfile
 from tuner.profiler.profiler import Profiler
+from tuner.workload.load import RateSchedule
 
 __all__ = ["Twin", "as_simulated", "missing_knob", "shown", "twin_env"]
 

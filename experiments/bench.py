@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.control.sweep import measure_configurations
+from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo

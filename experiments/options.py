@@ -44,7 +44,7 @@ class Options:
     foreign_limit: float = 0.25
     """Cores of foreign processes above which a window on a live server is measured again."""
     workers: int = field(default_factory=cores)
-    """Processes that :func:`tuner.experiments.parallel.run_all` may use."""
+    """Processes that :func:`tuner.laboratory.parallel.run_all` may use."""
 
     def track(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Yield the items while a progress bar shows how many are done.

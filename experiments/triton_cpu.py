@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tuner.agents.rrl import RRL
 from tuner.control import ControlLoop, Driver
-from tuner.control.calibration import measure_server_model, train_in_simulation
 from tuner.experiments.bench import objective, triton
 from tuner.experiments.catalogue import Options
 from tuner.experiments.result import Result, row
+from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
 
 __all__ = ["run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuner.control.sweep import SweepResult, measure_configurations
+from tuner.control.drive.sweep import SweepResult, measure_configurations
 from tuner.experiments.bench import GRIDS, RATES, distinct, triton
 from tuner.experiments.catalogue import Options
 from tuner.experiments.result import Result, Row, row

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tuner.adapters import Backend, Description, connect
-from tuner.adapters.endpoint import Loadable
+from tuner.adapters.connection.endpoint import Loadable
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
@@ -22,7 +22,7 @@ from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading, Indicator
 
 if TYPE_CHECKING:
-    from tuner.profiler.load_generator import LoadGenerator
+    from tuner.profiler.load.generator import LoadGenerator
 
 __all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach", "require_resource"]
 
@@ -243,7 +243,7 @@ def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Att
 def _load(
     backend: Backend, arrival: str, shapes: Mapping[str, tuple[int, ...]] | None, seed: int
 ) -> LoadGenerator:
-    from tuner.profiler.load_generator import LoadGenerator
+    from tuner.profiler.load.generator import LoadGenerator
 
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")

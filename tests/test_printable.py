@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.adapters.channel import tidy
+from tuner.adapters.connection.channel import tidy
 from tuner.errors import InvalidInput, Refused
 from tuner.printable import one_line, printable
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tuner.adapters.security import SECURITY_OPTIONS
+from tuner.adapters.connection.security import SECURITY_OPTIONS
 
 __all__ = ["Endpoint", "Loadable", "Wire"]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.host import listening_processes, local_cores
 from tuner.adapters.metrics_page import expected
 from tuner.adapters.registry import Grids
@@ -18,10 +18,10 @@ from tuner.adapters.tfserving.knobs import check, knob_space
 from tuner.adapters.tfserving.metrics import MetricsReading, metrics_page, parse_metrics
 from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
-from tuner.adapters.tfserving.steering import ConfigFile, NewestServes, Steering
 from tuner.adapters.tfserving.target import Target, parse_target
-from tuner.adapters.tfserving.version_knobs import VersionKnobs
-from tuner.adapters.tfserving.versions import Versions
+from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.adapters.tfserving.versions.knobs import VersionKnobs
+from tuner.adapters.tfserving.versions.steering import ConfigFile, NewestServes, Steering
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile

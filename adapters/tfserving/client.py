@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import grpc
 
-from tuner.adapters.channel import open_channel, tidy
+from tuner.adapters.connection.channel import open_channel, tidy
 from tuner.adapters.metrics_page import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import Target

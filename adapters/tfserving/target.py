@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
-from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
 __all__ = ["Target", "parse_target"]

@@ -1,4 +1,4 @@
-"""Makes requests of our own to a model on TensorFlow Serving; see :class:`tuner.adapters.endpoint.Wire`."""
+"""Makes requests of our own to a model on TensorFlow Serving; see `adapters.connection.endpoint.Wire`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tuner.adapters.endpoint import Endpoint
-from tuner.adapters.request import Input, filled_inputs
+from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.connection.request import Input, filled_inputs
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import InvalidInput
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.host import listening_processes, local_cores
 from tuner.adapters.metrics_page import expected
 from tuner.adapters.registry import Grids

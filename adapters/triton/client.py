@@ -11,7 +11,7 @@ import tritonclient.grpc as tritongrpc
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
-from tuner.adapters.channel import channel_options, tidy
+from tuner.adapters.connection.channel import channel_options, tidy
 from tuner.adapters.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.registry import Grids
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tuner.adapters.connection.security import Security
 from tuner.adapters.metrics_page import MetricsPage, is_sane, read_samples
-from tuner.adapters.security import Security
 
 __all__ = ["QUANTILE_MEMORY", "MetricsReading", "metrics_page", "parse_metrics"]
 

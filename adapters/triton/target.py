@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
-from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
 __all__ = ["GRPC_PORT", "Target", "parse_target"]
@@ -45,7 +45,7 @@ def parse_target(text: str) -> Target:
 
     Args:
         text: ``triton://HOST[:PORT]/MODEL`` with the options ``metrics=PORT`` or ``metrics=off``,
-            ``version=NUMBER`` and ``repository=FOLDER``, and those of :mod:`tuner.adapters.security`.
+            ``version=NUMBER`` and ``repository=FOLDER``, and those of ``adapters.connection.security``.
 
     Raises:
         InvalidInput: It does not have that form.

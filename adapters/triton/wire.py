@@ -1,4 +1,4 @@
-"""Makes requests of our own to a model on Triton; see :class:`tuner.adapters.endpoint.Wire`."""
+"""Makes requests of our own to a model on Triton; see :class:`tuner.adapters.connection.endpoint.Wire`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from tuner.adapters.endpoint import Endpoint
-from tuner.adapters.request import Input, filled_inputs
+from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.connection.request import Input, filled_inputs
 
 __all__ = ["METHOD", "infer_request", "make_request"]
 

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from tuner.agents.bookkeeper import Parameters
-from tuner.agents.inputs import log_cost
 from tuner.agents.policy_file import StoredArrays
-from tuner.agents.walker import Walk, Walker, build_network
+from tuner.agents.rivals.inputs import log_cost
+from tuner.agents.rivals.walker import Walk, Walker, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tuner.agents.bookkeeper import Parameters
-from tuner.agents.inputs import log_cost
-from tuner.agents.walker import Walk, Walker, build_network
+from tuner.agents.rivals.inputs import log_cost
+from tuner.agents.rivals.walker import Walk, Walker, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tuner.agents.optuna_search import OptunaParameters, OptunaSearch
+from tuner.agents.rivals.optuna_search import OptunaParameters, OptunaSearch
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:

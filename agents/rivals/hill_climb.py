@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tuner.agents.records import LevelRecord
-from tuner.agents.search import Search, SearchParameters
+from tuner.agents.rivals.search import Search, SearchParameters
 from tuner.knobs import KnobSpace
 
 __all__ = ["HillClimb", "HillClimbParameters"]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tuner.agents.inputs import log_cost
 from tuner.agents.records import LevelRecord
-from tuner.agents.search import Search, SearchParameters
+from tuner.agents.rivals.inputs import log_cost
+from tuner.agents.rivals.search import Search, SearchParameters
 from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.agents.estimator import EstimatorParameters
-from tuner.agents.rrl_presets import TABLE
+from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.presets import TABLE
 
 __all__ = ["Q_LEARNING"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.agents.search import Search, SearchParameters
+from tuner.agents.rivals.search import Search, SearchParameters
 
 __all__ = ["RandomSearch"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.agents.optuna_search import OptunaSearch
+from tuner.agents.rivals.optuna_search import OptunaSearch
 
 if TYPE_CHECKING:
     import optuna

@@ -1,6 +1,6 @@
 """What CAPES and DeepRM share: a network chooses steps, and is told of the steps that were taken.
 
-A walker sees a window (:class:`~tuner.agents.inputs.Inputs`), chooses one of the :class:`Steps` and hears
+A walker sees a window (:class:`~.inputs.Inputs`), chooses one of the :class:`Steps` and hears
 in the next window what came of it. Which step was taken is read off the configurations in force, so that a
 guard that held or went elsewhere is understood; what was not one step teaches the network nothing.
 """
@@ -17,9 +17,9 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
-from tuner.agents.inputs import Inputs
 from tuner.agents.policy_file import StoredArrays
-from tuner.agents.steps import Steps
+from tuner.agents.rivals.inputs import Inputs
+from tuner.agents.rivals.steps import Steps
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:

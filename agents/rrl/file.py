@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from tuner.agents.level_table import LevelTable
-from tuner.agents.network import layer_shapes
 from tuner.agents.policy_file import StoredArrays, check_knobs, damaged, read_policy, write_policy
-from tuner.agents.prior import Prior
-from tuner.agents.rrl_presets import PARAMETERS
-from tuner.agents.smooth_perception import SmoothPerception
-from tuner.agents.table_perception import TablePerception
+from tuner.agents.rrl.network.network import layer_shapes
+from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.presets import PARAMETERS
+from tuner.agents.rrl.prior import Prior
+from tuner.agents.rrl.table.level_table import LevelTable
+from tuner.agents.rrl.table.perception import TablePerception
 from tuner.knobs import KnobSpace
 
 __all__ = ["load_perception", "save_perception"]

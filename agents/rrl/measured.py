@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.agents.smoothing import Points
+from tuner.agents.rrl.smoothing import Points
 
 __all__ = ["Measured"]
 

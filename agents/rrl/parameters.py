@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tuner.agents.drift import DriftParameters
-from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.schedule import TEMPERATURES, geometric
-from tuner.agents.smoothing import SmoothingParameters
+from tuner.agents.rrl.drift import DriftParameters
+from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.schedule import TEMPERATURES, geometric
+from tuner.agents.rrl.smoothing import SmoothingParameters
 
 __all__ = ["SMOOTH_ONLY", "TABLE_ONLY", "RRLParameters"]
 
@@ -29,12 +29,12 @@ SMOOTH_ONLY = frozenset({"smoothing", "caution", "detect_drift", "drift", "memor
 class RRLParameters:
     """The constants of RRL; the defaults were tuned for few windows on a simulated batching server.
 
-    :data:`~tuner.agents.rrl_presets.PRESETS` holds the paper's form and that of its authors' code.
+    :data:`~tuner.agents.rrl.presets.PRESETS` holds the paper's form and that of its authors' code.
     """
 
     perception: Literal["smooth", "table"] = "smooth"
-    """How costs are perceived: ``smooth`` is ours (:mod:`tuner.agents.smooth_perception`), ``table`` the
-    paper's (:mod:`tuner.agents.table_perception`). Each has parameters that mean nothing to the other."""
+    """How costs are perceived: ``smooth`` is ours (:mod:`tuner.agents.rrl.perception`), ``table`` the
+    paper's (:mod:`tuner.agents.rrl.table.perception`). Each has parameters that mean nothing to the other."""
     delta: float = 1.0
     """Table: size of the region in grid steps (section 4.2); 0 is plain Q-learning. The paper's best is 1."""
     gamma: float = 0.0

@@ -1,9 +1,9 @@
 """Our perception: every measurement teaches about all configurations and loads, the nearer the more.
 
-What becomes of the parts of the paper's (:mod:`tuner.agents.table_perception`), and why:
+What becomes of the parts of the paper's (:mod:`tuner.agents.rrl.table.perception`), and why:
 
 * *Region.* Not a ball of fixed size but a reach per knob and for the load, fitted to what was measured
-  (:mod:`tuner.agents.smoothing`). With ``smoothing.adaptive = False`` it keeps the size it starts with.
+  (:mod:`tuner.agents.rrl.smoothing`). With ``smoothing.adaptive = False`` it keeps the size it starts with.
 * *Estimation function.* The network needs more windows than there are; the smoother takes its place.
 * *Learning rate.* Every update weighs a measurement against what was thought by how sure either is, as
   a Kalman filter does; for a configuration measured alone that is 1/t.
@@ -12,12 +12,12 @@ What becomes of the parts of the paper's (:mod:`tuner.agents.table_perception`),
 * *Load levels.* What is learned at one load holds at its neighbours as far as that reach goes (``carry``);
   where the window's rate is known it is the load, rather than the middle of its level.
 * *A start.* A calibrated simulation may say what to expect (``prior``).
-* *Drift.* When what was foretold turns out wrong for good, an era ends (:mod:`tuner.agents.drift`): what was
+* *Drift.* When what was foretold turns out wrong for good, an era ends (:mod:`~.drift`): what was
   measured before counts as that of a similar machine, and loses to what is measured now where they differ.
 
 A known weakness: exploration may end too early. What is far from everything measured is taken to cost about
 the mean of what was, with a fitted deviation that can be too small; on the synthetic valley of
-``tests/agents/test_smooth_perception.py`` the agent stays at 1.1 to 2.1 times the best. Neither a higher
+``tests/agents/rrl/test_perception.py`` the agent stays at 1.1 to 2.1 times the best. Neither a higher
 ``smoothing.ceiling`` nor a floor under the deviation cured it.
 """
 
@@ -30,12 +30,12 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.caution import safe
-from tuner.agents.drift import DriftDetector
-from tuner.agents.measured import SMALLEST, Measured
-from tuner.agents.prior import Prior
-from tuner.agents.rrl_parameters import RRLParameters
-from tuner.agents.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
+from tuner.agents.rrl.caution import safe
+from tuner.agents.rrl.drift import DriftDetector
+from tuner.agents.rrl.measured import SMALLEST, Measured
+from tuner.agents.rrl.parameters import RRLParameters
+from tuner.agents.rrl.prior import Prior
+from tuner.agents.rrl.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
 from tuner.agents.threads import one_blas_thread
 from tuner.agents.worker import Worker
 from tuner.knobs import KnobSpace

@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from tuner.agents.constants import changed
-from tuner.agents.estimator import EstimatorParameters
-from tuner.agents.rrl_parameters import SMOOTH_ONLY, TABLE_ONLY, RRLParameters
+from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.parameters import SMOOTH_ONLY, TABLE_ONLY, RRLParameters
 from tuner.errors import InvalidInput
 
 __all__ = ["PARAMETERS", "PRESETS", "TABLE", "preset", "rrl_changed"]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.agents.covariance import Law, contract, covariance
+from tuner.agents.rrl.covariance import Law, contract, covariance
 from tuner.knobs import Knob, KnobSpace
 
 __all__ = ["Points", "SmoothingParameters", "coordinates", "fit", "misfit", "posterior", "start"]

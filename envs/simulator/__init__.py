@@ -1,10 +1,10 @@
 """A simulated Triton: compiled dynamic batcher, server models and virtual clients."""
 
 from tuner.envs.simulator.backend import SimulatedTriton, connect, triton_space
-from tuner.envs.simulator.load import ArrivalStream, RateSchedule, parse_schedule
 from tuner.envs.simulator.oracle import kernel_speed, simulate
 from tuner.envs.simulator.server import MODELS, ServerModel, calibrate
 from tuner.envs.simulator.world import World
+from tuner.workload.load import ArrivalStream, RateSchedule, parse_schedule
 
 __all__ = [
     "MODELS",

@@ -21,13 +21,13 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.registry import parameters
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Batching
-from tuner.envs.simulator.load import RateSchedule, parse_schedule
 from tuner.envs.simulator.server import MODELS, ServerModel
 from tuner.envs.simulator.world import World
 from tuner.errors import InvalidInput, UnknownModel
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
+from tuner.workload.load import RateSchedule, parse_schedule
 
 __all__ = ["SimulatedTriton", "connect", "triton_space"]
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Batching
-from tuner.envs.simulator.load import RateSchedule
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profile import fit_profile
+from tuner.workload.load import RateSchedule
 
 __all__ = ["kernel_speed", "simulate"]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals
-from tuner.envs.simulator.load import ArrivalStream, RateSchedule
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
+from tuner.workload.load import ArrivalStream, RateSchedule
 
 __all__ = ["World", "empty_state", "empty_totals"]
 

@@ -13,7 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from tuner.envs.simulator.cluster import Outcome, Scenario, Simulation, simulate
+from tuner.cluster import Outcome, Scenario, Simulation, simulate
 from tuner.experiments.benchmarks.plain import PlainPolicy, simulate_plain
 from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain

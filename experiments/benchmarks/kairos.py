@@ -15,13 +15,13 @@ from statistics import median
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from tuner.envs.simulator.mixed import MixedCluster, simulate_mixed
+from tuner.cluster.mixed import MixedCluster, simulate_mixed
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
 from tuner.experiments.kairos.cell import Setting, make_space
 from tuner.experiments.options import Options
-from tuner.kairos.bound import bounds
-from tuner.kairos.paper import QOS
-from tuner.scheduling.queries.matching import make_matching, match
+from tuner.planning.pools.bound import bounds
+from tuner.planning.pools.paper import QOS
+from tuner.scheduling.distribution.matching import make_matching, match
 
 __all__ = ["run"]
 
@@ -112,7 +112,7 @@ def _queries(queries: int, instances: int, seed: int) -> np.ndarray:
 
 
 def _paper_sizes() -> np.ndarray:
-    from tuner.kairos.sizes import paper_sizes
+    from tuner.planning.pools.sizes import paper_sizes
 
     return paper_sizes().probability
 

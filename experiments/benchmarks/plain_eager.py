@@ -1,4 +1,4 @@
-"""The eager policy in plain Python: makes the same decisions as :mod:`tuner.scheduling.eager`."""
+"""The eager policy in plain Python: makes the same decisions as :mod:`tuner.scheduling.batching.eager`."""
 
 from __future__ import annotations
 

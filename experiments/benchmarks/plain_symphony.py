@@ -1,4 +1,4 @@
-"""The symphony policy in plain Python: defaults of :mod:`tuner.scheduling.symphony`, equal accelerators.
+"""The symphony policy in plain Python: the defaults of `batching.symphony`, equal accelerators.
 
 It takes for granted that every batch ends when it is believed to, as it does in the benchmarks.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy
-from tuner.scheduling.candidate import LOOK, NOTICEABLE, WINDOW
+from tuner.scheduling.batching.candidate import LOOK, NOTICEABLE, WINDOW
+from tuner.scheduling.batching.symphony import GRACE
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.fleet import TOLERANCE
-from tuner.scheduling.symphony import GRACE
 
 __all__ = ["PlainSymphony"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.scenario import Network, Scenario, Session
+from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.experiments.zoo import A100, GTX_1080TI, TABLE_4, Model, model
 from tuner.scheduling.analysis import staggered
 from tuner.scheduling.cluster import linear_latency

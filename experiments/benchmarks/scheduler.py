@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
-from tuner.envs.simulator.cluster.scenario import Scenario
+from tuner.cluster.scenario import Scenario
 from tuner.experiments.benchmarks.drive import Belt, drive, make_belt
 from tuner.experiments.benchmarks.plain import simulate_plain
 from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of

@@ -26,8 +26,8 @@ import numpy as np
 
 import tuner.envs  # noqa: F401  (registers the environments)
 from tuner.agents.agent import State
-from tuner.agents.region import region_update
 from tuner.agents.rrl import RRL
+from tuner.agents.rrl.region import region_update
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
 from tuner.experiments.options import Options, cores

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.control.order_book import pin, unpin
-from tuner.control.store import Store, configuration_of
+from tuner.control.store.order_book import pin, unpin
+from tuner.control.store.store import Store, configuration_of
 from tuner.errors import AdapterError, TunerError
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.knobs import Configuration
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 from tuner.testing.proxy import Proxy
 
 __all__ = ["GRIDS", "TARGET", "Bed", "open_bed"]

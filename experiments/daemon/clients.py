@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner.experiments.daemon.servers import Kept
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 
 __all__ = ["PHASE", "SLO", "WINDOW", "Clients", "Share", "load_until_it_breaks", "serve"]
 

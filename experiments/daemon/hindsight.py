@@ -17,8 +17,8 @@ from tuner.adapters import connect
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.daemon.memory import growth, sampled
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
+from tuner.laboratory.parallel import run_all
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import attach
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.control.daemon import Daemon
-from tuner.control.store import Store
+from tuner.control.daemon.daemon import Daemon
+from tuner.control.store.store import Store
 
 __all__ = ["Life", "keep_simulated", "simulated_url"]
 

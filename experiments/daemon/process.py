@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
-from tuner.control.store import Store
+from tuner.control.store.store import Store
 from tuner.errors import StorageError
 from tuner.knobs import Configuration
 

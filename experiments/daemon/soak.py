@@ -31,7 +31,7 @@ from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 
 __all__ = ["compared", "run"]
 

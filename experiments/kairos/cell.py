@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.mixed import MixedCluster, allowable_throughput, climb_threshold
-from tuner.kairos.bound import Terms, bounds, make_terms
-from tuner.kairos.catalogue import InstanceType, Offers, make_offers
-from tuner.kairos.choice import best_homogeneous, choose
-from tuner.kairos.paper import BUDGET, MODELS, QOS, QUANTILE, paper_catalogue
-from tuner.kairos.pool import pools_within, ranked
-from tuner.kairos.sizes import parse_sizes
+from tuner.cluster.mixed import MixedCluster, allowable_throughput, climb_threshold
+from tuner.planning.pools.bound import Terms, bounds, make_terms
+from tuner.planning.pools.catalogue import InstanceType, Offers, make_offers
+from tuner.planning.pools.choice import best_homogeneous, choose
+from tuner.planning.pools.paper import BUDGET, MODELS, QOS, QUANTILE, paper_catalogue
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.planning.pools.sizes import parse_sizes
 
 __all__ = [
     "GAUSSIAN",

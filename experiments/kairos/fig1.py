@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import QUERIES, QUICK_QUERIES, Cell, Pool, Setting, configuration, measure
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.paper import BUDGET, paper_catalogue
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.paper import BUDGET, paper_catalogue
+from tuner.report import style
 
 __all__ = ["POOLS", "cost_of", "name_of_three", "plot", "run"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
@@ -19,9 +18,10 @@ from tuner.experiments.kairos.cell import (
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import QUICK_LIMIT, Search, search, until_best
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.search import Found
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.search import Found
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import LABELS, Setting, configuration, make_space
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import until_best
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.rivals import RIVALS
-from tuner.kairos.search import kairos_plus
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.rivals import RIVALS
+from tuner.planning.pools.search import kairos_plus
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
     QUERIES,
@@ -25,10 +24,11 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.rivals import bayesian_search
-from tuner.kairos.search import kairos_plus
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.rivals import bayesian_search
+from tuner.planning.pools.search import kairos_plus
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

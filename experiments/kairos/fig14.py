@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     QUERIES,
     QUICK_QUERIES,
@@ -19,8 +18,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

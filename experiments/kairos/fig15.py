@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, configuration, name_of
 from tuner.experiments.kairos.gain import Gain, draw_panels, panels, same_rates
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, curve, row
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

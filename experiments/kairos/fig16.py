@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
     LABELS,
@@ -22,8 +21,9 @@ from tuner.experiments.kairos.cell import (
 from tuner.experiments.kairos.gain import Gain, draw_panels, panels
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

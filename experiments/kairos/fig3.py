@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     POLICIES,
     QUERIES,
@@ -16,8 +15,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.fig1 import POOLS, name_of_three
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, Setting, configuration
 from tuner.experiments.kairos.gain import Gain, gains, rows_of
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, curve
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

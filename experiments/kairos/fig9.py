@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     LABELS,
     POLICIES,
@@ -22,8 +21,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     LABELS,
     Cell,
@@ -19,8 +18,9 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Row, Series, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["Gain", "draw_panels", "gains", "panels", "rows_of", "same_rates"]
 

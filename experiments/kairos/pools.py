@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.experiments import style
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
@@ -23,11 +22,12 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
-from tuner.kairos.ceiling import ceilings
-from tuner.kairos.paper import QOS
-from tuner.kairos.sizes import parse_sizes
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.paper import QOS
+from tuner.planning.pools.sizes import parse_sizes
+from tuner.report import style
 
 __all__ = ["measured_pools", "plot", "run"]
 

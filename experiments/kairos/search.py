@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tuner.experiments.kairos.cell import Cell, Pool, Setting, Space, make_space, measure, name_of
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Row, row
-from tuner.kairos.search import Found, kairos_plus
+from tuner.laboratory.parallel import run_all
+from tuner.planning.pools.search import Found, kairos_plus
 
 __all__ = ["QUICK_LIMIT", "Search", "optimum_rows", "search", "until_best"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.envs.simulator.cluster import simulate
-from tuner.experiments import style
+from tuner.cluster import simulate
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

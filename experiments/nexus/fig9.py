@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tuner.envs.simulator.cluster.goodput import goodput
-from tuner.experiments import style
+from tuner.cluster.goodput import goodput
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

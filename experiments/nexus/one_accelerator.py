@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.envs.simulator.cluster import Scenario, Session
+from tuner.cluster import Scenario, Session
 
 __all__ = ["ALPHAS", "BATCH", "OPTIMUM", "SLO", "scenario"]
 
@@ -37,7 +37,7 @@ def scenario(
 
     Args:
         alpha: ms per request of a batch.
-        drop: ``early`` or ``lazy``, as in :mod:`tuner.scheduling.nexus`; or ``missed``: lazy to the letter of
+        drop: ``early`` or ``lazy``, as in `batching.nexus`; or ``missed``: lazy to the letter of
             the paper, only what has missed its deadline is dropped, and the oldest of the others sets the
             batch, which is one if it is too late for any (Clipper's rule; no cap).
         rate: requests/s

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
 from tuner.experiments.rrl.warm import told
 from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
+from tuner.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.rrl.figures import above
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, times_fewer
 from tuner.laboratory.metrics import is_near, windows_to_converge
+from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import TrialSpec, serving, stage_environment, train_agent
+from tuner.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

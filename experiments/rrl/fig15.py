@@ -8,7 +8,6 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
 from tuner.experiments.rrl.figures import above, draw_time
@@ -24,6 +23,7 @@ from tuner.experiments.rrl.study import (
     relation_rows,
     run_cases,
 )
+from tuner.report import style
 
 __all__ = ["CASES", "plot", "run"]
 

@@ -16,10 +16,10 @@ from tuner.envs.rack_server import RackModel
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

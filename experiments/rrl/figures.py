@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.result import Series
 from tuner.experiments.rrl.series import bars, exceeding, over_time
 from tuner.laboratory.trial import Trial
+from tuner.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

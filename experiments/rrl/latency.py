@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
 from tuner.experiments.rrl.figures import above, draw_time
@@ -20,6 +19,7 @@ from tuner.experiments.rrl.study import (
     relation_rows,
     run_cases,
 )
+from tuner.report import style
 
 __all__ = ["draw_latencies", "latency_result"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.control.sweep import measure_configurations
+from tuner.control.drive.sweep import measure_configurations
 from tuner.envs.simulator.oracle import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import Refused

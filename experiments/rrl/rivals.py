@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.figures import above, draw_bars, draw_time
@@ -28,6 +27,7 @@ from tuner.experiments.rrl.study import (
     run_cases,
 )
 from tuner.laboratory.trial import Trial
+from tuner.report import style
 
 __all__ = ["CASES", "plot", "run"]
 

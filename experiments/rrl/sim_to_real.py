@@ -16,9 +16,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from tuner.control.calibration import measure_server_model
 from tuner.envs.simulator.server import ServerModel
-from tuner.experiments import style
 from tuner.experiments.bench import distinct, measure_in_turns, objective, triton
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, Series, curve, row
@@ -27,8 +25,10 @@ from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
 from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration, KnobSpace
+from tuner.laboratory.calibration import measure_server_model
 from tuner.measurement import Measurement
 from tuner.profiler.attachment import Attachment
+from tuner.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

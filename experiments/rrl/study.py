@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Row, Series, row
 from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
 
 __all__ = [
@@ -110,7 +110,7 @@ def _rates(spec: TrialSpec, seeds: int) -> list[float]:
     """The loads that a case will meet, requests/s, as they are rounded for the tables."""
     from tuner.envs.exact_costs import rounded_rate
     from tuner.envs.rack_env import RackEnv
-    from tuner.envs.workload import workload
+    from tuner.workload import workload
 
     env = stage_environment(spec)
     world = serving(env)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.rrl.figures import above
 from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
 from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import TrialSpec, new_agent, serving, stage_environment, train_agent
+from tuner.report import style
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -103,8 +103,8 @@ def told(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
     Returns:
         The agent.
     """
-    from tuner.agents.prior import make_prior
     from tuner.agents.rrl import RRL
+    from tuner.agents.rrl.prior import make_prior
 
     assert isinstance(agent, RRL)
     world = serving(env)

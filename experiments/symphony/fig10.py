@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.envs.simulator.cluster import Scenario, Session, simulate
-from tuner.envs.simulator.cluster.goodput import goodput
-from tuner.experiments import style
+from tuner.cluster import Scenario, Session, simulate
+from tuner.cluster.goodput import goodput
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
 from tuner.experiments.symphony.two_models import ALLOWANCES, SYSTEMS
 from tuner.experiments.zoo import TABLE_4
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["off_the_top", "plot", "run"]
 

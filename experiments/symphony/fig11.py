@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from tuner.envs.simulator.cluster import Scenario, Session
-from tuner.envs.simulator.cluster.goodput import goodput
-from tuner.experiments import style
+from tuner.cluster import Scenario, Session
+from tuner.cluster.goodput import goodput
 from tuner.experiments.benchmarks.scenarios import cluster, grid
 from tuner.experiments.benchmarks.scheduler import seconds_alone, seconds_together, thread_counts
 from tuner.experiments.options import Options, cores
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.zoo import GTX_1080TI, model
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 from tuner.scheduling.analysis import best_batch
 from tuner.scheduling.cluster import linear_latency
 

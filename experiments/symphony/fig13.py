@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, median
 
-from tuner.envs.simulator.cluster import Network, Scenario, Session
-from tuner.envs.simulator.cluster.goodput import goodput
-from tuner.experiments import style
+from tuner.cluster import Network, Scenario, Session
+from tuner.cluster.goodput import goodput
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.zoo import GTX_1080TI, model
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["Task", "measure", "network", "plot", "run"]
 

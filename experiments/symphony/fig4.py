@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.symphony.microbenchmark import (
     MIXED,
@@ -30,6 +28,8 @@ from tuner.experiments.symphony.microbenchmark import (
     points,
     rate,
 )
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -6,14 +6,14 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.envs.simulator.cluster.goodput import capacity, goodput
-from tuner.envs.simulator.cluster.scenario import Scenario, Session
-from tuner.experiments import style
+from tuner.cluster.goodput import capacity, goodput
+from tuner.cluster.scenario import Scenario, Session
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, curve, row
 from tuner.experiments.symphony.microbenchmark import NETWORK
 from tuner.experiments.zoo import GTX_1080TI, model
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
 from tuner.experiments.symphony.two_models import Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run", "share_in_batches_of"]
 

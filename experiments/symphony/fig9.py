@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.envs.simulator.cluster import EventLog, simulate
-from tuner.envs.simulator.cluster.log import ARRIVE, REFUSE, SEND
-from tuner.experiments import style
+from tuner.cluster import EventLog, simulate
+from tuner.cluster.log import ARRIVE, REFUSE, SEND
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
 from tuner.experiments.symphony.two_models import Task, panel_name, scenario, search, tasks_of
 from tuner.experiments.zoo import TABLE_4, Setup
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["delays", "plot", "run"]
 

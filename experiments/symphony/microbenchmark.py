@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.cluster import simulate
-from tuner.envs.simulator.cluster.goodput import capacity, goodput
-from tuner.envs.simulator.cluster.scenario import Network, Scenario, Session
+from tuner.cluster import simulate
+from tuner.cluster.goodput import capacity, goodput
+from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.experiments.zoo import GTX_1080TI, Model, model
 
 __all__ = [

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["expected_std", "plot", "run"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, curve, row
 from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 
 __all__ = ["plot", "run"]
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments import style
 from tuner.experiments.options import Options
-from tuner.experiments.parallel import run_all
 from tuner.experiments.result import Result, Row, Series, row
 from tuner.experiments.symphony.fig4 import shares_below
 from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, Point, keeps, line, points, rate
+from tuner.laboratory.parallel import run_all
+from tuner.report import style
 from tuner.scheduling.knobs import DROP_RULES
 
 __all__ = ["plot", "run"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tuner.envs.simulator.cluster import Network, Scenario, Session
-from tuner.envs.simulator.cluster.goodput import Goodput, goodput
+from tuner.cluster import Network, Scenario, Session
+from tuner.cluster.goodput import Goodput, goodput
 from tuner.experiments.options import Options
 from tuner.experiments.zoo import TABLE_4, Setup
 

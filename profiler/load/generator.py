@@ -16,12 +16,12 @@ from typing import IO
 
 import numpy as np
 
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
-from tuner.profiler.arrivals import Arrival, parse_arrival
-from tuner.profiler.load_log import LoadLog, LoadTotals
-from tuner.profiler.load_wire import RECORD, Setup
+from tuner.profiler.load.log import LoadLog, LoadTotals
+from tuner.profiler.load.wire import RECORD, Setup
 from tuner.profiler.source import ClientSample
+from tuner.workload.arrivals import Arrival, parse_arrival
 
 __all__ = ["LoadGenerator"]
 
@@ -169,7 +169,7 @@ class LoadGenerator:
 
     def _launch(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tuner.profiler.load_worker"],
+            [sys.executable, "-m", "tuner.profiler.load.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

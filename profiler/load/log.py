@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.profiler.load_wire import DONE, OK, SENT, STATUS, TICK
+from tuner.profiler.load.wire import DONE, OK, SENT, STATUS, TICK
 from tuner.profiler.source import ClientSample
 
 __all__ = ["LoadLog", "LoadTotals"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tuner.profiler.arrivals import Arrival
+from tuner.workload.arrivals import Arrival
 
 __all__ = ["Timetable"]
 

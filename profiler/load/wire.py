@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 
 __all__ = ["CANCELLED", "DONE", "LOST", "NOT_SENT", "OK", "PACK", "RECORD", "SENT", "STATUS", "TICK", "Setup"]
 
@@ -62,7 +62,7 @@ class Setup:
 
     endpoint: Endpoint
     arrival: str
-    """As :func:`~tuner.profiler.arrivals.parse_arrival` reads it."""
+    """As :func:`~tuner.workload.arrivals.parse_arrival` reads it."""
     shapes: Mapping[str, tuple[int, ...]]
     """Input name -> shape without the batch dimension, where the model leaves it open."""
     seed: int

@@ -1,4 +1,4 @@
-"""The process that sends load: ``python -m tuner.profiler.load_worker``, driven over stdin (see load_wire).
+"""The process that sends load: ``python -m tuner.profiler.load.worker``, driven over stdin (see load_wire).
 
 It is open loop: a request leaves at its intended time whether or not earlier ones were answered, and its
 latency counts from that time. Callbacks, no coroutine per gap: one timer stands for the next request.
@@ -24,12 +24,12 @@ from typing import Any, cast
 import grpc
 import numpy as np
 
-from tuner.adapters.endpoint import Wire
-from tuner.adapters.security import parse_security
+from tuner.adapters.connection.endpoint import Wire
+from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
-from tuner.profiler.arrivals import parse_arrival
-from tuner.profiler.load_wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
-from tuner.profiler.timetable import Timetable
+from tuner.profiler.load.timetable import Timetable
+from tuner.profiler.load.wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
+from tuner.workload.arrivals import parse_arrival
 
 __all__ = ["LoadWorker", "main"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders import SPACE, configuration
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.replica_targets import replicas_of
 from tuner.adapters.replicas import ReplicaGroup
 from tuner.errors import InvalidInput, Refused, Unreachable

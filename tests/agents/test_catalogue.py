@@ -12,9 +12,9 @@ import pytest
 from tests.agents.bed import LOW, make_space
 from tuner.agents import LoadLevels, State, catalogue
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
-from tuner.agents.random_search import RandomSearch
+from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.rrl import RRL
-from tuner.agents.table_perception import TablePerception
+from tuner.agents.rrl.table.perception import TablePerception
 from tuner.errors import InvalidInput, StorageError
 
 SPACE = make_space()

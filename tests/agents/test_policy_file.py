@@ -11,8 +11,8 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, make_space
 from tuner.agents import State
-from tuner.agents.estimator import EstimatorParameters
 from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl.network.estimator import EstimatorParameters
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Knob, KnobSpace
 

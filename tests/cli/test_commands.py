@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tuner.cli import main
-from tuner.control.sweep import SweepResult
+from tuner.control.drive.sweep import SweepResult
 from tuner.report import Report
 
 

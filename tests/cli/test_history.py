@@ -12,11 +12,11 @@ import pytest
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
 from tuner.adapters import ApplyReport
 from tuner.cli import main
-from tuner.control.decision import Apply, Hold, Rollback
-from tuner.control.driver import WindowRecord
-from tuner.control.journal import StoreJournal
-from tuner.control.state import RunState
-from tuner.control.store import Store
+from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.drive.driver import WindowRecord
+from tuner.control.drive.state import RunState
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.store import Store
 from tuner.knobs import ApplyCost
 
 

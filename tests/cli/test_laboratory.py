@@ -159,8 +159,8 @@ def test_help_names_every_agent_environment_and_workload():
     """What the options list is what there is; it is written out so that `--help` need not import it."""
     from tuner.agents.catalogue import AGENTS
     from tuner.cli import trial
-    from tuner.envs.workload import WORKLOADS
     from tuner.laboratory.environment import environments
+    from tuner.workload import WORKLOADS
 
     texts = {name: getattr(trial, name).__metadata__[0].help for name in ("Environment", "WorkloadSpec")}
     assert re.findall(r"\w+", trial.AGENT_HELP.split("Names:")[1]) == list(AGENTS)

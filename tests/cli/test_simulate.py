@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.test_docs import blocks, run_all
 from tuner.cli import main
-from tuner.envs.simulator.cluster.scenario import Scenario
+from tuner.cluster.scenario import Scenario
 from tuner.scheduling.catalogue import POLICIES, options_of
 from tuner.yaml_file import load_yaml
 
@@ -195,7 +195,7 @@ def test_too_little_memory_is_told_in_a_line(tuner, monkeypatch):
     def simulate(*arguments, **options):
         raise MemoryError("Unable to allocate 7.28 TiB")
 
-    monkeypatch.setattr("tuner.envs.simulator.cluster.simulate", simulate)
+    monkeypatch.setattr("tuner.cluster.simulate", simulate)
 
     code, _, errors = tuner("simulate", "cluster.yaml")
 
@@ -210,7 +210,7 @@ def test_interrupting_leaves_no_half_file(tuner, tmp_path, monkeypatch, command)
     def interrupt(simulation, until):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tuner.envs.simulator.cluster.simulation.Simulation.steps", interrupt)
+    monkeypatch.setattr("tuner.cluster.simulation.Simulation.steps", interrupt)
 
     code, _, _ = tuner(command, "cluster.yaml", "--json", "out.json")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.cli import main
-from tuner.envs.workload import WORKLOADS, workload
+from tuner.workload import WORKLOADS, workload
 
 
 @pytest.fixture

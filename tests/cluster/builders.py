@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.workload import ArrivalProcess, Chunk, Workload
-from tuner.envs.simulator.load import RateSchedule
-from tuner.scheduling import eager
+from tuner.cluster.workload import ArrivalProcess, Chunk, Workload
+from tuner.scheduling.batching import eager
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
+from tuner.workload.load import RateSchedule
 
 NOTHING = np.empty(0)
 NOBODY = np.empty(0, np.int64)

@@ -8,10 +8,10 @@ import numba
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import single
-from tuner.envs.simulator.cluster.draws import Draw
-from tuner.envs.simulator.cluster.outcome import Outcome
-from tuner.envs.simulator.cluster.simulation import Simulation
+from tests.cluster.builders import single
+from tuner.cluster.draws import Draw
+from tuner.cluster.outcome import Outcome
+from tuner.cluster.simulation import Simulation
 
 REQUESTS = 4_000 if numba.config.DISABLE_JIT else 400_000  # type: ignore[attr-defined]
 """Interpreted, the engine is a thousand times slower: fewer requests, and wider tolerances."""

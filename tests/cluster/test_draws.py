@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import jitter
-from tuner.envs.simulator.cluster import draws
-from tuner.envs.simulator.cluster.draws import Draws, lognormal_factor
-from tuner.envs.simulator.cluster.engine import make_execution, pick
+from tests.cluster.builders import jitter
+from tuner.cluster import draws
+from tuner.cluster.draws import Draws, lognormal_factor
+from tuner.cluster.engine import make_execution, pick
 
 
 def constant(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import GRID, StandIn, jitter, on_grid, random_scenario
-from tests.envs.simulator.cluster.naive import NaiveEngine
-from tuner.envs.simulator.cluster import draws, engine
-from tuner.envs.simulator.cluster.draws import lognormal_factor
-from tuner.envs.simulator.cluster.simulation import Simulation
-from tuner.envs.simulator.cluster.statistics import BINS
+from tests.cluster.builders import GRID, StandIn, jitter, on_grid, random_scenario
+from tests.cluster.naive import NaiveEngine
+from tuner.cluster import draws, engine
+from tuner.cluster.draws import lognormal_factor
+from tuner.cluster.simulation import Simulation
+from tuner.cluster.statistics import BINS
 from tuner.scheduling.catalogue import POLICIES, build_policy
 from tuner.testing import odd_policy
 

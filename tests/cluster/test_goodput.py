@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numba
 import pytest
 
-from tuner.envs.simulator.cluster.goodput import capacity, goodput, long_enough
-from tuner.envs.simulator.cluster.scenario import Scenario
+from tuner.cluster.goodput import capacity, goodput, long_enough
+from tuner.cluster.scenario import Scenario
 
 PLAIN = bool(numba.config.DISABLE_JIT)
 """Without compilation simulations are a hundred times slower, and kept shorter."""

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import StandIn, jitter, random_scenario
-from tuner.envs.simulator.cluster.draws import lognormal_factor
-from tuner.envs.simulator.cluster.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, chrome_trace, replay
-from tuner.envs.simulator.cluster.simulation import Simulation
+from tests.cluster.builders import StandIn, jitter, random_scenario
+from tuner.cluster.draws import lognormal_factor
+from tuner.cluster.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, chrome_trace, replay
+from tuner.cluster.simulation import Simulation
 
 
 def record(scenario: StandIn, **kwargs: int) -> tuple[EventLog, Simulation]:
@@ -66,7 +66,7 @@ def test_logging_changes_nothing() -> None:
 @pytest.mark.parametrize("buffer", [1, 1 << 13])
 def test_replay_is_identical(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recorded events, told to a fresh policy from Python, give the same commands."""
-    monkeypatch.setattr("tuner.envs.simulator.cluster.simulation.BUFFER", buffer)
+    monkeypatch.setattr("tuner.cluster.simulation.BUFFER", buffer)
     scenario = random_scenario(11, network=jitter)
     log, _ = record(scenario)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tuner.envs.simulator.cluster.distribution import parse_distribution
-from tuner.envs.simulator.cluster.scenario import Network, Scenario
+from tuner.cluster.distribution import parse_distribution
+from tuner.cluster.scenario import Network, Scenario
 from tuner.errors import InvalidInput
+from tuner.scheduling.batching.eager import Eager
 from tuner.scheduling.cluster import Delays
-from tuner.scheduling.eager import Eager
 
 LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}
 NO_LINE = {"alpha_ms": None, "beta_ms": None}

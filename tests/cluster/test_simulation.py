@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import StandIn, jitter, random_scenario, single
-from tuner.envs.simulator.cluster.simulation import Simulation, simulate
+from tests.cluster.builders import StandIn, jitter, random_scenario, single
+from tuner.cluster.simulation import Simulation, simulate
 
 HALF = np.array([[0.0, 0.5]])
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.envs.simulator.cluster.builders import StandIn
-from tuner.envs.simulator.cluster.simulation import Simulation
-from tuner.envs.simulator.cluster.statistics import BINS, clear, edges, latency_bin, median, quantile
+from tests.cluster.builders import StandIn
+from tuner.cluster.simulation import Simulation
+from tuner.cluster.statistics import BINS, clear, edges, latency_bin, median, quantile
 
 
 def histogram(latencies: np.ndarray) -> np.ndarray:

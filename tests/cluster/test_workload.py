@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.cluster.workload import ArrivalProcess, Workload, alias_table
-from tuner.envs.simulator.load import RateSchedule
+from tuner.cluster.workload import ArrivalProcess, Workload, alias_table
+from tuner.workload.load import RateSchedule
 
 
 def process(rate, shape=1.0):

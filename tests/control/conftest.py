@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from tests.control.daemon_bed import Bed
-from tuner.control import daemon as daemon_module
-from tuner.control import worker as worker_module
+from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import daemon as daemon_module
+from tuner.control.daemon import worker as worker_module
 from tuner.profiler import attachment as attachment_module
 
 

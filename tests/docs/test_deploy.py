@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tuner.control.config import DaemonConfig
+from tuner.control.daemon.config import DaemonConfig
 from tuner.yaml_file import load_yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -76,12 +76,12 @@ def test_commands_of_the_agents_page_run(tmp_path):
 
 def test_agents_page_names_every_agent():
     """With the constants' defaults that it quotes still being so."""
-    from tuner.agents.capes import CapesParameters
     from tuner.agents.catalogue import AGENTS
-    from tuner.agents.deeprm import DeepRMParameters
-    from tuner.agents.gp import GpParameters
-    from tuner.agents.hill_climb import HillClimbParameters
-    from tuner.agents.rrl_parameters import RRLParameters
+    from tuner.agents.rivals.capes import CapesParameters
+    from tuner.agents.rivals.deeprm import DeepRMParameters
+    from tuner.agents.rivals.gp import GpParameters
+    from tuner.agents.rivals.hill_climb import HillClimbParameters
+    from tuner.agents.rrl.parameters import RRLParameters
 
     lines = _lines("agents.md")
     first = lines[: lines.index("## The constants of RRL")]
@@ -102,7 +102,7 @@ def test_agents_page_names_every_agent():
 
 def test_agents_page_tells_the_constants_of_rrl():
     """Every value in its tables is that of the form named above it."""
-    from tuner.agents.rrl_presets import PARAMETERS, PRESETS
+    from tuner.agents.rrl.presets import PARAMETERS, PRESETS
 
     words = {"none": None, "true": True, "false": False}
     lines = _lines("agents.md")

@@ -11,9 +11,9 @@ import pytest
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.training import learn
+from tuner.cluster.scenario import Scenario, Session
 from tuner.envs.cluster import BAD, BUSY, EXAMPLE, ClusterEnv, cluster, cluster_vector
-from tuner.envs.simulator.cluster.backend import SimulatedCluster
-from tuner.envs.simulator.cluster.scenario import Scenario, Session
+from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, KnobSpace
 from tuner.scheduling.knobs import KNOBS, scheduler_space

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tuner.envs.tfserving_cpu import tfserving_cpu, tfserving_cpu_vector
-from tuner.envs.workload import workload
 from tuner.errors import InvalidInput
 from tuner.testing.environment import EnvironmentContract
+from tuner.workload import workload
 
 NAME = "tuner.envs:tuner/TFServingCPU-v0"
 SHORT = {"window": 4.0}

@@ -13,7 +13,7 @@ import pytest
 
 from tuner.adapters import ApplyReport, Backend
 from tuner.agents import LoadLevels
-from tuner.agents.random_search import RandomSearch
+from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.training import learn
 from tuner.envs import WORST_REWARD, ServingEnv, serving
 from tuner.envs.simulator import RateSchedule, ServerModel

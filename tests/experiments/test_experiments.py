@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tuner.control.sweep import SweepResult, SweepRow
+from tuner.control.drive.sweep import SweepResult, SweepRow
 from tuner.errors import InvalidInput, StorageError
 from tuner.experiments.catalogue import EXPERIMENTS, find
 from tuner.experiments.page import results_page

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.cli.console import make_console, progress_bars
 from tuner.experiments.options import Options, cores
-from tuner.experiments.parallel import run_all
+from tuner.laboratory.parallel import run_all
 
 
 class Bars:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.control import calibration
-from tuner.control.calibration import measure_model, measure_server_model
 from tuner.envs.rack_server import RackServer, measure_servers
 from tuner.envs.simulator import rack_calibration
 from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
+from tuner.laboratory import calibration
+from tuner.laboratory.calibration import measure_model, measure_server_model
 from tuner.profiler.attachment import attach
 
 

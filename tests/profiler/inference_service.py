@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 
 WIRE = "tuner.adapters.triton.wire"
 

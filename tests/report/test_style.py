@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.experiments import style
+from tuner.report import style
 
 
 def test_an_agent_looks_the_same_beside_any_other():

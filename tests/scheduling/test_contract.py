@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 
-from tuner.scheduling import eager
+from tuner.scheduling.batching import eager
 from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.policy import Functions, register

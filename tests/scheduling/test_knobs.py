@@ -6,8 +6,8 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
+from tuner.scheduling.batching.symphony import Options
 from tuner.scheduling.knobs import KNOBS, configuration_of, options_from, scheduler_space
-from tuner.scheduling.symphony import Options
 
 
 def test_the_default_configuration_is_the_default_options() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.scheduling.scenarios import MS, one, random_scenario
+from tuner.scheduling.batching.symphony import Options, build
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import FIRST_RING
 from tuner.scheduling.scheduler import Command, Dispatch, Drop, Recording, Scheduler, replay
-from tuner.scheduling.symphony import Options, build
 from tuner.testing.driver import drive
 
 SPEC = one(1 * MS, 5 * MS, 25 * MS)

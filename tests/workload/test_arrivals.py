@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.profiler.arrivals import Arrival, Constant, Gamma, Poisson, Ramp, Steps, parse_arrival
-from tuner.profiler.timetable import Timetable
-from tuner.profiler.trace import Trace
+from tuner.profiler.load.timetable import Timetable
+from tuner.workload.arrivals import Arrival, Constant, Gamma, Poisson, Ramp, Steps, parse_arrival
+from tuner.workload.trace import Trace
 
 
 def send_times(arrival: Arrival, count: int, seed: int = 0) -> np.ndarray:

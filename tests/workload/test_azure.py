@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.envs.workload import workload
-from tuner.envs.workload.azure import gap_shape
 from tuner.errors import InvalidInput
+from tuner.workload import workload
+from tuner.workload.azure import gap_shape
 
 HEADING = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-PUBLIC = Path(__file__).parents[4] / "shared" / "data" / "azure_llm_2023"
+PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"
 
 
 def written(folder, seconds, name="trace.csv"):

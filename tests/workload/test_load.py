@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.load import ArrivalStream, RateSchedule, parse_schedule
 from tuner.errors import InvalidInput
+from tuner.workload.load import ArrivalStream, RateSchedule, parse_schedule
 
 
 def test_steps() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.envs.workload import WORKLOADS, workload
-from tuner.envs.workload.workload import LEAST
 from tuner.errors import InvalidInput
+from tuner.workload import WORKLOADS, workload
+from tuner.workload.workload import LEAST
 
 NAMES = ("constant", "dynamic", "wikipedia", "step", "ramp", "burst")
 

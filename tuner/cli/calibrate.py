@@ -52,7 +52,7 @@ def calibrate(
     what ran before.
     """
     from tuner.cli.console import make_console
-    from tuner.control.calibration import measure_model
+    from tuner.laboratory.calibration import measure_model
     from tuner.profiler.attachment import attach
     from tuner.storage import make_folder_of
 

@@ -31,7 +31,7 @@ def compare_trials(
     """Run trials, print their rows and store them.
 
     Args:
-        function: Runs one; of a module, as :func:`tuner.experiments.parallel.run_all` wants it.
+        function: Runs one; of a module, as :func:`tuner.laboratory.parallel.run_all` wants it.
         tasks: Its arguments.
         base: What all trials share.
         seeds: Trials of each agent.
@@ -42,8 +42,8 @@ def compare_trials(
     """
     from tuner.cli.console import make_console, progress_bars
     from tuner.experiments.options import Options
-    from tuner.experiments.parallel import run_all
     from tuner.laboratory.comparison import Comparison, compared
+    from tuner.laboratory.parallel import run_all
     from tuner.storage import make_folder_of
 
     if out is not None:

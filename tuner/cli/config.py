@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.control.config import Bounds, DaemonConfig, TargetConfig
+    from tuner.control.daemon.config import Bounds, DaemonConfig, TargetConfig
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -29,7 +29,7 @@ def _group() -> None:
 @app.command("example", epilog=EXAMPLES)
 def example() -> None:
     """Print a file to begin with."""
-    print(files("tuner.control").joinpath("example.yaml").read_text(encoding="utf-8"), end="")
+    print(files("tuner.control.daemon").joinpath("example.yaml").read_text(encoding="utf-8"), end="")
 
 
 @app.command("check", epilog=EXAMPLES)
@@ -45,7 +45,7 @@ def check(
     from rich.table import Table
 
     from tuner.cli.console import make_console
-    from tuner.control.config import DaemonConfig
+    from tuner.control.daemon.config import DaemonConfig
     from tuner.duration import format_duration
     from tuner.yaml_file import load_yaml
 
@@ -106,7 +106,7 @@ def _values(grid: Bounds | tuple[float, ...]) -> str:
 
 
 def _when(target: TargetConfig) -> str:
-    from tuner.control.config import DAYS
+    from tuner.control.daemon.config import DAYS
 
     if target.mode != "apply":
         return "never"

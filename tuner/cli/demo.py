@@ -195,7 +195,7 @@ def _prepare_or_start_cold(
 def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console) -> RRL:
     """Measure a model of the server, and learn in simulation what the loads will need."""
     from tuner.cli.console import make_progress
-    from tuner.control.calibration import measure_server_model, train_in_simulation
+    from tuner.laboratory.calibration import measure_server_model, train_in_simulation
     from tuner.objective import Objective
 
     console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")

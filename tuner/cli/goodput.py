@@ -11,7 +11,7 @@ from tuner.cli.mixed import goodput_mixed, is_mixed
 from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.goodput import Trial
+    from tuner.cluster.goodput import Trial
 
 __all__ = ["EXAMPLES", "goodput"]
 
@@ -41,7 +41,7 @@ def goodput(
     must be within QoS: docs/mixed-instances.md.
     """
     from tuner.cli.console import make_console, make_progress
-    from tuner.envs.simulator.cluster.goodput import goodput as search
+    from tuner.cluster.goodput import goodput as search
     from tuner.errors import InvalidInput
 
     if is_mixed(file):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.control.history import Entry
+    from tuner.control.store.history import Entry
 
 __all__ = ["EXAMPLES", "explain", "history"]
 
@@ -37,9 +37,9 @@ def history(
     """Show what the daemon decided, newest last, and what unusual happened."""
     from contextlib import closing
 
-    from tuner.control.history import events
-    from tuner.control.history import history as read
-    from tuner.control.store import Store
+    from tuner.control.store.history import events
+    from tuner.control.store.history import history as read
+    from tuner.control.store.store import Store
     from tuner.printable import one_line
 
     with closing(Store(state, reading=True)) as store:
@@ -65,8 +65,8 @@ def explain(
     from contextlib import closing
 
     from tuner.cli.console import make_console, plain
-    from tuner.control.history import explain as read
-    from tuner.control.store import Store
+    from tuner.control.store.history import explain as read
+    from tuner.control.store.store import Store
 
     with closing(Store(state, reading=True)) as store:
         entry, lines = read(store, decision)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.log import EventLog
-    from tuner.envs.simulator.mixed import MixedCluster, MixedOutcome
+    from tuner.cluster.log import EventLog
+    from tuner.cluster.mixed import MixedCluster, MixedOutcome
 
 __all__ = ["goodput_mixed", "is_mixed", "simulate_mixed_file"]
 
@@ -50,7 +50,7 @@ def simulate_mixed_file(
         save_trace: Called afterwards with the names of the sessions.
     """
     from tuner.cli.console import make_console, make_progress
-    from tuner.envs.simulator.mixed import DrivenCluster, simulate_mixed
+    from tuner.cluster.mixed import DrivenCluster, simulate_mixed
 
     cluster = _load(file, DrivenCluster, out, seed)
     console = make_console()
@@ -70,7 +70,7 @@ def simulate_mixed_file(
 def goodput_mixed(file: Path, out: Path | None, seed: int | None) -> None:
     """Search the allowable throughput of a file, print and store it; arguments as above."""
     from tuner.cli.console import make_console, make_progress
-    from tuner.envs.simulator.mixed import MixedCluster, RateTrial, allowable_throughput
+    from tuner.cluster.mixed import MixedCluster, RateTrial, allowable_throughput
 
     cluster = _load(file, MixedCluster, out, seed)
     console = make_console()
@@ -105,7 +105,7 @@ def _load(file: Path, kind: type[Any], out: Path | None, seed: int | None) -> Mi
 
 def _with_threshold(cluster: MixedCluster, report: Callable[[str], None]) -> MixedCluster:
     """Return the cluster with a threshold found by hill climbing, if its policy needs one and has none."""
-    from tuner.envs.simulator.mixed import climb_threshold
+    from tuner.cluster.mixed import climb_threshold
 
     if cluster.policy != "drs" or "threshold" in cluster.options:
         return cluster

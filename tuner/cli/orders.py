@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.control.store import Store
+    from tuner.control.store.store import Store
 
 __all__ = ["EXAMPLES", "pause", "pin", "resume", "rollback", "unpin"]
 
@@ -28,7 +28,7 @@ def pause(
     why: Annotated[str, typer.Option("--why", help="Kept with the order.")] = "",
 ) -> None:
     """Change nothing on a target, whatever happens, until `tuner resume`. Windows are still measured."""
-    from tuner.control import order_book
+    from tuner.control.store import order_book
 
     with _store(state) as store:
         order_book.pause(store, target, why)
@@ -37,7 +37,7 @@ def pause(
 
 def resume(target: Target, state: State = Path("servetune.db")) -> None:
     """Take a pause back."""
-    from tuner.control import order_book
+    from tuner.control.store import order_book
 
     with _store(state) as store:
         order_book.resume(store, target)
@@ -53,7 +53,7 @@ def pin(
     state: State = Path("servetune.db"),
 ) -> None:
     """Keep a target at what it runs now, or at other values, until `tuner unpin`."""
-    from tuner.control import order_book
+    from tuner.control.store import order_book
     from tuner.errors import InvalidInput
     from tuner.knobs import parse_grid
 
@@ -70,7 +70,7 @@ def pin(
 
 def unpin(target: Target, state: State = Path("servetune.db")) -> None:
     """Let a pinned target be tuned again."""
-    from tuner.control import order_book
+    from tuner.control.store import order_book
 
     with _store(state) as store:
         order_book.unpin(store, target)
@@ -79,7 +79,7 @@ def unpin(target: Target, state: State = Path("servetune.db")) -> None:
 
 def rollback(target: Target, state: State = Path("servetune.db")) -> None:
     """Take the change back that led to what a target runs now, once."""
-    from tuner.control import order_book
+    from tuner.control.store import order_book
 
     with _store(state) as store:
         previous = order_book.roll_back(store, target)
@@ -90,7 +90,7 @@ def rollback(target: Target, state: State = Path("servetune.db")) -> None:
 def _store(path: Path) -> Iterator[Store]:
     from contextlib import closing
 
-    from tuner.control.store import Store
+    from tuner.control.store.store import Store
 
     with closing(Store(path, existing=True)) as store:
         yield store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.kairos import Plan
+    from tuner.planning.pools import Plan
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -44,7 +44,7 @@ def plan_instances(
     tells what a switch would gain and cost.
     """
     from tuner.cli.console import make_console
-    from tuner.kairos import LearnedFile, MixedScenario, plan_scenario, running_pool
+    from tuner.planning.pools import LearnedFile, MixedScenario, plan_scenario, running_pool
     from tuner.storage import make_folder_of, write_atomically
     from tuner.yaml_file import load_yaml
 

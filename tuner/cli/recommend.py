@@ -29,8 +29,8 @@ from tuner.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tuner.control.advice import Advice
     from tuner.knobs import KnobSpace
+    from tuner.laboratory.advice import Advice
     from tuner.objective import Objective
 
 __all__ = ["EXAMPLES", "recommend"]
@@ -60,7 +60,7 @@ def recommend(
     Without --policy a model of the server is fitted to what was watched and every configuration simulated.
     """
     from tuner.cli.console import make_console, make_progress
-    from tuner.control.advice import advise
+    from tuner.laboratory.advice import advise
     from tuner.objective import Objective, parse_slo
     from tuner.profiler.attachment import attach
     from tuner.storage import write_atomically

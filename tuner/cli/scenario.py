@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.outcome import Outcome, SessionOutcome
-    from tuner.envs.simulator.cluster.scenario import Scenario
+    from tuner.cluster.outcome import Outcome, SessionOutcome
+    from tuner.cluster.scenario import Scenario
 
 __all__ = ["File", "Out", "Seconds", "Seed", "load_scenario", "outcome_table", "save"]
 
@@ -39,7 +39,7 @@ def load_scenario(path: Path, seed: int | None, seconds: float | None, *folders:
     Raises:
         TunerError: The file has mistakes, or a folder cannot be written.
     """
-    from tuner.envs.simulator.cluster.scenario import Scenario
+    from tuner.cluster.scenario import Scenario
     from tuner.errors import InvalidInput
     from tuner.storage import make_folder_of
     from tuner.yaml_file import load_yaml

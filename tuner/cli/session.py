@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.console import configuration_text, make_console, window_text
 from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
-from tuner.control.requirement import check_target
+from tuner.control.drive.requirement import check_target
 from tuner.errors import AdapterError, TunerError
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo

@@ -12,7 +12,7 @@ from tuner.cli.mixed import is_mixed, simulate_mixed_file
 from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.log import EventLog
+    from tuner.cluster.log import EventLog
 
 __all__ = ["EXAMPLES", "simulate"]
 
@@ -41,8 +41,8 @@ def simulate(
     sizes: docs/mixed-instances.md.
     """
     from tuner.cli.console import make_console, make_progress
-    from tuner.envs.simulator.cluster import EventLog
-    from tuner.envs.simulator.cluster import simulate as run
+    from tuner.cluster import EventLog
+    from tuner.cluster import simulate as run
     from tuner.errors import InvalidInput
 
     if is_mixed(file):
@@ -67,7 +67,7 @@ def simulate(
 
 
 def _simulate_mixed(file: Path, out: Path | None, trace: Path | None, seed: int | None) -> None:
-    from tuner.envs.simulator.cluster import EventLog
+    from tuner.cluster import EventLog
 
     log = EventLog(TRACED) if trace is not None else None
 
@@ -79,7 +79,7 @@ def _simulate_mixed(file: Path, out: Path | None, trace: Path | None, seed: int 
 
 
 def _save_trace(path: Path, names: list[str], log: EventLog) -> None:
-    from tuner.envs.simulator.cluster import chrome_trace
+    from tuner.cluster import chrome_trace
     from tuner.storage import write_atomically
 
     write_atomically(path, json.dumps(chrome_trace(log, names)))

@@ -12,7 +12,7 @@ import typer
 from tuner.cli.options import Arrival, ForeignLimit, Rate, Seed, Shapes, Target, grids, shapes, window_seconds
 
 if TYPE_CHECKING:
-    from tuner.control.sweep import SweepResult
+    from tuner.control.drive.sweep import SweepResult
     from tuner.profiler.attachment import Attachment
 
 __all__ = ["EXAMPLES", "sweep"]
@@ -70,7 +70,7 @@ def _measure(
 ) -> SweepResult:
     """Measure and store after every window, so that Ctrl-C keeps what was measured."""
     from tuner.cli.console import configuration_text, make_console, make_progress
-    from tuner.control.sweep import SweepResult, measure_configurations
+    from tuner.control.drive.sweep import SweepResult, measure_configurations
 
     space, described = attachment.space, attachment.description
     fixed = {

@@ -164,8 +164,8 @@ def _loads(env: str, arguments: dict[str, Any]) -> tuple[float, ...]:
     if env == TRITON:
         return LOADS
     if env == CLUSTER:
+        from tuner.cluster.scenario import Scenario
         from tuner.envs.cluster import EXAMPLE
-        from tuner.envs.simulator.cluster.scenario import Scenario
 
         given = arguments.get("scenario")
         return ((EXAMPLE if given is None else Scenario.model_validate(given)).total_rate,)
@@ -189,7 +189,7 @@ def _run(tasks: list[Task]) -> list[list[str]]:
     """Train, one after the other with a bar of windows, or several at once with a bar of trainings."""
     from tuner.cli.console import make_console, progress_bars
     from tuner.experiments.options import Options
-    from tuner.experiments.parallel import run_all
+    from tuner.laboratory.parallel import run_all
     from tuner.laboratory.training import train as train_one
 
     console = make_console()

@@ -133,7 +133,7 @@ def environment_arguments(
 
         given["server"] = load_model(server).to_json()
     if scenario is not None:
-        from tuner.envs.simulator.cluster.scenario import Scenario
+        from tuner.cluster.scenario import Scenario
         from tuner.yaml_file import load_yaml
 
         given["scenario"] = load_yaml(scenario, Scenario).model_dump(mode="json")

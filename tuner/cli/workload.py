@@ -37,7 +37,7 @@ def list_workloads() -> None:
     from rich.markup import escape
 
     from tuner.cli.console import make_console
-    from tuner.envs.workload import WORKLOADS
+    from tuner.workload import WORKLOADS
 
     console = make_console()
     for name, kind in WORKLOADS.items():
@@ -70,9 +70,9 @@ def show(
     import numpy as np
 
     from tuner.cli.console import make_console
-    from tuner.envs.workload import workload
     from tuner.errors import InvalidInput
     from tuner.storage import make_folder_of, write_atomically
+    from tuner.workload import workload
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InvalidInput("--plot", f"cannot draw a '{plot.suffix}' file", f"use {', '.join(FORMATS)}")
@@ -114,7 +114,7 @@ def _spark(rates: np.ndarray, width: int) -> str:
 
 def _draw(loads: dict[str, np.ndarray], rate: float, path: Path) -> None:
     """Draw a panel for each spec and its rates."""
-    from tuner.experiments import style
+    from tuner.report import style
 
     columns = min(len(loads), COLUMNS)
     rows = -(-len(loads) // columns)

@@ -1,10 +1,10 @@
 """A cluster of accelerators in virtual time: sessions, a scheduling policy, and what comes of it."""
 
-from tuner.envs.simulator.cluster.log import EventLog, chrome_trace, replay
-from tuner.envs.simulator.cluster.outcome import Outcome, SessionOutcome
-from tuner.envs.simulator.cluster.scenario import Network, Scenario
-from tuner.envs.simulator.cluster.session import Session
-from tuner.envs.simulator.cluster.simulation import Simulation, simulate
+from tuner.cluster.log import EventLog, chrome_trace, replay
+from tuner.cluster.outcome import Outcome, SessionOutcome
+from tuner.cluster.scenario import Network, Scenario
+from tuner.cluster.session import Session
+from tuner.cluster.simulation import Simulation, simulate
 
 __all__ = [
     "EventLog",

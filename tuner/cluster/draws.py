@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.engine import Execution
+from tuner.cluster.engine import Execution
 
 __all__ = ["Draw", "DrawDelays", "Draws", "lognormal_factor"]
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.envs.simulator.cluster.log import ARRIVE, ENTRY, FINISH, WAKE, note_command, note_event
-from tuner.envs.simulator.cluster.statistics import Totals, count_batch, count_drop
+from tuner.cluster.log import ARRIVE, ENTRY, FINISH, WAKE, note_command, note_event
+from tuner.cluster.statistics import Totals, count_batch, count_drop
 from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster, records
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.workload import Chunk
+    from tuner.cluster.workload import Chunk
 
 __all__ = [
     "CROWDED",

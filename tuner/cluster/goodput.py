@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.outcome import Outcome
-from tuner.envs.simulator.cluster.scenario import Scenario
-from tuner.envs.simulator.cluster.simulation import simulate
+from tuner.cluster.outcome import Outcome
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.simulation import simulate
 
 __all__ = ["Goodput", "Trial", "capacity", "goodput", "highest"]
 

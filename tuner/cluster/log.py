@@ -13,7 +13,7 @@ from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DISPATCH, FULL, Cluster
 
 if TYPE_CHECKING:
-    from tuner.envs.simulator.cluster.engine import Execution
+    from tuner.cluster.engine import Execution
 
 __all__ = ["Difference", "EventLog", "chrome_trace", "replay"]
 
@@ -97,7 +97,7 @@ def note_command(cluster: Cluster, execution: Execution, command: int, started: 
 class EventLog:
     """Records a simulation from its beginning; stops at a limit, so that its memory is bounded.
 
-    Give it to a :class:`~tuner.envs.simulator.cluster.simulation.Simulation`, then read :attr:`entries`.
+    Give it to a :class:`~tuner.cluster.simulation.Simulation`, then read :attr:`entries`.
 
     Args:
         limit: Entries to keep, about 100 bytes each; one per event and one per command.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.statistics import Totals, edges, median, quantile
+from tuner.cluster.statistics import Totals, edges, median, quantile
 
 __all__ = ["Outcome", "SessionOutcome", "make_session_outcome"]
 

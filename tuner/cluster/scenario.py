@@ -12,9 +12,9 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
-from tuner.envs.simulator.cluster.distribution import Distribution, parse_distribution
-from tuner.envs.simulator.cluster.options import make_options, mistake, option_names
-from tuner.envs.simulator.cluster.session import (
+from tuner.cluster.distribution import Distribution, parse_distribution
+from tuner.cluster.options import make_options, mistake, option_names
+from tuner.cluster.session import (
     FASTEST,
     SLOWEST,
     Count,
@@ -23,7 +23,7 @@ from tuner.envs.simulator.cluster.session import (
     Session,
     StrictPart,
 )
-from tuner.envs.simulator.cluster.workload import CHUNK, Workload
+from tuner.cluster.workload import CHUNK, Workload
 from tuner.errors import InvalidInput
 from tuner.scheduling.catalogue import POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInf
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.envs.simulator.cluster.workload import ArrivalProcess
-from tuner.envs.simulator.load import RateSchedule
+from tuner.cluster.workload import ArrivalProcess
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import linear_latency
+from tuner.workload.load import RateSchedule
 
 __all__ = [
     "FASTEST",
@@ -277,7 +277,7 @@ def _read_trace(path: str) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _read_trace_once(path: str, changed: int) -> np.ndarray:  # noqa: ARG001 - a changed file is read again
-    from tuner.profiler.trace import Trace
+    from tuner.workload.trace import Trace
 
     try:
         times = Trace(Path(path)).seconds

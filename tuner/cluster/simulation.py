@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.draws import Draw, Draws, lognormal_factor
-from tuner.envs.simulator.cluster.engine import (
+from tuner.cluster.draws import Draw, Draws, lognormal_factor
+from tuner.cluster.engine import (
     CROWDED,
     DRAWS,
     LOGGED,
@@ -19,10 +19,10 @@ from tuner.envs.simulator.cluster.engine import (
     lengthen,
     make_execution,
 )
-from tuner.envs.simulator.cluster.log import EventLog
-from tuner.envs.simulator.cluster.outcome import Outcome, make_session_outcome
-from tuner.envs.simulator.cluster.statistics import Totals, clear, make_totals
-from tuner.envs.simulator.cluster.workload import Chunk
+from tuner.cluster.log import EventLog
+from tuner.cluster.outcome import Outcome, make_session_outcome
+from tuner.cluster.statistics import Totals, clear, make_totals
+from tuner.cluster.workload import Chunk
 from tuner.scheduling.cluster import ClusterSpec, grow
 from tuner.scheduling.vocabulary import FULL, OK
 
@@ -93,7 +93,7 @@ class Simulation:
 
     Args:
         scenario: What to simulate.
-        log: Records what happens; see :class:`~tuner.envs.simulator.cluster.log.EventLog`.
+        log: Records what happens; see :class:`~tuner.cluster.log.EventLog`.
         factor: Draws the factors on execution times, instead of the scenario's ``noise``.
     """
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.load import RateSchedule
+from tuner.workload.load import RateSchedule
 
 __all__ = ["CHUNK", "ArrivalProcess", "Chunk", "Workload"]
 

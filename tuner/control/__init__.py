@@ -1,11 +1,11 @@
 """The control loop: decides without I/O, guarded; a driver carries it out on a live or simulated server."""
 
-from tuner.control.decision import Apply, Decision, Hold, Rollback
-from tuner.control.driver import Driver, Journal, WindowRecord
-from tuner.control.guard import WATCHED, ErrorBudget, Guard, GuardLimits, GuardState
-from tuner.control.ledger import Ledger
-from tuner.control.loop import ControlLoop
-from tuner.control.state import RunState
+from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
+from tuner.control.decide.guard import WATCHED, ErrorBudget, Guard, GuardLimits, GuardState
+from tuner.control.decide.ledger import Ledger
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.driver import Driver, Journal, WindowRecord
+from tuner.control.drive.state import RunState
 
 __all__ = [
     "WATCHED",

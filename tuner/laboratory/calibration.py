@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.agents.load_levels import LoadLevels
-from tuner.control.sweep import measure_configurations
+from tuner.control.drive.sweep import measure_configurations
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 

@@ -86,7 +86,7 @@ def _object(argument: str, value: Any) -> Any:
 
         return model_from_json(value)
     if argument == "scenario" and isinstance(value, Mapping):
-        from tuner.envs.simulator.cluster.scenario import Scenario
+        from tuner.cluster.scenario import Scenario
 
         return Scenario.model_validate(value)
     if argument == "grids":

@@ -41,8 +41,8 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
 
 def _module(name: str) -> Any:
     if name in QUERY_POLICIES:
-        return import_module(f"tuner.scheduling.queries.{name}")
+        return import_module(f"tuner.scheduling.distribution.{name}")
     if name not in POLICIES:
         known = ", ".join((*POLICIES, *QUERY_POLICIES))
         raise InvalidInput("policy", f"there is no {name!r}", f"use one of {known}")
-    return import_module(f"tuner.scheduling.{name}")
+    return import_module(f"tuner.scheduling.batching.{name}")

@@ -8,7 +8,7 @@
 | ``drop_rule`` | 0, 1, 2 | lazy, window, early: from the mildest to the strictest |
 | ``dispatch_order`` | 0, 1, 2 | which batch goes first: the earliest sched_at, deadline, latest start |
 
-All of them cost nothing to change: see :func:`tuner.scheduling.symphony.reconfigure`.
+All of them cost nothing to change: see :func:`tuner.scheduling.batching.symphony.reconfigure`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import get_args
 
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
-from tuner.scheduling.symphony import DropRule, Options, Order
+from tuner.scheduling.batching.symphony import DropRule, Options, Order
 
 __all__ = ["DROP_RULES", "KNOBS", "ORDERS", "configuration_of", "options_from", "scheduler_space"]
 

@@ -16,7 +16,7 @@ Rules
 * An accelerator executes the batches sent to it one after the other, in the order they were sent; ``finish``
   tells of the oldest one not told of yet.
 * A request may have a size. The driver writes it to ``board.items`` before ``arrive``; it stays until written
-  anew, and is 1 at first. ``push`` keeps it with the request. The policies of :mod:`tuner.scheduling.queries`
+  anew, and is 1 at first. ``push`` keeps it with the request. The policies of `scheduling.distribution`
   look at it, the others form batches of requests that are all alike.
 * ``arrive`` returns FULL without changing anything if the ring of the queue is full; see
   :func:`tuner.scheduling.cluster.grow`.

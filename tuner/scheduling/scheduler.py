@@ -118,7 +118,7 @@ class Scheduler:
             now: s.
             number: Its name in the commands; counted from 0 if None.
             source: The frontend that received it.
-            items: How large it is; of interest to the policies of :mod:`tuner.scheduling.queries`.
+            items: How large it is; of interest to the policies of :mod:`tuner.scheduling.distribution`.
         """
         if number is None:
             number = self._next

@@ -209,7 +209,7 @@ def parse_arrival(text: str, setting: str = SETTING) -> Arrival:
             parse_duration(seconds, setting), _number(first, text, setting), _number(last, text, setting)
         )
     if kind == "trace" and rest:
-        from tuner.profiler.trace import Trace
+        from tuner.workload.trace import Trace
 
         return Trace(Path(rest))
     raise InvalidInput(

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tuner.envs.workload.workload import SETTING, Workload, middles, parameter
 from tuner.errors import InvalidInput
+from tuner.workload.workload import SETTING, Workload, middles, parameter
 
 __all__ = ["HEADING", "Azure"]
 
@@ -51,7 +51,7 @@ class Azure(Workload):
     """When its requests came, from 0 on.   # (n,) s"""
 
     def __post_init__(self) -> None:
-        from tuner.profiler.trace import read_times
+        from tuner.workload.trace import read_times
 
         setting = f"{SETTING} azure:{self.file}"
         seconds = read_times(self.file, setting, _time)

@@ -14,12 +14,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tuner.envs.workload.azure import Azure
-from tuner.envs.workload.dynamic import Dynamic
-from tuner.envs.workload.shapes import Burst, Constant, Ramp, Step
-from tuner.envs.workload.wikipedia import Wikipedia
-from tuner.envs.workload.workload import SETTING, Workload
 from tuner.errors import InvalidInput
+from tuner.workload.azure import Azure
+from tuner.workload.dynamic import Dynamic
+from tuner.workload.shapes import Burst, Constant, Ramp, Step
+from tuner.workload.wikipedia import Wikipedia
+from tuner.workload.workload import SETTING, Workload
 
 __all__ = ["WORKLOADS", "workload"]
 

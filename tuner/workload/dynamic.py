@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tuner.envs.workload.workload import Workload
+from tuner.workload.workload import Workload
 
 __all__ = ["ITERATIONS", "PERIODS", "Dynamic"]
 

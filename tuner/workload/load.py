@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tuner.envs.workload.workload import FASTEST
 from tuner.errors import InvalidInput
+from tuner.workload.workload import FASTEST
 
 __all__ = ["ArrivalStream", "RateSchedule", "parse_schedule"]
 

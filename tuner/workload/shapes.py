@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tuner.envs.workload.workload import LEAST, Workload, middles, parameter
+from tuner.workload.workload import LEAST, Workload, middles, parameter
 
 __all__ = ["Burst", "Constant", "Ramp", "Step"]
 

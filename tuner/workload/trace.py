@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.profiler.arrivals import SETTING, Arrival, scheduled
+from tuner.workload.arrivals import SETTING, Arrival, scheduled
 
 __all__ = ["Trace", "read_times"]
 

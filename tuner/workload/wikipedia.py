@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tuner.envs.workload.workload import Workload, middles, parameter
+from tuner.workload.workload import Workload, middles, parameter
 
 __all__ = ["Wikipedia"]
 

@@ -39,7 +39,7 @@ class Workload(ABC):
 
     Parameters that are times are shares of the episode, those that are rates are relative to the nominal one.
 
-    Life: made once from a spec and a nominal rate (:func:`tuner.envs.workload.workload`), asked for the rates
+    Life: made once from a spec and a nominal rate (:func:`tuner.workload.workload`), asked for the rates
     of each episode. It prints as the spec that makes it again, so that two plain values, the text and the
     nominal rate, are all there is to store.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tuner.adapters.tfserving.client import State, VersionStatus
-from tuner.adapters.tfserving.steering import Steering
-from tuner.adapters.tfserving.versions import Marker, Versions
+from tuner.adapters.tfserving.versions.folders import Marker, Versions
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused, TimedOut
 
 __all__ = ["Control", "prune", "publish", "withdraw"]

@@ -14,10 +14,10 @@ from tuner.adapters.tfserving.batching import (
     splits,
     write_batching,
 )
-from tuner.adapters.tfserving.change import Control, prune, publish, withdraw
 from tuner.adapters.tfserving.flags import notes_on_flags
-from tuner.adapters.tfserving.steering import Steering
-from tuner.adapters.tfserving.versions import Marker, Versions
+from tuner.adapters.tfserving.versions.change import Control, prune, publish, withdraw
+from tuner.adapters.tfserving.versions.folders import Marker, Versions
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError
 
 __all__ = ["VersionKnobs"]

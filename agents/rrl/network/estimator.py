@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tuner.agents.network import Weights, forward, frozen, initial_weights
+from tuner.agents.rrl.network.network import Weights, forward, frozen, initial_weights
 from tuner.agents.threads import one_blas_thread
 from tuner.agents.worker import Worker
 
@@ -180,7 +180,7 @@ class Estimator:
         """Take over weights and windows that were saved.
 
         Args:
-            weights: Of the shapes that :func:`~tuner.agents.network.layer_shapes` gives.
+            weights: Of the shapes that :func:`~tuner.agents.rrl.network.network.layer_shapes` gives.
             samples: As :meth:`samples` returns them.
             first_level: The load level at which the load feature is 0.
         """
@@ -237,7 +237,7 @@ class Estimator:
         """Continue from the present weights, or from new ones; None if closed meanwhile."""
         import torch
 
-        from tuner.agents.ftrl import Ftrl
+        from tuner.agents.rrl.network.ftrl import Ftrl
 
         # More threads only wait for each other on such small matrices; the cores are the server's.
         torch.set_num_threads(1)
@@ -268,7 +268,7 @@ class Estimator:
 
 
 def _forward(arrays: list[torch.Tensor], values: torch.Tensor) -> torch.Tensor:
-    """The same as :func:`~tuner.agents.network.forward`, with gradients."""
+    """The same as :func:`~tuner.agents.rrl.network.network.forward`, with gradients."""
     for i in range(0, len(arrays) - 2, 2):
         values = (values @ arrays[i] + arrays[i + 1]).relu()
     return (values @ arrays[-2] + arrays[-1])[:, 0]

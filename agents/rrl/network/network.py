@@ -1,7 +1,7 @@
 """A small multilayer perceptron as plain arrays: drawn, evaluated and checked without torch.
 
 The control loop evaluates it in every window and must stay light; torch only trains it
-(:mod:`tuner.agents.estimator`).
+(:mod:`tuner.agents.rrl.network.estimator`).
 """
 
 from __future__ import annotations

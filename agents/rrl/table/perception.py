@@ -1,7 +1,7 @@
 """The paper's perception: a table Q(s, c) whose region around each measurement is updated (eq. 1 and 2).
 
 Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
-(:mod:`tuner.agents.rrl_presets` has the paper's values):
+(:mod:`tuner.agents.rrl.presets` has the paper's values):
 
 * *Learning rate.* ``a = (weight / summed weight) ** rate_exponent``, counted per state and configuration; a
   measurement weighs 1 and an estimate less, so that estimates never drown what was measured
@@ -23,10 +23,10 @@ import math
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.estimator import Estimator
-from tuner.agents.level_table import LevelTable
-from tuner.agents.region import region_update
-from tuner.agents.rrl_parameters import RRLParameters
+from tuner.agents.rrl.network.estimator import Estimator
+from tuner.agents.rrl.parameters import RRLParameters
+from tuner.agents.rrl.region import region_update
+from tuner.agents.rrl.table.level_table import LevelTable
 from tuner.agents.worker import Worker
 from tuner.knobs import KnobSpace
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tuner.adapters.request import Input, input_bytes, input_shape
+from tuner.adapters.connection.request import Input, input_bytes, input_shape
 from tuner.adapters.triton.wire import infer_request
 from tuner.errors import InvalidInput
 

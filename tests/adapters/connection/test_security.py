@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from tests.adapters.certificates import make_certificates
-from tuner.adapters.channel import open_channel
-from tuner.adapters.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.channel import open_channel
+from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
 from tuner.adapters.triton.metrics import metrics_page
 from tuner.adapters.triton.target import parse_target as parse_triton

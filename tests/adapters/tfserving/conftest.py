@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tenacity
 
-from tuner.adapters.request import Input
+from tuner.adapters.connection.request import Input
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.tfserving.schema import message

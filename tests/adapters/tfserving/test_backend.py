@@ -10,11 +10,11 @@ import pytest
 import tenacity
 
 from tests.adapters.tfserving.conftest import counted, sender, served_by
-from tuner.adapters.tfserving import version_knobs
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.batching import FILE
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
-from tuner.adapters.tfserving.versions import MARKER
+from tuner.adapters.tfserving.versions import knobs as version_knobs
+from tuner.adapters.tfserving.versions.folders import MARKER
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 from tuner.knobs import ApplyCost, Configuration
 from tuner.testing.backend import BackendContract

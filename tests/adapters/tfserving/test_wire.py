@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from tuner.adapters.endpoint import Endpoint
-from tuner.adapters.request import Input
+from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.connection.request import Input
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import predict_request, signature_inputs
 from tuner.errors import InvalidInput
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 
 ENDPOINT = Endpoint(
     wire="tuner.adapters.tfserving.wire",

@@ -10,7 +10,7 @@ import tenacity
 from tests.conftest import sender
 from tuner.adapters import connect
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 from tuner.testing.backend import BackendContract
 
 pytestmark = pytest.mark.triton

@@ -10,7 +10,7 @@ from tests.adapters.certificates import make_certificates
 from tuner.adapters import connect
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.errors import Unreachable
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 
 pytestmark = pytest.mark.triton
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.agents.bed import LOW
 from tuner.agents import State
-from tuner.agents.capes import Capes, CapesLevel, CapesLevelParameters, CapesParameters, Replay
-from tuner.agents.walker import Walk
+from tuner.agents.rivals.capes import Capes, CapesLevel, CapesLevelParameters, CapesParameters, Replay
+from tuner.agents.rivals.walker import Walk
 from tuner.knobs import Knob, KnobSpace
 
 LINE = KnobSpace([Knob(name="threads", grid=tuple(range(1, 8)), default=1)])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface, windows_to_near
 from tuner.agents import State
-from tuner.agents.clipper_aimd import AimdParameters, ClipperAimd
+from tuner.agents.rivals.clipper_aimd import AimdParameters, ClipperAimd
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.agents.bed import LOW
-from tests.agents.test_capes import COSTS, LINE, at
+from tests.agents.rivals.test_capes import COSTS, LINE, at
 from tuner.agents import State
-from tuner.agents.deeprm import DeepRM, DeepRMParameters, returns
+from tuner.agents.rivals.deeprm import DeepRM, DeepRMParameters, returns
 
 
 def play(agent: DeepRM, windows: int, seed: int) -> list[int]:

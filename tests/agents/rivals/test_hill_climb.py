@@ -7,7 +7,7 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface, windows_to_near
 from tuner.agents import State
-from tuner.agents.hill_climb import HillClimb, HillClimbParameters
+from tuner.agents.rivals.hill_climb import HillClimb, HillClimbParameters
 from tuner.knobs import Knob, KnobSpace
 
 PLANE = KnobSpace([Knob(name="x", grid=range(11), default=0), Knob(name="y", grid=range(11), default=0)])

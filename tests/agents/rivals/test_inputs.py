@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.bed import make_space
 from tuner.agents import State
-from tuner.agents.inputs import FARTHEST, Inputs
+from tuner.agents.rivals.inputs import FARTHEST, Inputs
 
 SPACE = make_space()
 

@@ -8,9 +8,9 @@ import pytest
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface, windows_to_near
 from tuner.agents import State
 from tuner.agents.catalogue import make_agent
-from tuner.agents.gp import Gp
-from tuner.agents.optuna_search import OptunaParameters
-from tuner.agents.tpe import Tpe
+from tuner.agents.rivals.gp import Gp
+from tuner.agents.rivals.optuna_search import OptunaParameters
+from tuner.agents.rivals.tpe import Tpe
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()

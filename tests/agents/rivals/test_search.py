@@ -7,8 +7,8 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface
 from tuner.agents import State
-from tuner.agents.random_search import RandomSearch
-from tuner.agents.search import SearchParameters
+from tuner.agents.rivals.random_search import RandomSearch
+from tuner.agents.rivals.search import SearchParameters
 
 SPACE = make_space()
 TRUTH = surface(SPACE, RATES[HIGH])

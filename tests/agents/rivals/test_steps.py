@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.agents.bed import make_space
-from tuner.agents.steps import NOTHING, Steps
+from tuner.agents.rivals.steps import NOTHING, Steps
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.agents.caution import safe
+from tuner.agents.rrl.caution import safe
 
 
 def test_upper_bound_decides() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.agents.drift import DriftDetector, DriftParameters
+from tuner.agents.rrl.drift import DriftDetector, DriftParameters
 
 
 @pytest.mark.parametrize("shift", [3.0, -3.0])

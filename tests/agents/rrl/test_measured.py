@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tuner.agents.measured import Measured
+from tuner.agents.rrl.measured import Measured
 
 PLACES = np.arange(6.0)[:, None]
 

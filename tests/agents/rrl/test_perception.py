@@ -10,10 +10,10 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
-from tuner.agents.prior import make_prior
 from tuner.agents.rrl import RRL
-from tuner.agents.rrl_presets import preset
-from tuner.agents.smooth_perception import SmoothPerception
+from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.presets import preset
+from tuner.agents.rrl.prior import make_prior
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
 

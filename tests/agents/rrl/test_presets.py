@@ -12,11 +12,12 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, make_space
 from tests.agents.naive import boltzmann
-from tuner.agents import State, rrl_parameters
-from tuner.agents.estimator import EstimatorParameters
+from tuner.agents import State
 from tuner.agents.rrl import RRL
-from tuner.agents.rrl_parameters import RRLParameters
-from tuner.agents.rrl_presets import PRESETS, preset
+from tuner.agents.rrl import parameters as rrl_parameters
+from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.parameters import RRLParameters
+from tuner.agents.rrl.presets import PRESETS, preset
 from tuner.errors import InvalidInput
 
 SPACE = make_space()

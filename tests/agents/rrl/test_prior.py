@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.agents.prior import make_prior
+from tuner.agents.rrl.prior import make_prior
 
 
 def test_loads_in_between_are_interpolated() -> None:

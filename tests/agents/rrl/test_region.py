@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agents import naive
-from tuner.agents.region import boltzmann, region_update
+from tuner.agents.rrl.region import boltzmann, region_update
 
 
 @settings(deadline=None, max_examples=50)

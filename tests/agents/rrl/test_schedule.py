@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.agents.schedule import geometric, inverse_logits
+from tuner.agents.rrl.schedule import geometric, inverse_logits
 
 
 def test_geometric_grows_and_stops() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.agents import naive
-from tuner.agents.covariance import Law, covariance
-from tuner.agents.smoothing import Points, SmoothingParameters, coordinates, fit, misfit, posterior, start
+from tuner.agents.rrl.covariance import Law, covariance
+from tuner.agents.rrl.smoothing import Points, SmoothingParameters, coordinates, fit, misfit, posterior, start
 from tuner.knobs import Knob, KnobSpace
 
 PARAMETERS = SmoothingParameters()

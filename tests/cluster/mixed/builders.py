@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 
-from tuner.envs.simulator.mixed import MixedCluster
+from tuner.cluster.mixed import MixedCluster
 
 PLAIN = bool(numba.config.DISABLE_JIT)
 """Without compilation simulations are a hundred times slower, and kept shorter."""

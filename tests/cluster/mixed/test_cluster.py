@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.envs.simulator.mixed.builders import mixed
-from tuner.envs.simulator.mixed import DrivenCluster, MixedCluster
+from tests.cluster.mixed.builders import mixed
+from tuner.cluster.mixed import DrivenCluster, MixedCluster
 from tuner.errors import InvalidInput
 from tuner.yaml_file import load_yaml
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 FILE = """policy: kairos
 instances: [{type: g4dn.xlarge, count: 2}, {type: r5n.large, count: 9}]
 catalogue: paper

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from tests.envs.simulator.mixed.builders import PLAIN, mixed
-from tuner.envs.simulator.cluster import EventLog, replay
-from tuner.envs.simulator.cluster.log import ARRIVE, SEND, WAKE
-from tuner.envs.simulator.mixed import allowable_throughput, simulate_mixed
-from tuner.envs.simulator.mixed.outcome import simulate_while_kept
+from tests.cluster.mixed.builders import PLAIN, mixed
+from tuner.cluster import EventLog, replay
+from tuner.cluster.log import ARRIVE, SEND, WAKE
+from tuner.cluster.mixed import allowable_throughput, simulate_mixed
+from tuner.cluster.mixed.outcome import simulate_while_kept
 from tuner.scheduling.catalogue import QUERY_POLICIES
 from tuner.scheduling.scheduler import Scheduler
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.envs.simulator.mixed.builders import PLAIN, mixed
-from tuner.envs.simulator.mixed import MixedCluster, allowable_throughput, climb_threshold, simulate_mixed
-from tuner.kairos.bound import bounds, make_terms
-from tuner.kairos.ceiling import ceilings
+from tests.cluster.mixed.builders import PLAIN, mixed
+from tuner.cluster.mixed import MixedCluster, allowable_throughput, climb_threshold, simulate_mixed
+from tuner.planning.pools.bound import bounds, make_terms
+from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.catalogue import QUERY_POLICIES
 
 compiled = pytest.mark.skipif(PLAIN, reason="takes many thousand queries")

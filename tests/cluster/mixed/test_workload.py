@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.cluster.workload import ArrivalProcess
-from tuner.envs.simulator.load import RateSchedule
-from tuner.envs.simulator.mixed import workload as module
-from tuner.envs.simulator.mixed.workload import AtOnce, QueryWorkload
-from tuner.kairos.sizes import gaussian_sizes, paper_sizes
+from tuner.cluster.mixed import workload as module
+from tuner.cluster.mixed.workload import AtOnce, QueryWorkload
+from tuner.cluster.workload import ArrivalProcess
+from tuner.planning.pools.sizes import gaussian_sizes, paper_sizes
+from tuner.workload.load import RateSchedule
 
 SIZES = (paper_sizes(), gaussian_sizes(100, 20))
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.control.file_server import FileServer
-from tuner.control.daemon import Daemon
-from tuner.control.store import Store
+from tests.control.daemon.file_server import FileServer
+from tuner.control.daemon.daemon import Daemon
+from tuner.control.store.store import Store
 
 TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import SPACE
-from tuner.control.config import DaemonConfig, GuardSection
+from tuner.control.daemon.config import DaemonConfig, GuardSection
 from tuner.errors import InvalidInput
 from tuner.yaml_file import load_yaml
 
@@ -35,7 +35,7 @@ def at(text, zone="+00:00"):
 
 def test_the_example_is_right(load):
     """What `tuner config example` prints can be used."""
-    config = load(files("tuner.control").joinpath("example.yaml").read_text())
+    config = load(files("tuner.control.daemon").joinpath("example.yaml").read_text())
 
     first = config.targets[0]
     assert first.window == 10.0
@@ -271,7 +271,7 @@ def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load):
 
 def test_every_guard_rail_is_documented():
     """Each setting stands in the table of docs/daemon.md."""
-    page = (Path(__file__).parents[2] / "docs" / "daemon.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "daemon.md").read_text()
     table = page[page.index("## What holds it back") : page.index("## Your orders")]
 
     assert [name for name in GuardSection.model_fields if f"`{name}`" not in table] == []

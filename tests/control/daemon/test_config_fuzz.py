@@ -6,7 +6,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuner.control.config import DaemonConfig
+from tuner.control.daemon.config import DaemonConfig
 from tuner.errors import TunerError
 from tuner.yaml_file import load_yaml
 

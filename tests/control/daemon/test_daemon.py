@@ -13,11 +13,11 @@ from contextlib import closing
 import pytest
 
 from tests.builders import configuration
-from tests.control.daemon_bed import Running, eventually
-from tests.control.file_server import FileServer
-from tuner.control import daemon as daemon_module
-from tuner.control import worker as worker_module
-from tuner.control.store import Store
+from tests.control.daemon.daemon_bed import Running, eventually
+from tests.control.daemon.file_server import FileServer
+from tuner.control.daemon import daemon as daemon_module
+from tuner.control.daemon import worker as worker_module
+from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, Unreachable
 
 
@@ -367,8 +367,8 @@ def test_mistakes_are_told_at_the_start(bed):
 WATCHER = """
 import sys
 from pathlib import Path
-from tests.control.daemon_bed import Bed
-from tuner.control import worker as worker_module
+from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import worker as worker_module
 from tuner.profiler import attachment as attachment_module
 
 bed = Bed(Path(sys.argv[1]))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.builders import configuration
-from tests.control.file_server import RATE, FileServer
+from tests.control.daemon.file_server import RATE, FileServer
 from tuner.adapters.canary import Canary
 from tuner.adapters.replicas import ReplicaGroup
 from tuner.knobs import Configuration
@@ -71,7 +71,7 @@ class Fleet(ReplicaGroup):
 @pytest.fixture
 def fleet(bed, monkeypatch):
     """A bed whose target is a fleet; `log` has every change of a replica in order."""
-    from tuner.control import worker as worker_module
+    from tuner.control.daemon import worker as worker_module
     from tuner.profiler import attachment as attachment_module
 
     bed.log = []

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from tests.control.file_server import FileServer
+from tests.control.daemon.file_server import FileServer
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.control.daemon_bed import Bed
-from tuner.control import worker as worker_module
-from tuner.control.store import Store
+from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import worker as worker_module
+from tuner.control.store.store import Store
 from tuner.profiler import attachment as attachment_module
 
 bed = Bed(Path(sys.argv[1]))
@@ -88,8 +88,8 @@ def test_killed_before_a_change_was_judged(bed):
 DAEMON = """
 import sys
 from pathlib import Path
-from tests.control.daemon_bed import Bed
-from tuner.control import worker as worker_module
+from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import worker as worker_module
 from tuner.profiler import attachment as attachment_module
 from tuner.cli import main
 

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from tuner.control.log import JsonLines, begin_log
+from tuner.control.daemon.log import JsonLines, begin_log
 
 
 def test_a_message_is_a_json_object_on_one_line():

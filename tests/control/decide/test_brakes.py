@@ -9,8 +9,8 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
 from tuner.control import Apply, ControlLoop, Guard, GuardLimits, Hold, Rollback
-from tuner.control.brakes import HOUR, Breaker, ChangeCount, Freeze
-from tuner.control.plausible import implausible
+from tuner.control.decide.brakes import HOUR, Breaker, ChangeCount, Freeze
+from tuner.control.decide.plausible import implausible
 from tuner.knobs import ApplyCost
 
 

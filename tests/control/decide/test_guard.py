@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuner.control import ErrorBudget, Guard, GuardLimits, GuardState
-from tuner.control.guard import Search
+from tuner.control.decide.guard import Search
 from tuner.errors import InvalidInput
 
 

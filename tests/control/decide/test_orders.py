@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
-from tests.control.daemon_bed import Running, eventually
-from tests.control.file_server import FileServer
+from tests.control.daemon.daemon_bed import Running, eventually
+from tests.control.daemon.file_server import FileServer
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.journal import recount
-from tuner.control.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
-from tuner.control.orders import Orders
-from tuner.control.store import Store
+from tuner.control.decide.orders import Orders
+from tuner.control.store.journal import recount
+from tuner.control.store.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
+from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import ApplyCost, KnobSpace
 

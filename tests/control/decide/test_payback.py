@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.control.payback import Following, Payback
+from tuner.control.decide.payback import Following, Payback
 from tuner.knobs import ApplyCost
 
 RELOAD = ApplyCost.RELOAD

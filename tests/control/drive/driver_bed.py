@@ -7,7 +7,7 @@ import numpy as np
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.control import ControlLoop, Driver, GuardLimits
-from tuner.control.orders import Orders
+from tuner.control.decide.orders import Orders
 from tuner.errors import Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost
 

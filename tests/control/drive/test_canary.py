@@ -8,13 +8,13 @@ import pytest
 
 from tests.adapters.test_replicas import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.driver_bed import FakeClock
+from tests.control.drive.driver_bed import FakeClock
 from tuner.adapters.canary import Canary, Share, Trial
 from tuner.adapters.replicas import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, RunState, WindowRecord
-from tuner.control.canary import objection
-from tuner.control.journal import resolve
-from tuner.control.store import Store
+from tuner.control.drive.canary import objection
+from tuner.control.store.journal import resolve
+from tuner.control.store.store import Store
 from tuner.errors import Refused, Unreachable
 
 OLD, NEW = configuration(), configuration(2)

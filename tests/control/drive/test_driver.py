@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import configuration, measurement
-from tests.control.driver_bed import FakeClock, FakeServer, drive, raising, unseen
+from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
 from tuner.control import Rollback, RunState
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import configuration
-from tests.control.driver_bed import Book, FakeClock, FakeServer, drive, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, drive, unseen
 from tuner.control import Hold, Rollback, RunState
-from tuner.control.orders import Orders
+from tuner.control.decide.orders import Orders
 from tuner.errors import Unreachable
 
 

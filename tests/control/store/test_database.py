@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.control.store import Store
+from tuner.control.store.store import Store
 from tuner.errors import StorageError
 
 
@@ -24,7 +24,7 @@ def store(tmp_path):
 VISITOR = """
 import sys
 from pathlib import Path
-from tuner.control.store import Store
+from tuner.control.store.store import Store
 visitor = Store(Path(sys.argv[1]), existing=True)
 print(*(row["sentence"] for row in visitor.rows("SELECT sentence FROM event ORDER BY id")), sep=",")
 visitor.note(sys.argv[2])

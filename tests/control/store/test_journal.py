@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
-from tests.control.driver_bed import FakeClock, FakeServer, drive
+from tests.control.drive.driver_bed import FakeClock, FakeServer, drive
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.journal import StoreJournal, replay, resolve
-from tuner.control.store import Store
+from tuner.control.store.journal import StoreJournal, replay, resolve
+from tuner.control.store.store import Store
 from tuner.knobs import Knob, KnobSpace
 
 GOOD, BAD = configuration(), configuration(4)

@@ -17,11 +17,11 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
 from tuner.adapters import ApplyReport
-from tuner.control.decision import Apply, Hold, Rollback
-from tuner.control.driver import WindowRecord
-from tuner.control.journal import StoreJournal
-from tuner.control.state import RunState
-from tuner.control.store import Store
+from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.drive.driver import WindowRecord
+from tuner.control.drive.state import RunState
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.store import Store
 from tuner.errors import StorageError
 from tuner.knobs import ApplyCost
 
@@ -294,7 +294,7 @@ def test_reading_needs_a_file_and_changes_nothing(tmp_path, store):
 WRITER = """
 import sys
 from pathlib import Path
-from tests.control.test_store import *
+from tests.control.store.test_store import *
 store = Store(Path(sys.argv[1]))
 log, target = journal(store), entered(store)
 print("ready", flush=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.test_store import APPLY, entered, record, state
-from tuner.control.history import events, explain, history
-from tuner.control.order_book import orders_of, pin
-from tuner.control.store import Store
+from tests.control.store.test_store import APPLY, entered, record, state
+from tuner.control.store.history import events, explain, history
+from tuner.control.store.order_book import orders_of, pin
+from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
 
 

@@ -7,7 +7,7 @@ import json
 import threading
 from urllib.parse import urlsplit
 
-from tests.control.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import eventually
 
 TOKEN = "0123456789abcdef-for-tests"
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.builders import configuration, measurement
-from tuner.control.config import TargetConfig
-from tuner.control.decision import Hold
-from tuner.control.driver import WindowRecord
-from tuner.control.worker import WorkerReport
+from tuner.control.daemon.config import TargetConfig
+from tuner.control.daemon.worker import WorkerReport
+from tuner.control.decide.decision import Hold
+from tuner.control.drive.driver import WindowRecord
 
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 

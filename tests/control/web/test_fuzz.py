@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
-from tests.control.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 
 TOOL = Path(sys.executable).with_name("schemathesis")

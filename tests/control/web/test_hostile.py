@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from fastapi import HTTPException
 
-from tests.control.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import connection as connection_module
 from tuner.control.web.access import LONGEST_BODY, Gate

@@ -12,7 +12,7 @@ pytest.importorskip("playwright", reason="needs playwright")
 
 from playwright.sync_api import expect, sync_playwright
 
-from tests.control.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 
 CHROMIUM = next(

@@ -12,9 +12,9 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from tests.builders import configuration
-from tests.control.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
-from tuner.control import daemon as daemon_module
+from tuner.control.daemon import daemon as daemon_module
 from tuner.control.web import read_token
 from tuner.control.web.access import allowed_names
 from tuner.errors import InvalidInput
@@ -344,7 +344,7 @@ def test_an_address_in_use_is_told(bed):
 def test_nothing_of_it_is_loaded_without_being_asked_for():
     """Neither the command line nor a daemon without `http` imports a web server."""
     code = (
-        "import sys, tuner.cli.app, tuner.control.daemon, tuner.control.worker; "
+        "import sys, tuner.cli.app, tuner.control.daemon.daemon, tuner.control.daemon.worker; "
         "print(*sorted({'fastapi', 'starlette', 'uvicorn', 'tuner.control.web'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

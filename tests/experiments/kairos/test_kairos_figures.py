@@ -24,7 +24,7 @@ from tuner.experiments.kairos import (
 )
 from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
 from tuner.experiments.options import Options
-from tuner.kairos.search import Evaluation, Found
+from tuner.planning.pools.search import Evaluation, Found
 
 NEAR = 0.8
 """Of its bound, that a pool serves in these tests."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.envs.simulator.cluster import simulate
+from tuner.cluster import simulate
 from tuner.experiments.nexus import fig5, fig9
 from tuner.experiments.nexus.one_accelerator import ALPHAS, BATCH, OPTIMUM, SLO, scenario
 from tuner.experiments.options import Options

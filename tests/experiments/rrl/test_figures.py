@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.laboratory.trials import made_trial
-from tuner.experiments import style
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, Series
 from tuner.experiments.rrl.figures import comparison_figures, draw_bars
 from tuner.experiments.rrl.series import bars, exceeding, over_time
 from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
+from tuner.report import style
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 

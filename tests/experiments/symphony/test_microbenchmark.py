@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.envs.simulator.cluster.simulation import simulate
+from tuner.cluster.simulation import simulate
 from tuner.experiments.options import Options
 from tuner.experiments.symphony import fig4, microbenchmark, tuned
 from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
@@ -27,8 +27,8 @@ from tuner.experiments.symphony.microbenchmark import (
     scenario,
 )
 from tuner.experiments.symphony.tuned import Found, candidates, choose, reordered
+from tuner.scheduling.batching.symphony import Options as Scheduler
 from tuner.scheduling.knobs import KNOBS, configuration_of
-from tuner.scheduling.symphony import Options as Scheduler
 
 DENSE = Point("DenseNet121", 8, 2.0, 30, 1.0)
 BERT = Point("BERT", 8, 1.0, 30, 0.5)

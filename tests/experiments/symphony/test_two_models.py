@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.cluster import simulate
-from tuner.envs.simulator.cluster.log import ARRIVE, ENTRY, REFUSE, SEND
+from tuner.cluster import simulate
+from tuner.cluster.log import ARRIVE, ENTRY, REFUSE, SEND
 from tuner.experiments.options import Options
 from tuner.experiments.symphony import fig8, fig9, fig10, table4
 from tuner.experiments.symphony.fig8 import share_in_batches_of

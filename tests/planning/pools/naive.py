@@ -1,4 +1,4 @@
-"""Plain twins of what tuner.kairos computes with arrays: slow, and written like the paper's equations."""
+"""Plain twins of what tuner.planning.pools computes with arrays: slow, written like the paper's equations."""
 
 from __future__ import annotations
 

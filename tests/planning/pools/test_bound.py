@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.kairos import naive
-from tuner.kairos.bound import CHUNK, auxiliary_limited, bounds, make_terms
+from tests.planning.pools import naive
+from tuner.planning.pools.bound import CHUNK, auxiliary_limited, bounds, make_terms
 
 SIZES = 12
 

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import CatalogueFile, InstanceType, make_offers
-from tuner.kairos.paper import MODELS, paper_catalogue
-from tuner.kairos.sizes import observed_sizes, parse_sizes
+from tuner.planning.pools.catalogue import CatalogueFile, InstanceType, make_offers
+from tuner.planning.pools.paper import MODELS, paper_catalogue
+from tuner.planning.pools.sizes import observed_sizes, parse_sizes
 
 TEN_TO_FORTY = observed_sizes(np.array([10, 20, 40]))
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kairos import naive
-from tuner.kairos.ceiling import ceilings
+from tests.planning.pools import naive
+from tuner.planning.pools.ceiling import ceilings
 
 SIZES = 8
 

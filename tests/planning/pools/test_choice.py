@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.kairos.choice import best_homogeneous, choose
+from tuner.planning.pools.choice import best_homogeneous, choose
 
 BASE = np.array([True, False])
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.kairos.bound import Terms, bounds
-from tuner.kairos.catalogue import InstanceType, make_offers
-from tuner.kairos.choice import choose
-from tuner.kairos.paper import BUDGET, INSTANCES, MODELS, QOS, paper_catalogue
-from tuner.kairos.plan import plan_instances, plan_scenario
-from tuner.kairos.pool import pools_within, ranked
-from tuner.kairos.scenario import MixedScenario, QuerySession
-from tuner.kairos.sizes import paper_sizes
+from tuner.planning.pools.bound import Terms, bounds
+from tuner.planning.pools.catalogue import InstanceType, make_offers
+from tuner.planning.pools.choice import choose
+from tuner.planning.pools.paper import BUDGET, INSTANCES, MODELS, QOS, paper_catalogue
+from tuner.planning.pools.plan import plan_instances, plan_scenario
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.sizes import paper_sizes
 
 PUBLISHED = {
     "dien": ((2, 0, 9, 0), 1.46),
@@ -77,7 +77,7 @@ AUTHORS = {
 PRICE = np.array([price for price, _ in INSTANCES.values()])
 MOST = np.array([most for _, most in INSTANCES.values()])
 GPU = np.array([True, False, False, False])
-DATA = Path(__file__).parents[3] / "shared" / "data" / "kairos" / "latency_table.csv"
+DATA = Path(__file__).parents[4] / "shared" / "data" / "kairos" / "latency_table.csv"
 
 
 def authors_terms(model):

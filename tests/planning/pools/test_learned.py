@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.kairos.catalogue import Line, make_offers
-from tuner.kairos.learned import LearnedFile, read_observations, with_profiles
-from tuner.kairos.paper import paper_catalogue
-from tuner.kairos.plan import plan_scenario
-from tuner.kairos.scenario import MixedScenario
-from tuner.kairos.sizes import parse_sizes
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
+from tuner.planning.pools.catalogue import Line, make_offers
+from tuner.planning.pools.learned import LearnedFile, read_observations, with_profiles
+from tuner.planning.pools.paper import paper_catalogue
+from tuner.planning.pools.plan import plan_scenario
+from tuner.planning.pools.scenario import MixedScenario
+from tuner.planning.pools.sizes import parse_sizes
 from tuner.profile import BatchingProfile
 from tuner.yaml_file import load_yaml
 

@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import make_offers
-from tuner.kairos.paper import paper_catalogue
-from tuner.kairos.plan import plan_instances, plan_scenario
-from tuner.kairos.scenario import MixedScenario, QuerySession
-from tuner.kairos.sizes import SizeMonitor, parse_sizes
+from tuner.planning.pools.catalogue import make_offers
+from tuner.planning.pools.paper import paper_catalogue
+from tuner.planning.pools.plan import plan_instances, plan_scenario
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.sizes import SizeMonitor, parse_sizes
 
 GPU = {"name": "gpu", "price": 1.0, "max_count": 3, "profile": {"m": {"alpha_ms": 0.01, "beta_ms": 5}}}
 CPU = {"name": "cpu", "price": 0.1, "max_count": 9, "profile": {"m": {"alpha_ms": 0.1, "beta_ms": 0}}}

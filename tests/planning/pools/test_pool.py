@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kairos import naive
+from tests.planning.pools import naive
 from tuner.errors import InvalidInput
-from tuner.kairos.pool import pools_within, ranked
+from tuner.planning.pools.pool import pools_within, ranked
 
 PRICE = np.array([0.526, 0.432, 0.149, 0.1664])
 MOST = np.array([5, 6, 17, 15])

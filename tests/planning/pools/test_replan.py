@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.kairos.paper import paper_catalogue
-from tuner.kairos.plan import plan_scenario
-from tuner.kairos.replan import Replanner, Rules
-from tuner.kairos.scenario import MixedScenario, QuerySession
-from tuner.kairos.sizes import parse_sizes
-from tuner.kairos.switch import make_switch, running_pool
+from tuner.planning.pools.paper import paper_catalogue
+from tuner.planning.pools.plan import plan_scenario
+from tuner.planning.pools.replan import Replanner, Rules
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.sizes import parse_sizes
+from tuner.planning.pools.switch import make_switch, running_pool
 
 SESSION = QuerySession(name="a", model="rm2", qos_ms=350)
 PAPER = parse_sizes("paper")

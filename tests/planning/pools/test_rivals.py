@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.kairos.gaussian import expected_improvement
-from tuner.kairos.rivals import RIVALS
+from tuner.planning.pools.gaussian import expected_improvement
+from tuner.planning.pools.rivals import RIVALS
 
 POOLS = np.array([(a, b) for a in range(1, 6) for b in range(10)])
 PEAK = (3, 6)

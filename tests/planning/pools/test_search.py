@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.kairos.pool import ranked
-from tuner.kairos.search import Progress, kairos_plus
+from tuner.planning.pools.pool import ranked
+from tuner.planning.pools.search import Progress, kairos_plus
 
 
 @st.composite

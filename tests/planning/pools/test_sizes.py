@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.kairos.sizes import LARGEST, SizeDistribution, SizeMonitor, observed_sizes, parse_sizes
+from tuner.planning.pools.sizes import LARGEST, SizeDistribution, SizeMonitor, observed_sizes, parse_sizes
 
 ITEMS = np.arange(LARGEST + 1)
 

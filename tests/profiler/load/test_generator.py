@@ -16,9 +16,9 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tests.profiler.inference_service import WIRE, InferenceService, serving
-from tuner.adapters.endpoint import Endpoint
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
-from tuner.profiler.load_generator import LoadGenerator
+from tuner.profiler.load.generator import LoadGenerator
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_worker_dies_with_its_parent(service: InferenceService) -> None:
     script = (
         "import sys, time\n"
         "from tuner.profiler import LoadGenerator\n"
-        "from tuner.adapters.endpoint import Endpoint\n"
+        "from tuner.adapters.connection.endpoint import Endpoint\n"
         f"load = LoadGenerator({service.endpoint()!r}, 'poisson:50')\n"
         "print(load.pid, flush=True)\n"
         "time.sleep(60)\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.profiler.load_log import LoadLog
-from tuner.profiler.load_wire import DONE, PACK, RECORD, SENT, TICK
+from tuner.profiler.load.log import LoadLog
+from tuner.profiler.load.wire import DONE, PACK, RECORD, SENT, TICK
 
 
 def records(*rows: tuple[int, int, int, float, float]) -> np.ndarray:

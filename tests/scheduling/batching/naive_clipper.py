@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.scheduling.naive_timeout import NaiveCluster
-from tuner.scheduling.clipper import Options
+from tests.scheduling.batching.naive_timeout import NaiveCluster
+from tuner.scheduling.batching.clipper import Options
 from tuner.scheduling.cluster import ClusterSpec
 
 
 class NaiveClipper(NaiveCluster):
-    """Twin of :mod:`tuner.scheduling.clipper`."""
+    """Twin of :mod:`tuner.scheduling.batching.clipper`."""
 
     def __init__(self, spec: ClusterSpec, options: Options) -> None:
         super().__init__(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.scheduling.twin import Given
-from tuner.scheduling.clockwork import Options
+from tuner.scheduling.batching.clockwork import Options
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER
 
@@ -23,7 +23,7 @@ class Sent:
 
 
 class NaiveClockwork:
-    """Twin of :mod:`tuner.scheduling.clockwork`."""
+    """Twin of :mod:`tuner.scheduling.batching.clockwork`."""
 
     def __init__(self, spec: ClusterSpec, options: Options, depth: int) -> None:
         self.spec, self.options, self.depth = spec, options, depth

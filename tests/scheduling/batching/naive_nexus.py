@@ -33,7 +33,7 @@ class Circle:
 
 
 class NaiveNexus:
-    """Twin of :mod:`tuner.scheduling.nexus` for a plan."""
+    """Twin of :mod:`tuner.scheduling.batching.nexus` for a plan."""
 
     def __init__(
         self,

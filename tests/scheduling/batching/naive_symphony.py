@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.scheduling.twin import Given
+from tuner.scheduling.batching.symphony import Options
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.symphony import Options
 from tuner.scheduling.vocabulary import DISPATCH, DROP
 
 __all__ = ["NaiveEager", "NaiveSymphony"]
@@ -144,7 +144,7 @@ def intercept(latency: np.ndarray, kinds: Sequence[int]) -> float:
 
 
 class NaiveSymphony(Base):
-    """See `tuner.scheduling.symphony`."""
+    """See `tuner.scheduling.batching.symphony`."""
 
     def __init__(self, spec: ClusterSpec, options: Options) -> None:
         super().__init__(spec)
@@ -303,7 +303,7 @@ class NaiveSymphony(Base):
 
 
 class NaiveEager(Base):
-    """See `tuner.scheduling.eager`."""
+    """See `tuner.scheduling.batching.eager`."""
 
     def arrive(self, session: int, source: int, number: int, now: float) -> None:
         self.now = now

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tuner.scheduling.batching.timeout import Options
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.timeout import Options
 from tuner.scheduling.vocabulary import DISPATCH
 from tuner.testing.driver import Trace
 
@@ -98,7 +98,7 @@ class NaiveCluster:
 
 
 class NaiveTimeout(NaiveCluster):
-    """Twin of :mod:`tuner.scheduling.timeout`, with options that hold for all sessions."""
+    """Twin of :mod:`tuner.scheduling.batching.timeout`, with options that hold for all sessions."""
 
     def __init__(self, spec: ClusterSpec, options: Options) -> None:
         super().__init__(spec)

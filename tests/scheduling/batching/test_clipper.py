@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_clipper import NaiveClipper
-from tests.scheduling.naive_timeout import answers
+from tests.scheduling.batching.naive_clipper import NaiveClipper
+from tests.scheduling.batching.naive_timeout import answers
 from tuner.errors import InvalidInput
-from tuner.scheduling.clipper import Options, build, oblivious_assignment
+from tuner.scheduling.batching.clipper import Options, build, oblivious_assignment
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.testing.driver import Trace, drive
 

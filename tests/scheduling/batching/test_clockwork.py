@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_clockwork import NaiveClockwork
-from tests.scheduling.test_nexus import arrivals, batches, cluster, session
+from tests.scheduling.batching.naive_clockwork import NaiveClockwork
+from tests.scheduling.batching.test_nexus import arrivals, batches, cluster, session
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays
-from tuner.scheduling.clockwork import Options, build
+from tuner.scheduling.batching.clockwork import Options, build
 from tuner.testing.driver import drive
 
 AT_ONCE = Options(schedule_ahead=0.0, margin=0.0)

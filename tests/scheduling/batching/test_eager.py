@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduling.naive_symphony import NaiveEager
+from tests.scheduling.batching.naive_symphony import NaiveEager
 from tests.scheduling.scenarios import MS, at, dropped, linear, one, random_scenario, sent
 from tests.scheduling.twin import assert_twin
+from tuner.scheduling.batching.eager import build
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.eager import build
 from tuner.testing.driver import drive
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_nexus import NaiveNexus
+from tests.scheduling.batching.naive_nexus import NaiveNexus
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays, SessionSpec, linear_latency
-from tuner.scheduling.nexus import Options, Plan, build
-from tuner.scheduling.nexus_frontend import make_frontends, move_on, receiver
-from tuner.scheduling.nexus_plan import Share, _models, _pack, make_plan
+from tuner.scheduling.batching.nexus import Options, Plan, build
+from tuner.scheduling.batching.nexus_frontend import make_frontends, move_on, receiver
+from tuner.scheduling.batching.nexus_plan import Share, _models, _pack, make_plan
 from tuner.testing.driver import Trace, drive
 
 

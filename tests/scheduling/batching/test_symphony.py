@@ -8,14 +8,15 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_symphony import NaiveSymphony
+from tests.scheduling.batching.naive_symphony import NaiveSymphony
 from tests.scheduling.scenarios import MS, RESNET50, at, dropped, linear, one, random_scenario, sent
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
-from tuner.scheduling import arrive, eager, finish, wake
-from tuner.scheduling.candidate import target_batch
+from tuner.scheduling import arrive, finish, wake
+from tuner.scheduling.batching import eager
+from tuner.scheduling.batching.candidate import target_batch
+from tuner.scheduling.batching.symphony import DropRule, Options, Order, build, reconfigure
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.scheduling.symphony import DropRule, Options, Order, build, reconfigure
 from tuner.scheduling.vocabulary import DROP
 from tuner.testing.driver import drive, noted
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.scheduling.naive_timeout import NaiveTimeout, answers
+from tests.scheduling.batching.naive_timeout import NaiveTimeout, answers
 from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals, advance
 from tuner.errors import InvalidInput
+from tuner.scheduling.batching.timeout import Options, build
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.scheduling.timeout import Options, build
 from tuner.testing.driver import drive
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.queries.matching import make_matching, match
+from tuner.scheduling.distribution.matching import make_matching, match
 from tuner.scheduling.vocabulary import DISPATCH, DROP
 
 

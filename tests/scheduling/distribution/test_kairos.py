@@ -10,8 +10,8 @@ import pytest
 
 from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
+from tuner.scheduling.distribution.predictor import learn, predict, spread
 from tuner.scheduling.policy import arrive, finish, wake
-from tuner.scheduling.queries.predictor import learn, predict, spread
 
 QOS = 0.3
 KINDS = (0, 1, 1)

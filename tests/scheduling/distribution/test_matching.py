@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from tuner.scheduling.queries.matching import make_matching, match
+from tuner.scheduling.distribution.matching import make_matching, match
 
 
 def solve(cost: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.scheduling.queries.predictor import learn, make_predictor, predict, spread
+from tuner.scheduling.distribution.predictor import learn, make_predictor, predict, spread
 
 
 def test_nothing_is_known_at_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.scheduling.queries.naive import TWINS
+from tests.scheduling.distribution.naive import TWINS
 from tests.scheduling.scenarios import random_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.catalogue import build_policy, options_of

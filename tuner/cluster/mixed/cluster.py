@@ -11,16 +11,16 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
-from tuner.envs.simulator.cluster.options import make_options, mistake
-from tuner.envs.simulator.cluster.workload import ArrivalProcess
-from tuner.envs.simulator.load import RateSchedule
-from tuner.envs.simulator.mixed.workload import AtOnce, QueryWorkload
+from tuner.cluster.mixed.workload import AtOnce, QueryWorkload
+from tuner.cluster.options import make_options, mistake
+from tuner.cluster.workload import ArrivalProcess
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import InstanceType, Offers, Some, make_offers
-from tuner.kairos.scenario import MixedScenario, QuerySession, Rented
-from tuner.kairos.sizes import SizeDistribution
+from tuner.planning.pools.catalogue import InstanceType, Offers, Some, make_offers
+from tuner.planning.pools.scenario import MixedScenario, QuerySession, Rented
+from tuner.planning.pools.sizes import SizeDistribution
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
+from tuner.workload.load import RateSchedule
 
 __all__ = ["DrivenCluster", "MixedCluster"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tuner.envs.simulator.mixed.cluster import MixedCluster
-from tuner.envs.simulator.mixed.throughput import Allowable, allowable_throughput
+from tuner.cluster.mixed.cluster import MixedCluster
+from tuner.cluster.mixed.throughput import Allowable, allowable_throughput
 
 __all__ = ["Climb", "climb_threshold"]
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.goodput import highest
-from tuner.envs.simulator.mixed.cluster import MixedCluster
-from tuner.envs.simulator.mixed.outcome import MixedOutcome, simulate_mixed, simulate_while_kept
-from tuner.kairos.ceiling import ceilings
+from tuner.cluster.goodput import highest
+from tuner.cluster.mixed.cluster import MixedCluster
+from tuner.cluster.mixed.outcome import MixedOutcome, simulate_mixed, simulate_while_kept
+from tuner.planning.pools.ceiling import ceilings
 
 __all__ = ["Allowable", "RateTrial", "allowable_throughput"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.envs.simulator.cluster.workload import ArrivalProcess, Chunk, Workload
-from tuner.kairos.sizes import SizeDistribution
+from tuner.cluster.workload import ArrivalProcess, Chunk, Workload
+from tuner.planning.pools.sizes import SizeDistribution
 
 __all__ = ["AtOnce", "QueryWorkload"]
 

@@ -27,9 +27,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.control.config import DaemonConfig, TargetConfig
-from tuner.control.store import Store
-from tuner.control.worker import Worker
+from tuner.control.daemon.config import DaemonConfig, TargetConfig
+from tuner.control.daemon.worker import Worker
+from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
 

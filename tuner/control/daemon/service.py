@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tuner.control.daemon import Daemon
-from tuner.control.log import begin_log
+from tuner.control.daemon.daemon import Daemon
+from tuner.control.daemon.log import begin_log
 
 __all__ = ["run_daemon"]
 

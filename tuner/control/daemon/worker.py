@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
-from tuner.control.config import Bounds, TargetConfig
-from tuner.control.cost_map import CostMap, cost_map
-from tuner.control.decision import Apply, Hold, Rollback
-from tuner.control.driver import Driver, Measurer, WindowRecord
-from tuner.control.guard import GuardState
-from tuner.control.journal import StoreJournal, recount, replay, resolve, save_policy
-from tuner.control.loop import ControlLoop
-from tuner.control.order_book import StoredOrders
-from tuner.control.requirement import check_target
-from tuner.control.store import Standing, Store
+from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.decide.cost_map import CostMap, cost_map
+from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.decide.guard import GuardState
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.driver import Driver, Measurer, WindowRecord
+from tuner.control.drive.requirement import check_target
+from tuner.control.store.journal import StoreJournal, recount, replay, resolve, save_policy
+from tuner.control.store.order_book import StoredOrders
+from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment, Simulated, attach

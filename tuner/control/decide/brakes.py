@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuner.knobs import ApplyCost
 
 if TYPE_CHECKING:
-    from tuner.control.guard import GuardLimits
+    from tuner.control.decide.guard import GuardLimits
 
 __all__ = ["HOUR", "Breaker", "ChangeCount", "Freeze"]
 

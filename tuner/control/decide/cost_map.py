@@ -10,7 +10,7 @@ import numpy as np
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
-    from tuner.control.loop import ControlLoop
+    from tuner.control.decide.loop import ControlLoop
 
 __all__ = ["CostMap", "cost_map"]
 

@@ -17,7 +17,7 @@ spent and the SLO kept, nothing is explored; only configurations known to be bet
 breaks the SLO in more than every tenth window in the long run is not protected so: it spends the budget by
 itself, and holding still would cost as much as the search for a better one.
 
-Beside the states stand the brakes (:mod:`tuner.control.brakes`): so many changes an hour, a circuit
+Beside the states stand the brakes (:mod:`tuner.control.decide.brakes`): so many changes an hour, a circuit
 breaker for changes that fail, and a freeze while the metrics are of no use.
 """
 
@@ -28,7 +28,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from tuner.control.brakes import Breaker, ChangeCount, Freeze
+from tuner.control.decide.brakes import Breaker, ChangeCount, Freeze
 from tuner.errors import InvalidInput
 
 __all__ = ["WATCHED", "ErrorBudget", "Guard", "GuardLimits", "GuardState", "Search"]

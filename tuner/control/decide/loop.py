@@ -14,12 +14,12 @@ import numpy as np
 
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
-from tuner.control.decision import Apply, Decision, Hold, Rollback
-from tuner.control.guard import Guard, GuardLimits, GuardState
-from tuner.control.ledger import Ledger
-from tuner.control.orders import Orders
-from tuner.control.payback import Payback
-from tuner.control.plausible import implausible
+from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
+from tuner.control.decide.guard import Guard, GuardLimits, GuardState
+from tuner.control.decide.ledger import Ledger
+from tuner.control.decide.orders import Orders
+from tuner.control.decide.payback import Payback
+from tuner.control.decide.plausible import implausible
 from tuner.duration import format_duration
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement

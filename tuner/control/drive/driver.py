@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
 
 from tuner.adapters.backend import ApplyReport, Backend
-from tuner.control.canary import try_first
-from tuner.control.decision import Apply, Decision, Hold, Rollback
-from tuner.control.loop import ControlLoop
-from tuner.control.orders import NoOrders, OrderBook
-from tuner.control.state import RunState
+from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.decide.orders import NoOrders, OrderBook
+from tuner.control.drive.canary import try_first
+from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import NOT_KNOWN, Measurement

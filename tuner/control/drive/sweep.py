@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tuner.adapters.backend import Backend
-from tuner.control.driver import Measurer
+from tuner.control.drive.driver import Measurer
 from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement

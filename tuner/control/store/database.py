@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.control.schema import APPLICATION, SCHEMA, UPGRADES, VERSION
+from tuner.control.store.schema import APPLICATION, SCHEMA, UPGRADES, VERSION
 from tuner.errors import StorageError
 
 __all__ = ["Database"]

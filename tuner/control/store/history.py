@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from tuner.control.store import Store, configuration_of, knobs_of
+from tuner.control.store.store import Store, configuration_of, knobs_of
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters.canary import Canary
-from tuner.control.brakes import HOUR
-from tuner.control.loop import ControlLoop
-from tuner.control.state import RunState
-from tuner.control.store import Store
+from tuner.control.decide.brakes import HOUR
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.state import RunState
+from tuner.control.store.store import Store
 from tuner.errors import StorageError
 from tuner.objective import Objective
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
-    from tuner.control.driver import Driver, WindowRecord
+    from tuner.control.drive.driver import Driver, WindowRecord
 
 __all__ = ["StoreJournal", "recount", "replay", "resolve", "save_policy"]
 
@@ -26,7 +26,7 @@ REMEMBERED = 2000
 
 
 class StoreJournal:
-    """The journal of a :class:`~tuner.control.driver.Driver` in a :class:`~tuner.control.store.Store`.
+    """The journal of a :class:`~tuner.control.drive.driver.Driver` in a :class:`~.store.Store`.
 
     Life: for each turn `decided`, and if something is to be done `changing` and `changed`. What could not be
     written after a change has been made is written with the next window.

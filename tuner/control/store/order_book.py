@@ -7,8 +7,8 @@ import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from tuner.control.orders import Orders
-from tuner.control.store import KnobRow, Store
+from tuner.control.decide.orders import Orders
+from tuner.control.store.store import KnobRow, Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 from tuner.printable import one_line

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from tuner.control.database import Database
-from tuner.control.decision import Apply, Hold, Rollback
-from tuner.control.state import RunState
+from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.drive.state import RunState
+from tuner.control.store.database import Database
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 
 if TYPE_CHECKING:
-    from tuner.control.driver import WindowRecord
+    from tuner.control.drive.driver import WindowRecord
 
 __all__ = [
     "ACTIONS",

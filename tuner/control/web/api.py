@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Path, Query, Security
 
-from tuner.control import order_book
-from tuner.control.history import events, explain, history, windows
+from tuner.control.store import order_book
+from tuner.control.store.history import events, explain, history, windows
 from tuner.control.web.access import bearer
 from tuner.control.web.views import (
     CostsView,
@@ -28,11 +28,11 @@ from tuner.control.web.views import (
 from tuner.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from tuner.control.daemon import Daemon
-    from tuner.control.store import Store
+    from tuner.control.daemon.daemon import Daemon
+    from tuner.control.daemon.worker import Worker
+    from tuner.control.store.store import Store
     from tuner.control.web.access import Access
     from tuner.control.web.exporter import Exporter
-    from tuner.control.worker import Worker
 
 __all__ = ["Api"]
 

@@ -20,12 +20,12 @@ from prometheus_client import (
 )
 
 from tuner import __version__
-from tuner.control.decision import Apply, Rollback
-from tuner.control.store import ACTIONS, STATISTICS
+from tuner.control.decide.decision import Apply, Rollback
+from tuner.control.store.store import ACTIONS, STATISTICS
 
 if TYPE_CHECKING:
-    from tuner.control.orders import Orders
-    from tuner.control.worker import Worker, WorkerReport
+    from tuner.control.daemon.worker import Worker, WorkerReport
+    from tuner.control.decide.orders import Orders
 
 __all__ = ["Exporter"]
 

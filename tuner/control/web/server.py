@@ -18,8 +18,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from tuner import __version__
-from tuner.control.order_book import all_orders
-from tuner.control.store import Store
+from tuner.control.store.order_book import all_orders
+from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
 from tuner.control.web.connection import MOST_CONNECTIONS, Connection
@@ -28,8 +28,8 @@ from tuner.control.web.views import Health
 from tuner.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
-    from tuner.control.config import HttpSection
-    from tuner.control.daemon import Daemon
+    from tuner.control.daemon.config import HttpSection
+    from tuner.control.daemon.daemon import Daemon
 
 __all__ = ["WebServer"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tuner.control.store import STATISTICS, configuration_of, knobs_of, without_credentials
+from tuner.control.store.store import STATISTICS, configuration_of, knobs_of, without_credentials
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from tuner.control.cost_map import CostMap
-    from tuner.control.orders import Orders
-    from tuner.control.worker import Worker
+    from tuner.control.daemon.worker import Worker
+    from tuner.control.decide.cost_map import CostMap
+    from tuner.control.decide.orders import Orders
 
 __all__ = [
     "CostView",

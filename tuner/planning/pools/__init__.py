@@ -1,18 +1,18 @@
 """Kairos: which instances of mixed types to rent for a model, and how queries are shared out among them."""
 
-from tuner.kairos.bound import Terms, auxiliary_limited, bounds, make_terms
-from tuner.kairos.catalogue import InstanceType, Line, Offers, Table, make_offers
-from tuner.kairos.ceiling import ceilings
-from tuner.kairos.choice import best_homogeneous, choose
-from tuner.kairos.learned import Learned, LearnedFile, read_observations, with_profiles
-from tuner.kairos.paper import paper_catalogue
-from tuner.kairos.plan import Plan, plan_instances, plan_scenario
-from tuner.kairos.pool import pools_within, ranked
-from tuner.kairos.replan import Decision, Replanner, Rules
-from tuner.kairos.scenario import MixedScenario, QuerySession
-from tuner.kairos.search import Found, kairos_plus
-from tuner.kairos.sizes import SizeDistribution, SizeMonitor, parse_sizes
-from tuner.kairos.switch import Running, Switch, make_switch, running_pool
+from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.catalogue import InstanceType, Line, Offers, Table, make_offers
+from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.choice import best_homogeneous, choose
+from tuner.planning.pools.learned import Learned, LearnedFile, read_observations, with_profiles
+from tuner.planning.pools.paper import paper_catalogue
+from tuner.planning.pools.plan import Plan, plan_instances, plan_scenario
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.planning.pools.replan import Decision, Replanner, Rules
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.search import Found, kairos_plus
+from tuner.planning.pools.sizes import SizeDistribution, SizeMonitor, parse_sizes
+from tuner.planning.pools.switch import Running, Switch, make_switch, running_pool
 
 __all__ = [
     "Decision",

@@ -20,7 +20,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
-from tuner.kairos.sizes import SizeDistribution
+from tuner.planning.pools.sizes import SizeDistribution
 
 __all__ = [
     "CatalogueFile",

@@ -25,8 +25,8 @@ from pydantic import RootModel, ValidationInfo
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.kairos.catalogue import InstanceType, Line, Profile
-from tuner.kairos.sizes import SizeDistribution
+from tuner.planning.pools.catalogue import InstanceType, Line, Profile
+from tuner.planning.pools.sizes import SizeDistribution
 
 __all__ = ["Learned", "LearnedFile", "read_observations", "with_profiles"]
 

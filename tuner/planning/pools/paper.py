@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tuner.kairos.catalogue import InstanceType, Line
+from tuner.planning.pools.catalogue import InstanceType, Line
 
 __all__ = ["BUDGET", "MODELS", "QOS", "QUANTILE", "paper_catalogue"]
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.kairos.bound import Terms, auxiliary_limited, bounds, make_terms
-from tuner.kairos.catalogue import Offers, make_offers
-from tuner.kairos.ceiling import ceilings
-from tuner.kairos.choice import Homogeneous, best_homogeneous, choose
-from tuner.kairos.learned import LearnedFile, with_profiles
-from tuner.kairos.pool import pools_within, ranked
-from tuner.kairos.reason import reasons
-from tuner.kairos.scenario import MixedScenario, QuerySession
-from tuner.kairos.sizes import SizeDistribution
+from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.catalogue import Offers, make_offers
+from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.choice import Homogeneous, best_homogeneous, choose
+from tuner.planning.pools.learned import LearnedFile, with_profiles
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.planning.pools.reason import reasons
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.sizes import SizeDistribution
 
 __all__ = ["Plan", "PlannedPool", "plan_instances", "plan_scenario"]
 

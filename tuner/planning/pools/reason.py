@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.kairos.choice import AGREEING, CANDIDATES
+from tuner.planning.pools.choice import AGREEING, CANDIDATES
 
 if TYPE_CHECKING:
-    from tuner.kairos.plan import Plan
+    from tuner.planning.pools.plan import Plan
 
 __all__ = ["reasons"]
 

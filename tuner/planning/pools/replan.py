@@ -32,13 +32,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.kairos.bound import bounds
-from tuner.kairos.catalogue import InstanceType, make_offers
-from tuner.kairos.plan import Plan, plan_instances
-from tuner.kairos.pool import pools_within
-from tuner.kairos.scenario import QuerySession
-from tuner.kairos.sizes import MONITORED, SizeDistribution, SizeMonitor
-from tuner.kairos.switch import STARTUP, Switch, make_switch
+from tuner.planning.pools.bound import bounds
+from tuner.planning.pools.catalogue import InstanceType, make_offers
+from tuner.planning.pools.plan import Plan, plan_instances
+from tuner.planning.pools.pool import pools_within
+from tuner.planning.pools.scenario import QuerySession
+from tuner.planning.pools.sizes import MONITORED, SizeDistribution, SizeMonitor
+from tuner.planning.pools.switch import STARTUP, Switch, make_switch
 
 __all__ = ["Decision", "Replanner", "Rules"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.kairos.gaussian import expected_improvement
-from tuner.kairos.search import Evaluate, Found, Progress
+from tuner.planning.pools.gaussian import expected_improvement
+from tuner.planning.pools.search import Evaluate, Found, Progress
 
 __all__ = ["RIVALS", "Rival", "annealing_search", "bayesian_search", "genetic_search", "random_search"]
 

@@ -14,9 +14,9 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo
 from pydantic import field_validator as check_field
 
 from tuner.errors import InvalidInput
-from tuner.kairos.catalogue import CatalogueFile, Entry, InstanceType, Positive, Some, check_names
-from tuner.kairos.paper import QUANTILE, paper_catalogue
-from tuner.kairos.sizes import SizeDistribution, parse_sizes
+from tuner.planning.pools.catalogue import CatalogueFile, Entry, InstanceType, Positive, Some, check_names
+from tuner.planning.pools.paper import QUANTILE, paper_catalogue
+from tuner.planning.pools.sizes import SizeDistribution, parse_sizes
 
 __all__ = ["MixedScenario", "QuerySession", "Rented"]
 

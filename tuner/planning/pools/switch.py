@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.kairos.bound import bounds
+from tuner.planning.pools.bound import bounds
 
 if TYPE_CHECKING:
-    from tuner.kairos.plan import Plan
-    from tuner.kairos.scenario import MixedScenario
+    from tuner.planning.pools.plan import Plan
+    from tuner.planning.pools.scenario import MixedScenario
 
 __all__ = ["STARTUP", "Running", "Switch", "make_switch", "running_pool"]
 

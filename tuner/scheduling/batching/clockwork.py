@@ -17,7 +17,7 @@ Rules
   earlier, so that the answer is there in time).
 * Accelerators of unlike kinds have queues and priorities of their own; they share the requests.
 
-How the queues of a session share one ring stands in :mod:`tuner.scheduling.clockwork_strategy`.
+How the queues of a session share one ring stands in :mod:`tuner.scheduling.batching.clockwork_strategy`.
 
 Where we differ: all sizes of the profile may be used, as Symphony's authors ran it (``sizes="all"``), or the
 powers of two up to 16 as in Clockwork. Loading models is not modelled: every model is everywhere. An
@@ -34,7 +34,7 @@ import numpy as np
 
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
-from tuner.scheduling.clockwork_strategy import (
+from tuner.scheduling.batching.clockwork_strategy import (
     admit,
     bring_forward,
     compare,

@@ -19,7 +19,7 @@ from tuner.scheduling.tournament import key_of, set_key
 from tuner.scheduling.vocabulary import Cluster
 
 if TYPE_CHECKING:
-    from tuner.scheduling.clockwork import Clockwork
+    from tuner.scheduling.batching.clockwork import Clockwork
 
 __all__ = ["admit", "bring_forward", "compare", "drop_lost", "earliest_start", "enlarge", "expire"]
 

@@ -1,8 +1,8 @@
 """Nexus: frontends send each request to a backend at once; backends run their sessions in turn.
 
 Nexus, sections 4.3 and 6.1 to 6.3; Symphony, section 3, on what several frontends do to it. Nobody sees the
-whole cluster: a frontend knows the plan and its own past (:mod:`tuner.scheduling.nexus_frontend`), a backend
-its own queues, one per session it hosts. The plan is made for an epoch (:mod:`tuner.scheduling.nexus_plan`).
+whole cluster: a frontend knows the plan and its own past (:mod:`~.nexus_frontend`), a backend
+its own queues, one per session it hosts. The plan is made for an epoch (:mod:`~.nexus_plan`).
 
 Rules of a backend
 ------------------
@@ -34,9 +34,9 @@ import numpy as np
 
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
+from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, move_on, receiver
+from tuner.scheduling.batching.nexus_plan import Plan, Share, check_plan, make_plan
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.nexus_frontend import Frontends, make_frontends, move_on, receiver
-from tuner.scheduling.nexus_plan import Plan, Share, check_plan, make_plan
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, deadline, dispatch, drop, push, waiting
 from tuner.scheduling.vocabulary import OK, Cluster, records

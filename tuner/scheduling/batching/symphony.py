@@ -24,7 +24,7 @@ Where we differ:
   and a candidate that is as large as allowed is schedulable at once.
 * An accelerator whose batch has not ended in time gets nothing until it has.
 
-At deferral 0 this is work-conserving like :mod:`~tuner.scheduling.eager`; it differs from it in that batches
+At deferral 0 this is work-conserving like :mod:`~.eager`; it differs from it in that batches
 are formed by the drop rule and that there are other dispatch orders.
 """
 
@@ -37,7 +37,7 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.errors import InvalidInput
-from tuner.scheduling.candidate import (
+from tuner.scheduling.batching.candidate import (
     BETA_LAMBDA,
     CANDIDATE,
     EARLY_DROP,
@@ -103,11 +103,11 @@ class Options:
     """``beta_lambda``: also schedulable if it holds more than beta * lambda requests (section 4.3)."""
     target_batch: bool = True
     """Whether requests are given up only until the batch has its target size; see
-    :mod:`~tuner.scheduling.candidate`. If not, until it is as large as it can be."""
+    :mod:`~tuner.scheduling.batching.candidate`. If not, until it is as large as it can be."""
     cap: int = 0
     """Largest batch, 0 for none but the session's own."""
     drop: DropRule = "window"
-    """Which requests are given up when time is short; see :mod:`~tuner.scheduling.candidate`."""
+    """Which requests are given up when time is short; see :mod:`~tuner.scheduling.batching.candidate`."""
     order: Order = "sched_at"
     """Which schedulable candidate goes first: with the earliest ``sched_at``, the earliest deadline, or the
     earliest latest start of the batch as it is."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, send_query, take_in, travel
+from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.queries.pool import Pool, ended, make_pool, oldest, send_query, take_in, travel
-from tuner.scheduling.queries.predictor import Predictor, learn, make_predictor, predict
 from tuner.scheduling.requests import begin, drop, push
 from tuner.scheduling.vocabulary import OK, Cluster, records
 

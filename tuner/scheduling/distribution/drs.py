@@ -2,7 +2,7 @@
 
 As the Kairos paper runs it (section 7): larger queries than the threshold wait for a base instance, the
 others for an auxiliary one, each first come, first served, to the fastest idle one. The threshold is found by
-hill climbing on the throughput, outside (:mod:`tuner.envs.simulator.mixed.threshold`), for each pool anew.
+hill climbing on the throughput, outside (:mod:`tuner.cluster.mixed.threshold`), for each pool anew.
 
 Base instances keep the QoS target at the largest size; if none does, the fastest count as such. In a pool
 without auxiliary instances all queries go to the base.
@@ -19,8 +19,7 @@ import numpy as np
 from tuner._jit import njit_flat, njit_inline
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.queries.pool import (
+from tuner.scheduling.distribution.pool import (
     Pool,
     base_instances,
     ended,
@@ -29,6 +28,7 @@ from tuner.scheduling.queries.pool import (
     speed_order,
     take_in,
 )
+from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 

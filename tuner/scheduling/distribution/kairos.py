@@ -7,7 +7,7 @@ the instance is worth: the time of the largest query on the fastest type over th
 would end after its QoS target, guarded, the cost is that of ten times the target (eq. 5, 8). Of the pairs,
 those with an idle instance are sent (eq. 6, 7); the other queries wait, and are matched anew next time.
 
-Execution times are learned from nothing (:mod:`tuner.scheduling.queries.predictor`), unless ``learn`` is off.
+Execution times are learned from nothing (:mod:`~.predictor`), unless ``learn`` is off.
 No query is refused, unless ``refuse`` is on: then one that no instance could serve in time any more, even if
 it were idle, is. Else a late one is served once nothing better can be done with an instance.
 
@@ -32,10 +32,18 @@ import numpy as np
 from tuner._jit import njit_flat, njit_inline
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.distribution.matching import Matching, make_matching, match
+from tuner.scheduling.distribution.pool import (
+    Pool,
+    ended,
+    make_pool,
+    refuse_query,
+    send_query,
+    take_in,
+    travel,
+)
+from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict, spread
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.queries.matching import Matching, make_matching, match
-from tuner.scheduling.queries.pool import Pool, ended, make_pool, refuse_query, send_query, take_in, travel
-from tuner.scheduling.queries.predictor import Predictor, learn, make_predictor, predict, spread
 from tuner.scheduling.requests import begin, has_room, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 

@@ -2,7 +2,7 @@
 
 A limit for comparison, not a policy to deploy. A base instance takes the largest query there is, an
 auxiliary one the smallest, if it keeps the QoS target there. No query waits: it counts as arriving when it
-is sent. Told all queries at one instant, as :mod:`tuner.envs.simulator.mixed` does, it serves them as
+is sent. Told all queries at one instant, as :mod:`tuner.cluster.mixed` does, it serves them as
 the paper describes; its throughput is how many there are over the time they take.
 
 It believes the profile. Of several sessions, a base instance takes the query that takes it longest, an
@@ -18,8 +18,7 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.queries.pool import (
+from tuner.scheduling.distribution.pool import (
     Pool,
     base_instances,
     ended,
@@ -29,6 +28,7 @@ from tuner.scheduling.queries.pool import (
     take_in,
     travel,
 )
+from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 

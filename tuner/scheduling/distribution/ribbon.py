@@ -13,8 +13,16 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.distribution.pool import (
+    Pool,
+    ended,
+    make_pool,
+    oldest,
+    send_oldest,
+    speed_order,
+    take_in,
+)
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.queries.pool import Pool, ended, make_pool, oldest, send_oldest, speed_order, take_in
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 

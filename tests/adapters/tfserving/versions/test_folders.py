@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from tuner.adapters.tfserving import versions as module
 from tuner.adapters.tfserving.batching import FILE
-from tuner.adapters.tfserving.versions import MARKER, Marker, Versions
+from tuner.adapters.tfserving.versions import folders as module
+from tuner.adapters.tfserving.versions.folders import MARKER, Marker, Versions
 from tuner.errors import AdapterError, Refused
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface
-from tuner.agents.estimator import Estimator, EstimatorParameters
-from tuner.agents.network import Weights
+from tuner.agents.rrl.network.estimator import Estimator, EstimatorParameters
+from tuner.agents.rrl.network.network import Weights
 
 SPACE = make_space()
 SMALL = EstimatorParameters(hidden=(32, 16), steps=60)

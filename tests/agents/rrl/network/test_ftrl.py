@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuner.agents.ftrl import Ftrl
+from tuner.agents.rrl.network.ftrl import Ftrl
 
 
 def reference(weight, gradients, *, lr, beta, l1, l2, accumulator, proximal):

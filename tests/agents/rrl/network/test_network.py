@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuner.agents.network import forward, initial_weights, layer_shapes
+from tuner.agents.rrl.network.network import forward, initial_weights, layer_shapes
 
 
 def test_paper_network_has_its_shapes() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tuner.agents.level_table import LevelTable
+from tuner.agents.rrl.table.level_table import LevelTable
 
 
 def test_empty_table_knows_nothing() -> None:

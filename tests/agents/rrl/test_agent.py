@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, windows_to_near
-from tuner.agents import Agent, LoadLevels, State, rrl_presets
-from tuner.agents.estimator import EstimatorParameters
+from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl import presets as rrl_presets
+from tuner.agents.rrl.network.estimator import EstimatorParameters
 
 SPACE = make_space()
 NEVER = EstimatorParameters(minimum_samples=10**6)

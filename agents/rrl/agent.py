@@ -9,8 +9,8 @@ each level there is a perception Q(s, c). In every window:
 3. the policy follows from the new Q.
 
 This file chooses; step 2 is the business of a perception. The paper's is
-:mod:`tuner.agents.table_perception`; :mod:`tuner.agents.rrl_presets` has its constants and those of the
-authors' code. By default it is :mod:`tuner.agents.smooth_perception`, which goes beyond the paper and says
+:mod:`tuner.agents.rrl.table.perception`; :mod:`tuner.agents.rrl.presets` has its constants and those of the
+authors' code. By default it is :mod:`tuner.agents.rrl.perception`, which goes beyond the paper and says
 how. beta may be in units of one over the least cost, so that it needs no tuning per model, and may grow with
 the windows seen at the level.
 """
@@ -25,13 +25,13 @@ import numpy as np
 from tuner.agents.agent import State, check_seed
 from tuner.agents.explanation import Explanation
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.prior import Prior
-from tuner.agents.region import boltzmann
-from tuner.agents.rrl_file import load_perception, save_perception
-from tuner.agents.rrl_parameters import RRLParameters
-from tuner.agents.schedule import inverse_logits
-from tuner.agents.smooth_perception import SmoothPerception
-from tuner.agents.table_perception import TablePerception
+from tuner.agents.rrl.file import load_perception, save_perception
+from tuner.agents.rrl.parameters import RRLParameters
+from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.prior import Prior
+from tuner.agents.rrl.region import boltzmann
+from tuner.agents.rrl.schedule import inverse_logits
+from tuner.agents.rrl.table.perception import TablePerception
 from tuner.knobs import KnobSpace
 
 __all__ = ["RRL", "Explanation", "RRLParameters"]

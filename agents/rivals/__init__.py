@@ -1,0 +1,1 @@
+"""What RRL is compared with: other learners, searches, and the oracle."""

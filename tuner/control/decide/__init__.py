@@ -1,0 +1,1 @@
+"""What decides, without I/O: the control loop, its guard, and what they remember."""

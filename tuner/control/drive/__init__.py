@@ -1,0 +1,1 @@
+"""What carries decisions out on one server."""

@@ -1,0 +1,1 @@
+"""All that the daemon remembers, in SQLite."""

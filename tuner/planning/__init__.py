@@ -1,0 +1,1 @@
+"""What to rent and where to put it."""

@@ -1,0 +1,1 @@
+"""Batching policies: which requests make a batch, when it is sent, and where."""
