@@ -1,63 +1,45 @@
-"""What every experiment is told, and how it tells how far it has come."""
+"""What every experiment is given: how much to measure, and who watches."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["Advance", "Bars", "Options", "cores"]
+from tuner.laboratory.parallel import cores, run_all
+from tuner.laboratory.progress import Bars, no_bars, track
+
+__all__ = ["Options"]
 
 Item = TypeVar("Item")
-Advance = Callable[[], None]
-"""Tells that one more step is done."""
-Bars = Callable[[str, int], AbstractContextManager[Advance]]
-"""Opens a progress bar: a description and the number of steps."""
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every platform
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
-@contextmanager
-def _no_bar(description: str, total: int) -> Iterator[Advance]:  # noqa: ARG001 - shows nothing
-    yield lambda: None
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What every experiment is told."""
+    """What every experiment is given."""
 
     seeds: int
     quick: bool
     folder: Path
     """Where earlier results lie, which some experiments build on."""
     report: Callable[[str], None]
-    """Told in a line about progress."""
-    bars: Bars = _no_bar
+    """Called with a line about progress."""
+    bars: Bars = no_bars
     """Opens a progress bar where somebody watches."""
     foreign_limit: float = 0.25
     """Cores of foreign processes above which a window on a live server is measured again."""
     workers: int = field(default_factory=cores)
-    """Processes that :func:`tuner.laboratory.parallel.run_all` may use."""
+    """Processes that the tasks of an experiment are spread over."""
+
+    def run_all(
+        self, function: Callable[[Task], Answer], tasks: Sequence[Task], description: str
+    ) -> list[Answer]:
+        """Return the answers to all tasks; see :func:`tuner.laboratory.parallel.run_all`."""
+        return run_all(function, tasks, description, bars=self.bars, workers=self.workers)
 
     def track(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
-        """Yield the items while a progress bar shows how many are done.
-
-        Args:
-            items: What is worked on.
-            description: A few words beside the bar.
-            total: How many there are, if ``len`` cannot tell.
-        """
-        if total is None:
-            assert isinstance(items, Sized), "say the total of what has no length"
-            total = len(items)
-        with self.bars(description, total) as advance:
-            for item in items:
-                yield item
-                advance()
+        """Yield the items while a progress bar counts them; see :func:`tuner.laboratory.progress.track`."""
+        return track(items, description, self.bars, total=total)

@@ -69,7 +69,7 @@ def loaded_by(statement):
     ("statement", "heavy"),
     [
         ("import tuner", {"numpy", "torch", "grpc", "numba", "matplotlib", "tensorflow"}),
-        ("import tuner.cli", {"numpy", "torch", "grpc", "numba", "matplotlib", "pydantic", "gymnasium"}),
+        ("import tuner.__main__", {"numpy", "torch", "grpc", "numba", "matplotlib", "pydantic", "gymnasium"}),
         ("import tuner.profiler.attachment", {"torch", "numba", "matplotlib", "gymnasium"}),
         ("import tuner.control, tuner.agents", {"torch", "numba", "matplotlib", "gymnasium", "grpc"}),
     ],

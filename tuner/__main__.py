@@ -1,5 +1,19 @@
-"""Runs the command line as ``python -m tuner``."""
+"""The ``tuner`` command: the command line, and the commands of the packages above it.
 
-from tuner.cli import main
+:mod:`tuner.cli` has the commands of the tuner itself and knows nothing of the experiments, which use it. What
+is built upon the command line joins it here.
+"""
 
-main()
+from __future__ import annotations
+
+from tuner.cli.app import add, app, main
+from tuner.experiments.benchmarks.command import bench
+from tuner.experiments.command import app as experiment
+
+__all__ = ["app", "main"]
+
+add(bench)
+app.add_typer(experiment, name="experiment")
+
+if __name__ == "__main__":
+    main()

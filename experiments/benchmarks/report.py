@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tuner.experiments.options import cores
+from tuner.laboratory.parallel import cores
 from tuner.stored import Part, Stored
 
 __all__ = ["BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]

@@ -30,8 +30,9 @@ from tuner.agents.rrl import RRL
 from tuner.agents.rrl.region import region_update
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
-from tuner.experiments.options import Options, cores
+from tuner.experiments.options import Options
 from tuner.knobs import KnobSpace
+from tuner.laboratory.parallel import cores
 
 __all__ = ["run"]
 

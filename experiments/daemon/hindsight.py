@@ -18,7 +18,6 @@ from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.daemon.memory import growth, sampled
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
-from tuner.laboratory.parallel import run_all
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import attach
 
@@ -106,7 +105,7 @@ def _compared(case: Case, lives: Sequence[Life], options: Options) -> list[Row]:
     space = connect(case.url(STILL_WINDOWS, 0)).space
     numbers = [int(index) for index in space.distinct]
     tasks = [Still(case, index, STILL_WINDOWS) for index in numbers]
-    found = dict(zip(numbers, run_all(attainment, tasks, options, "configurations"), strict=True))
+    found = dict(zip(numbers, options.run_all(attainment, tasks, "configurations"), strict=True))
     best = max(found, key=lambda index: found[index])
     text = f"{space.format(space.decode(best))}: {found[best]:.1f} %"
     least, note = (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tuner.experiments.kairos.cell import QUERIES, QUICK_QUERIES, Cell, Pool, Setting, configuration, measure
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.paper import BUDGET, paper_catalogue
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["POOLS", "cost_of", "name_of_three", "plot", "run"]
 
@@ -31,7 +31,7 @@ def run(options: Options) -> Result:
         for pool in POOLS
         for seed in seeds
     }
-    rates = run_all(measure, list(cells.values()), options, "pools and seeds")
+    rates = options.run_all(measure, list(cells.values()), "pools and seeds")
     found = dict(zip(cells, rates, strict=True))
     rows: list[Row] = []
     series = []

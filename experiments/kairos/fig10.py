@@ -18,10 +18,10 @@ from tuner.experiments.kairos.cell import (
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import QUICK_LIMIT, Search, search, until_best
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.search import Found
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -48,7 +48,7 @@ def run(options: Options) -> Result:
                 known = tuple(stored.items()) if (policy, seed) == ("kairos", STORED) else ()
                 tasks.append(Search(Setting(model, queries=queries), policy, seed, limit, known))
     found: Searches = {}
-    for task, one in zip(tasks, run_all(search, tasks, options, "searches"), strict=True):
+    for task, one in zip(tasks, options.run_all(search, tasks, "searches"), strict=True):
         found.setdefault((task.setting.model, task.policy), []).append(one)
     rows: list[Row] = []
     series = []

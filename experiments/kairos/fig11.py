@@ -14,11 +14,11 @@ from tuner.experiments.kairos.cell import LABELS, Setting, configuration, make_s
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import until_best
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.rivals import RIVALS
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -47,7 +47,7 @@ def run(options: Options) -> Result:
         for name in SEARCHES
         for seed in range(1 if name == "kairos+" else runs)
     ]
-    found = dict(zip(tasks, run_all(search, tasks, options, "searches"), strict=True))
+    found = dict(zip(tasks, options.run_all(search, tasks, "searches"), strict=True))
     rows: list[Row] = []
     series = []
     for name in SEARCHES:

@@ -24,11 +24,11 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.rivals import bayesian_search
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -56,10 +56,10 @@ def run(options: Options) -> Result:
     setting = Setting(MODEL, sizes=GAUSSIAN, queries=queries)
     space, seeds = make_space(setting), range(1, options.seeds + 1)
     tasks = [Task(scheme, seed, queries, limit) for scheme in SCHEMES for seed in seeds]
-    found = dict(zip(tasks, run_all(react, tasks, options, "schemes and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(react, tasks, "schemes and seeds"), strict=True))
     pools = [tuple(pool) for pool in space.pools[space.order[: limit if options.quick else None]].tolist()]
     cells = [Cell(setting, pool, "oracle") for pool in pools]
-    oracle = max(run_all(measure, cells, options, "oracle"))
+    oracle = max(options.run_all(measure, cells, "oracle"))
     rows: list[Row] = [row("oracle, best pool", [oracle], unit="queries/s")]
     series = []
     for scheme in SCHEMES:

@@ -19,9 +19,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["plot", "run"]
 
@@ -46,7 +46,7 @@ def run(options: Options) -> Result:
         for pool in _highest(space, shown)
         for seed in range(2, options.seeds + 1)
     ]
-    found = dict(zip(cells, run_all(measure, cells, options, "pools and seeds"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "pools and seeds"), strict=True))
     rows: list[Row] = []
     series: list[Series] = []
     for model, space in spaces.items():

@@ -18,9 +18,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["plot", "run"]
 
@@ -42,7 +42,7 @@ def run(options: Options) -> Result:
     pairs = [*((pool, policy) for policy in MEASURED for pool in pools), (best, "oracle")]
     seeds = range(1, options.seeds + 1)
     cells = [Cell(space.setting, pool, policy, seed) for pool, policy in pairs for seed in seeds]
-    found = dict(zip(cells, run_all(measure, cells, options, "pools and policies"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "pools and policies"), strict=True))
 
     def rates(pool: Pool, policy: str) -> list[float]:
         return [found[Cell(space.setting, pool, policy, seed)] for seed in seeds]

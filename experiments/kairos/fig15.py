@@ -13,8 +13,9 @@ from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, config
 from tuner.experiments.kairos.gain import Gain, draw_panels, panels, same_rates
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, curve, row
+from tuner.experiments.result import Result, row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 

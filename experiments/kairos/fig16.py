@@ -22,7 +22,6 @@ from tuner.experiments.kairos.gain import Gain, draw_panels, panels
 from tuner.experiments.kairos.search import optimum_rows
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
 
 __all__ = ["plot", "run"]
@@ -73,7 +72,7 @@ def _losses(exact: list[Gain], options: Options) -> list[Row]:
 
     choices = [(gain, panel, policy) for panel in noises for gain in exact for policy in POLICIES]
     cells = [cell(*choice, seed) for choice in choices for seed in seeds]
-    found = dict(zip(cells, run_all(measure, cells, options, "noise and seeds"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "noise and seeds"), strict=True))
     rows = []
     for gain, panel, policy in choices:
         rates = [found[cell(gain, panel, policy, seed)] for seed in seeds]

@@ -15,9 +15,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.fig1 import POOLS, name_of_three
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -31,7 +31,7 @@ def run(options: Options) -> Result:
     seeds = range(1, options.seeds + 1)
     setting = Setting("rm2", queries=queries)
     cells = [Cell(setting, pool, policy, seed) for policy in POLICIES for pool in MIXED for seed in seeds]
-    found = dict(zip(cells, run_all(measure, cells, options, "pools, policies and seeds"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "pools, policies and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for policy in POLICIES:

@@ -7,8 +7,9 @@ from pathlib import Path
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, Setting, configuration
 from tuner.experiments.kairos.gain import Gain, gains, rows_of
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve
+from tuner.experiments.result import Result, Row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 

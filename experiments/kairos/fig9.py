@@ -21,9 +21,9 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -48,7 +48,7 @@ def run(options: Options) -> Result:
         for policy in POLICIES
         for seed in seeds
     ]
-    found = dict(zip(cells, run_all(measure, cells, options, "models, policies and seeds"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "models, policies and seeds"), strict=True))
 
     def rates(model: str, which: str, policy: str) -> list[float]:
         setting = Setting(model, queries=queries)

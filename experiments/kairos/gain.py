@@ -18,9 +18,9 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.result import Row, Series, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Row, row
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["Gain", "draw_panels", "gains", "panels", "rows_of", "same_rates"]
 
@@ -50,7 +50,7 @@ def gains(settings: Sequence[Setting], options: Options) -> list[Gain]:
         for seed in seeds
     ]
     cells = list(dict.fromkeys(cell for pair in pairs for cell in pair))
-    found = dict(zip(cells, run_all(measure, cells, options, "pools and seeds"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "pools and seeds"), strict=True))
     return [
         Gain(
             space,
@@ -104,7 +104,7 @@ def draw_panels(axes: np.ndarray, before: Series, series: Sequence[Series]) -> N
 def same_rates(space: Space, options: Options) -> list[float]:
     """Return what the homogeneous pool of a space serves, scaled up to the whole budget, per seed."""
     cells = [_same(space, seed) for seed in range(1, options.seeds + 1)]
-    return [rate * space.scale for rate in run_all(measure, cells, options, "seeds")]
+    return [rate * space.scale for rate in options.run_all(measure, cells, "seeds")]
 
 
 def rows_of(gain: Gain, name: str, published: float | None, note: str = "") -> list[Row]:

@@ -22,12 +22,12 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.paper import QOS
 from tuner.planning.pools.sizes import parse_sizes
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["measured_pools", "plot", "run"]
 
@@ -50,7 +50,7 @@ def run(options: Options) -> Result:
         for policy in MEASURED
         for seed in seeds
     ]
-    found = dict(zip(cells, run_all(measure, cells, options, "pools"), strict=True))
+    found = dict(zip(cells, options.run_all(measure, cells, "pools"), strict=True))
     rows: list[Row] = []
     series = []
     details: dict[str, Any] = {}

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from tuner.experiments.kairos.cell import Cell, Pool, Setting, Space, make_space, measure, name_of
 from tuner.experiments.options import Options
 from tuner.experiments.result import Row, row
-from tuner.laboratory.parallel import run_all
 from tuner.planning.pools.search import Found, kairos_plus
 
 __all__ = ["QUICK_LIMIT", "Search", "optimum_rows", "search", "until_best"]
@@ -64,7 +63,7 @@ def optimum_rows(
     limit = QUICK_LIMIT if options.quick else None
     seeds = range(1, options.seeds + 1)
     tasks = [Search(space.setting, seed=seed, limit=limit) for space in spaces for seed in seeds]
-    found = dict(zip(tasks, run_all(search, tasks, options, "searches"), strict=True))
+    found = dict(zip(tasks, options.run_all(search, tasks, "searches"), strict=True))
     rows = []
     for space, rates, name in zip(spaces, chosen, names, strict=True):
         searches = [found[Search(space.setting, seed=seed, limit=limit)] for seed in seeds]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from tuner.cluster import simulate
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -54,7 +54,7 @@ def run(options: Options) -> Result:
         for seed in range(options.seeds)
     ]
     found = dict(
-        zip(tasks, run_all(measure, tasks, options, "rules, arrivals, alphas and seeds"), strict=True)
+        zip(tasks, options.run_all(measure, tasks, "rules, arrivals, alphas and seeds"), strict=True)
     )
     rows: list[Row] = []
     series = []

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from tuner.cluster.goodput import goodput
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["plot", "run"]
 
@@ -75,7 +75,7 @@ def run(options: Options) -> Result:
             for seed in _seeds(length, options.seeds)
         )
     )
-    found = dict(zip(tasks, run_all(measure, tasks, options, "alphas, rules, lengths"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "alphas, rules, lengths"), strict=True))
     rows: list[Row] = []
     for words, pair in COMPARED.items():
         rows += [_row(found, alpha, words, pair, seconds, options.seeds) for alpha in ALPHAS]

@@ -19,7 +19,6 @@ from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
 from tuner.experiments.rrl.warm import told
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
 from tuner.report import style
 
@@ -87,7 +86,7 @@ def run(options: Options) -> Result:
         for drift in (False, True)
         for name in names
     ]
-    trials = run_all(try_one, tasks, options, "variants, scenarios and seeds")
+    trials = options.run_all(try_one, tasks, "variants, scenarios and seeds")
     rows: list[Row] = []
     for drift, scenario in enumerate(SCENARIOS):
         for name in names:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.experiments.rrl.figures import above
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, times_fewer
+from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import is_near, windows_to_converge
-from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import TrialSpec, serving, stage_environment, train_agent
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def run(options: Options) -> Result:
         for model in MODELS
         for delta in DELTAS
     ]
-    found = dict(zip(tasks, run_all(measure, tasks, options, "models, regions and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "models, regions and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for model, label in MODELS.items():

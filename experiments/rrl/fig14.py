@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
-from tuner.experiments.rrl.figures import above, draw_bars, draw_ccdf
-from tuner.experiments.rrl.series import bars, exceeding
 from tuner.experiments.rrl.study import (
     AGENTS,
     CPU,
@@ -23,6 +21,8 @@ from tuner.experiments.rrl.study import (
     relation_rows,
     run_cases,
 )
+from tuner.laboratory.curves import bars, exceeding
+from tuner.laboratory.figures import above, draw_bars, draw_ccdf
 from tuner.report import style
 
 __all__ = ["CASES", "plot", "run"]

@@ -17,9 +17,9 @@ from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def run(options: Options) -> Result:
     requests = QUICK_REQUESTS if options.quick else REQUESTS
     cases = [LIGHT_CASE, *CASES.values()]
     tasks = [Task(*case, requests, seed) for case in cases for seed in range(options.seeds)]
-    found = dict(zip(tasks, run_all(measure, tasks, options, "servers and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "servers and seeds"), strict=True))
 
     def surfaces(case: tuple[str, str, float]) -> list[np.ndarray]:
         return [found[Task(*case, requests, seed)] for seed in range(options.seeds)]

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row
-from tuner.experiments.rrl.figures import above, draw_time
-from tuner.experiments.rrl.series import over_time
 from tuner.experiments.rrl.study import (
     AGENTS,
     TIMES_FEWER,
@@ -19,6 +17,8 @@ from tuner.experiments.rrl.study import (
     relation_rows,
     run_cases,
 )
+from tuner.laboratory.curves import over_time
+from tuner.laboratory.figures import above, draw_time
 from tuner.report import style
 
 __all__ = ["draw_latencies", "latency_result"]

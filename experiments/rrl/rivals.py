@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tuner.experiments.options import Options
 from tuner.experiments.result import Result, Row, row
-from tuner.experiments.rrl.figures import above, draw_bars, draw_time
-from tuner.experiments.rrl.series import bars, over_time
 from tuner.experiments.rrl.study import (
     CPU,
     GPU,
@@ -26,6 +24,8 @@ from tuner.experiments.rrl.study import (
     of_agent,
     run_cases,
 )
+from tuner.laboratory.curves import bars, over_time
+from tuner.laboratory.figures import above, draw_bars, draw_time
 from tuner.laboratory.trial import Trial
 from tuner.report import style
 

@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from tuner.envs.simulator.server import ServerModel
 from tuner.experiments.bench import distinct, measure_in_turns, objective, triton
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.experiments.rrl.figures import draw_time
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
 from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration, KnobSpace
 from tuner.laboratory.calibration import measure_server_model
+from tuner.laboratory.figures import draw_time
 from tuner.measurement import Measurement
 from tuner.profiler.attachment import Attachment
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

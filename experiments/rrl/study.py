@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Row, Series, row
+from tuner.experiments.result import Row, row
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
+from tuner.report.series import Series
 
 __all__ = [
     "AGENTS",
@@ -85,7 +85,7 @@ def run_cases(
         _prepare(cases, options)
     keys = [(case, agent, seed) for seed in range(options.seeds) for case in cases for agent in agents]
     specs = [case.spec(agent, seed, quick=options.quick) for case, agent, seed in keys]
-    trials = run_all(run_trial, specs, options, "models, loads, agents and seeds")
+    trials = options.run_all(run_trial, specs, "models, loads, agents and seeds")
     found: dict[str, list[Trial]] = {case.name: [] for case in cases}
     for (case, _, _), trial in zip(keys, trials, strict=True):
         found[case.name].append(trial)
@@ -103,7 +103,7 @@ def _prepare(cases: Sequence[Case], options: Options) -> None:
     for case in cases:
         spec = case.spec("random", 0, quick=False)
         tasks += [(spec, rate) for rate in _rates(spec, options.seeds)]
-    run_all(compute_costs, tasks, options, "exact costs of every configuration")
+    options.run_all(compute_costs, tasks, "exact costs of every configuration")
 
 
 def _rates(spec: TrialSpec, seeds: int) -> list[float]:

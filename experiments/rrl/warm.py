@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
-from tuner.experiments.rrl.figures import above
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
+from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.parallel import run_all
 from tuner.laboratory.trial import TrialSpec, new_agent, serving, stage_environment, train_agent
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -59,7 +59,7 @@ def run(options: Options) -> Result:
         for server in SERVERS
         for error in errors
     ]
-    found = dict(zip(tasks, run_all(try_one, tasks, options, "servers, errors and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(try_one, tasks, "servers, errors and seeds"), strict=True))
     rows: list[Row] = []
     series: list[Series] = []
     for server in SERVERS:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series
+from tuner.experiments.result import Result, Row
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
+from tuner.report.series import Series
 from tuner.scheduling.analysis import Ideal, fewest_accelerators, staggered, uncoordinated
 from tuner.scheduling.cluster import linear_latency
 

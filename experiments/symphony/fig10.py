@@ -14,11 +14,11 @@ from typing import NamedTuple
 from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.goodput import goodput
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.two_models import ALLOWANCES, SYSTEMS
 from tuner.experiments.zoo import TABLE_4
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["off_the_top", "plot", "run"]
 
@@ -55,7 +55,7 @@ def run(options: Options) -> Result:
     loads = QUICK_LOADS if options.quick else LOADS
     seconds = QUICK_SECONDS if options.quick else SECONDS
     tasks = [Task(system, loads, seconds, seed) for system in COMPARED for seed in range(options.seeds)]
-    found = dict(zip(tasks, run_all(measure, tasks, options, "systems and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "systems and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for system in COMPARED:

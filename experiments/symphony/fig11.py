@@ -17,11 +17,12 @@ from tuner.cluster import Scenario, Session
 from tuner.cluster.goodput import goodput
 from tuner.experiments.benchmarks.scenarios import cluster, grid
 from tuner.experiments.benchmarks.scheduler import seconds_alone, seconds_together, thread_counts
-from tuner.experiments.options import Options, cores
-from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.options import Options
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
-from tuner.laboratory.parallel import run_all
+from tuner.laboratory.parallel import cores
 from tuner.report import style
+from tuner.report.series import Series, curve
 from tuner.scheduling.analysis import best_batch
 from tuner.scheduling.cluster import linear_latency
 
@@ -63,7 +64,7 @@ def run(options: Options) -> Result:
         for count in counts
         for seed in range(options.seeds)
     ]
-    rates = run_all(measure, tasks, options, "accelerators and seeds")
+    rates = options.run_all(measure, tasks, "accelerators and seeds")
     found = {
         count: [rate for task, rate in zip(tasks, rates, strict=True) if task.accelerators == count]
         for count in counts

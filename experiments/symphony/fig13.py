@@ -17,10 +17,10 @@ from statistics import NormalDist, median
 from tuner.cluster import Network, Scenario, Session
 from tuner.cluster.goodput import goodput
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["Task", "measure", "network", "plot", "run"]
 
@@ -53,7 +53,7 @@ def run(options: Options) -> Result:
     """Search the goodput for each SLO and delay."""
     slos = SLOS[::3] if options.quick else SLOS
     tasks = list(_tasks(options, slos))
-    rates = run_all(measure, tasks, options, "delays and seeds")
+    rates = options.run_all(measure, tasks, "delays and seeds")
     found: dict[tuple[str, float, float, str], list[float]] = {}
     for task, rate in zip(tasks, rates, strict=True):
         found.setdefault((task.range, task.slo_ms, task.quantile_ms, task.kind), []).append(rate)

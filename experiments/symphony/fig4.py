@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.microbenchmark import (
     MIXED,
     RATIOS,
@@ -28,8 +28,8 @@ from tuner.experiments.symphony.microbenchmark import (
     points,
     rate,
 )
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["plot", "run"]
 
@@ -63,7 +63,7 @@ def run(options: Options) -> Result:
     """Measure the goodput of every cluster under every policy."""
     tasks = make_tasks(options)
     rates: dict[Point, list[dict[str, float]]] = {}
-    for task, found in zip(tasks, run_all(measure, tasks, options, "clusters and seeds"), strict=True):
+    for task, found in zip(tasks, options.run_all(measure, tasks, "clusters and seeds"), strict=True):
         rates.setdefault(task.point, []).append(found)
     over = {rival: ratios(rates, "symphony", rival) for rival in RIVALS}
     details = [line(point, **one) for point, seeds in rates.items() for one in seeds]

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from tuner.cluster.goodput import capacity, goodput
 from tuner.cluster.scenario import Scenario, Session
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.microbenchmark import NETWORK
 from tuner.experiments.zoo import GTX_1080TI, model
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import Series, curve
 
 __all__ = ["plot", "run"]
 
@@ -54,7 +54,7 @@ def run(options: Options) -> Result:
         for seed in range(1, options.seeds + 1)
     ]
     rates: Rates = {}
-    for task, found in zip(tasks, run_all(measure, tasks, options, "points and seeds"), strict=True):
+    for task, found in zip(tasks, options.run_all(measure, tasks, "points and seeds"), strict=True):
         rates.setdefault((task.popularity, task.arrivals, task.slo_ms, task.policy), []).append(found)
     return Result(
         experiment=NAME,

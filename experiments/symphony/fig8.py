@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run", "share_in_batches_of"]
 
@@ -26,7 +26,7 @@ LARGEST = 20
 def run(options: Options) -> Result:
     """Search every goodput and count the batches there."""
     tasks = tasks_of(options, SYSTEMS)
-    found = dict(zip(tasks, run_all(measure, tasks, options, "models, systems and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "models, systems and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     sizes = range(1, LARGEST + 1)

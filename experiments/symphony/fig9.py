@@ -13,11 +13,11 @@ import numpy as np
 from tuner.cluster import EventLog, simulate
 from tuner.cluster.log import ARRIVE, REFUSE, SEND
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Task, panel_name, scenario, search, tasks_of
 from tuner.experiments.zoo import TABLE_4, Setup
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["delays", "plot", "run"]
 
@@ -32,7 +32,7 @@ POINTS = 60
 def run(options: Options) -> Result:
     """Search every goodput and read the delays there."""
     tasks = tasks_of(options, SYSTEMS)
-    found = dict(zip(tasks, run_all(measure, tasks, options, "models, systems and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "models, systems and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for setup in TABLE_4:

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.result import Result, Row, row
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["expected_std", "plot", "run"]
 
@@ -49,7 +49,7 @@ def run(options: Options) -> Result:
     """Simulate both setups for several numbers of frontends."""
     runs = QUICK_RUNS if options.quick else RUNS
     tasks = list(_tasks(options.seeds, runs))
-    found = dict(zip(tasks, run_all(spread, tasks, options, "setups and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(spread, tasks, "setups and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for rate, window in SETUPS:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, curve, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import curve
 
 __all__ = ["plot", "run"]
 
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 def run(options: Options) -> Result:
     """Search the goodput of every model, system and seed."""
     tasks = tasks_of(options, tuple(SYSTEMS))
-    found = dict(zip(tasks, run_all(measure, tasks, options, "models, systems and seeds"), strict=True))
+    found = dict(zip(tasks, options.run_all(measure, tasks, "models, systems and seeds"), strict=True))
     rows: list[Row] = []
     series = []
     for setup in TABLE_4:

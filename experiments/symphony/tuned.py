@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series, row
+from tuner.experiments.result import Result, Row, row
 from tuner.experiments.symphony.fig4 import shares_below
 from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, Point, keeps, line, points, rate
-from tuner.laboratory.parallel import run_all
 from tuner.report import style
+from tuner.report.series import Series
 from tuner.scheduling.knobs import DROP_RULES
 
 __all__ = ["plot", "run"]
@@ -105,7 +105,7 @@ def run(options: Options) -> Result:
     requests = QUICK_REQUESTS if options.quick else REQUESTS
     train = QUICK_REQUESTS if options.quick else TRAIN_REQUESTS
     tasks = [Task(point, train, requests, options.seeds) for point in points(options.quick)]
-    found = run_all(tune, tasks, options, "clusters")
+    found = options.run_all(tune, tasks, "clusters")
     return Result(
         experiment=NAME,
         seeds=options.seeds,

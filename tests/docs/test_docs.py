@@ -192,7 +192,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_are_quoted_exist(page):
     """Every `tuner NAME` in prose names a command."""
-    from tuner.cli.app import app
+    from tuner.__main__ import app
 
     known = {c.callback.__name__ for c in app.registered_commands} | {g.name for g in app.registered_groups}
     for name in re.findall(r"`tuner ([a-z]+)", page.read_text()):

@@ -1,4 +1,4 @@
-"""`tuner experiment`, `tuner bench` and training in a cluster on the command line."""
+"""`tuner experiment` and `tuner bench` on the command line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ import sys
 
 import pytest
 
-from tuner.cli import main
+from tuner.__main__ import main
 from tuner.experiments.result import Result
-
-CLUSTER = """
-policy: symphony
-accelerators: 2
-sessions:
-  - {name: a, alpha_ms: 2, beta_ms: 10, slo_ms: 60, rate: 150}
-"""
 
 
 @pytest.fixture
@@ -100,35 +93,3 @@ def test_an_unknown_benchmark_is_named(tuner):
 
     assert code == 2
     assert "engine, scheduler, decision" in printed
-
-
-def test_a_policy_is_trained_for_a_cluster(tuner, tmp_path):
-    """RRL learns the scheduler's knobs for the file's load."""
-    (tmp_path / "cluster.yaml").write_text(CLUSTER)
-
-    printed, code = tuner(
-        "train", "--env", "tuner/Cluster-v0", "--scenario", "cluster.yaml", "--windows", "5",
-        "--window", "0.5s", "--out", "policy",
-    )  # fmt: skip
-
-    assert code == 0, printed
-    assert "150 requests/s" in printed
-    assert "deferral" in printed
-    assert any((tmp_path / "policy").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "env"),
-    [
-        ("--slo", "p95=30ms", "tuner/Cluster-v0"),
-        ("--knob", "deferral=0,1", "tuner/Cluster-v0"),
-        ("--scenario", "cluster.yaml", "tuner/TritonCPU-v0"),
-        ("--objective", "cpu", "tuner/Cluster-v0"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(tuner, option, value, env):
-    """By name."""
-    printed, code = tuner("train", "--env", env, option, value, "--out", "policy", "--windows", "1")
-
-    assert code == 2
-    assert option.removeprefix("--") in printed

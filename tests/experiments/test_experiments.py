@@ -11,9 +11,10 @@ from tuner.control.drive.sweep import SweepResult, SweepRow
 from tuner.errors import InvalidInput, StorageError
 from tuner.experiments.catalogue import EXPERIMENTS, find
 from tuner.experiments.page import results_page
-from tuner.experiments.result import Result, Series, curve, row
+from tuner.experiments.result import Result, row
 from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration
+from tuner.report.series import Series, curve
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda e: e.name)

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from tuner.cli.console import make_console, progress_bars
-from tuner.experiments.options import Options, cores
-from tuner.laboratory.parallel import run_all
+from tuner.experiments.options import Options
+from tuner.laboratory.parallel import cores, run_all
 
 
 class Bars:
@@ -71,7 +71,7 @@ def test_answers_come_in_the_order_of_the_tasks(tmp_path, workers):
     """However many processes there are, the answers are the same."""
     bars = Bars()
 
-    answers = run_all(math.factorial, [5, 3, 4], options(tmp_path, workers=workers, bars=bars), "numbers")
+    answers = options(tmp_path, workers=workers, bars=bars).run_all(math.factorial, [5, 3, 4], "numbers")
 
     assert answers == [120, 6, 24]
     assert bars.shown == [("numbers", 3, 3)]
@@ -81,12 +81,12 @@ def test_answers_come_in_the_order_of_the_tasks(tmp_path, workers):
 def test_an_error_in_a_task_is_raised_and_leaves_no_process(tmp_path, workers):
     """The caller sees the task's own error."""
     with pytest.raises(ValueError, match="factorial"):
-        run_all(math.factorial, [5, -1, 4], options(tmp_path, workers=workers))
+        run_all(math.factorial, [5, -1, 4], workers=workers)
 
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 
 def test_nothing_to_do(tmp_path):
     """No tasks, no answers, no processes."""
-    assert run_all(math.factorial, [], options(tmp_path, workers=4)) == []
+    assert run_all(math.factorial, [], workers=4) == []
     assert cores() >= 1

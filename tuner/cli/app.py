@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner import __version__
-from tuner.cli.bench import bench
 from tuner.cli.calibrate import calibrate
 from tuner.cli.compare import compare
 from tuner.cli.config import app as config
 from tuner.cli.daemon import daemon
 from tuner.cli.demo import demo
 from tuner.cli.evaluate import evaluate
-from tuner.cli.experiment import app as experiment
 from tuner.cli.goodput import goodput
 from tuner.cli.history import explain, history
 from tuner.cli.observe import observe
@@ -31,7 +29,10 @@ from tuner.cli.train import train
 from tuner.cli.workload import app as workload
 from tuner.errors import TunerError
 
-__all__ = ["app", "main"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["add", "app", "main"]
 
 app = typer.Typer(
     name="tuner",
@@ -42,6 +43,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def add(command: Callable[..., None]) -> None:
+    """Add a command; the constant ``EXAMPLES`` of its module ends its help."""
+    app.command(epilog=command.__globals__["EXAMPLES"])(command)
+
+
 for function in (
     demo,
     observe,
@@ -56,7 +64,6 @@ for function in (
     serve,
     simulate,
     goodput,
-    bench,
     daemon,
     history,
     explain,
@@ -66,8 +73,7 @@ for function in (
     unpin,
     rollback,
 ):
-    app.command(epilog=function.__globals__["EXAMPLES"])(function)
-app.add_typer(experiment, name="experiment")
+    add(function)
 app.add_typer(plan, name="plan")
 app.add_typer(workload, name="workload")
 app.add_typer(config, name="config")

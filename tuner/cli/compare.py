@@ -83,7 +83,7 @@ def compare(
         make_folder(plot, "--plot")
     trials = compare_trials(run_trial, trial_specs(chosen, seeds), base, seeds=seeds, out=out)
     if plot is not None:
-        from tuner.experiments.rrl.figures import comparison_figures
+        from tuner.laboratory.figures import comparison_figures
 
         for path in comparison_figures(trials, plot):
             print(path)

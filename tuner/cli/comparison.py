@@ -41,19 +41,14 @@ def compare_trials(
         StorageError: The rows cannot be written.
     """
     from tuner.cli.console import make_console, progress_bars
-    from tuner.experiments.options import Options
     from tuner.laboratory.comparison import Comparison, compared
     from tuner.laboratory.parallel import run_all
     from tuner.storage import make_folder_of
 
     if out is not None:
         make_folder_of(out, "--json")
-    console = make_console()
-    options = Options(
-        seeds=seeds, quick=False, folder=Path(), report=console.print, bars=progress_bars(console)
-    )
     begin = time.monotonic()
-    trials = run_all(function, tasks, options, "trials")
+    trials = run_all(function, tasks, "trials", bars=progress_bars(make_console()))
     comparison = Comparison(
         env=base.env,
         workload=base.workload or "",

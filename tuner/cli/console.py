@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tuner.control import WindowRecord
-    from tuner.experiments.options import Bars
     from tuner.knobs import Configuration, KnobSpace
+    from tuner.laboratory.progress import Bars
     from tuner.measurement import Measurement
     from tuner.objective import Objective
     from tuner.report import Served

@@ -188,15 +188,12 @@ def _run_folder(folder: Path, number: int) -> Path:
 def _run(tasks: list[Task]) -> list[list[str]]:
     """Train, one after the other with a bar of windows, or several at once with a bar of trainings."""
     from tuner.cli.console import make_console, progress_bars
-    from tuner.experiments.options import Options
     from tuner.laboratory.parallel import run_all
     from tuner.laboratory.training import train as train_one
 
-    console = make_console()
-    bars = progress_bars(console)
+    bars = progress_bars(make_console())
     if len(tasks) > 1:
-        options = Options(seeds=len(tasks), quick=False, folder=Path(), report=console.print, bars=bars)
-        return run_all(train_quietly, tasks, options, "trainings")
+        return run_all(train_quietly, tasks, "trainings", bars=bars)
     spec, folder, tensorboard = tasks[0]
     with bars("training", len(spec.stages) * spec.windows) as advance:
         trained = train_one(spec, folder, tensorboard=tensorboard, progress=advance)

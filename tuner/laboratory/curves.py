@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tuner.experiments.result import Series, curve
 from tuner.laboratory.metrics import SPAN, Figures, ccdf, figures_of, running_mean
 from tuner.laboratory.trial import Trial
+from tuner.report.series import Series, curve
 
 __all__ = ["bars", "by_agent", "exceeding", "over_time"]
 

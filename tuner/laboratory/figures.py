@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuner.experiments.result import Series
-from tuner.experiments.rrl.series import bars, exceeding, over_time
+from tuner.laboratory.curves import bars, exceeding, over_time
 from tuner.laboratory.trial import Trial
 from tuner.report import style
+from tuner.report.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ def draw_bars(panel: Axes, series: Sequence[Series], label: str, *, most: float 
 
     Args:
         panel: Where.
-        series: One per agent, as :func:`~tuner.experiments.rrl.series.bars` makes them.
+        series: One per agent, as :func:`~tuner.laboratory.curves.bars` makes them.
         label: Of the horizontal axis.
         most: Where the axis ends, such as the length of a trial; None to end it at the greatest value.
     """

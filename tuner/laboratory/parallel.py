@@ -1,23 +1,35 @@
-"""Spreads the points and seeds of an experiment over processes."""
+"""Runs one function on many arguments in several processes, such as the trials of a comparison."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context
 from typing import TypeVar
 
-from tuner.experiments.options import Options
+from tuner.laboratory.progress import Bars, no_bars, track
 
-__all__ = ["run_all"]
+__all__ = ["cores", "run_all"]
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 
+def cores() -> int:
+    """Return how many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every platform
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 def run_all(
-    function: Callable[[Task], Answer], tasks: Sequence[Task], options: Options, description: str = "points"
+    function: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    description: str = "points",
+    *,
+    bars: Bars = no_bars,
+    workers: int | None = None,
 ) -> list[Answer]:
     """Return the answers to all tasks, in their order; a progress bar counts those that are done.
 
@@ -28,18 +40,20 @@ def run_all(
     Args:
         function: A function of a module (not a lambda), whose argument and answer can be pickled.
         tasks: Its arguments.
-        options: How many workers there may be, and who watches. With one, everything runs right here.
-        description: Beside the bar.
+        description: Stands beside the bar.
+        bars: Opens the bar.
+        workers: How many processes there may be; one for each core if None. With one, everything runs in
+            this process.
     """
-    workers = min(options.workers, len(tasks))
+    workers = min(cores() if workers is None else workers, len(tasks))
     if workers <= 1:
-        return [function(task) for task in options.track(tasks, description)]
+        return [function(task) for task in track(tasks, description, bars)]
     others = set(active_children())
     # "spawn" rather than "fork": the parent may have threads, and a forked copy of their locks hangs.
     executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
     answers: dict[int, Answer] = {}
     try:
-        with options.bars(description, len(tasks)) as advance:
+        with bars(description, len(tasks)) as advance:
             futures = {executor.submit(function, task): number for number, task in enumerate(tasks)}
             for future in as_completed(futures):
                 answers[futures[future]] = future.result()

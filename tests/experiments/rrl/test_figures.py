@@ -10,11 +10,12 @@ import pytest
 
 from tests.laboratory.trials import made_trial
 from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, Series
-from tuner.experiments.rrl.figures import comparison_figures, draw_bars
-from tuner.experiments.rrl.series import bars, exceeding, over_time
+from tuner.experiments.result import Result, Row
 from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
+from tuner.laboratory.curves import bars, exceeding, over_time
+from tuner.laboratory.figures import comparison_figures, draw_bars
 from tuner.report import style
+from tuner.report.series import Series
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
