@@ -1,4 +1,4 @@
-"""What the environments over a rack of simulated servers share: episodes, the offered load, exact costs."""
+"""What environments over a batched simulator share: episodes, the offered load, exact costs."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tuner.envs.batched_server import BatchedModel, BatchedServer, measure_servers
 from tuner.envs.exact_costs import ExactCosts
-from tuner.envs.rack_server import RackModel, RackServer, measure_servers
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
-from tuner.envs.simulator.rack import Rack
+from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.vector import ServingVectorEnv
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo, parse_slo
 from tuner.workload import Workload, workload
 
-__all__ = ["RackEnv", "model_objective", "named_model", "rack_env", "rack_vector_env"]
+__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective", "named_model"]
 
-Model = TypeVar("Model", bound=RackModel)
+Model = TypeVar("Model", bound=BatchedModel)
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
 
 
-class RackEnv(ServingEnv):
-    """An environment over one server of a rack; several may share the rack.
+class BatchedEnv(ServingEnv):
+    """An environment over one server of a batched simulator; several environments may share the simulator.
 
-    The data sheets are those of its kinds.
+    Each subclass has a data sheet of its own.
 
     A window depends on the episode's seed, the window's number, the configuration and the load alone.
     ``info["rate"]`` is the load offered in the window just measured.
 
     Args:
         model: What is simulated.
-        rack: Where.
-        load: The offered load; drawn anew at every reset, for the whole episode.
+        simulator: Measures its windows.
+        load: The offered load; every reset draws it for the whole episode.
         objective: What to minimise.
         grids: Grids that replace the model's own, by knob name.
         window: Length of a window, virtual s.
@@ -49,8 +49,8 @@ class RackEnv(ServingEnv):
 
     def __init__(
         self,
-        model: RackModel,
-        rack: Rack,
+        model: BatchedModel,
+        simulator: BatchedSimulator,
         load: Workload,
         objective: Objective,
         *,
@@ -62,18 +62,18 @@ class RackEnv(ServingEnv):
         space = model.space(grids)
         self.model = model
         self.workload = load
-        self.rack = rack
+        self.simulator = simulator
         self._grids = grids
-        self._server: RackServer | None = None
-        self._exact = ExactCosts(rack, space, objective, window)
+        self._server: BatchedServer | None = None
+        self._exact = ExactCosts(simulator, space, objective, window)
 
         def open_plant(generator: np.random.Generator) -> Plant:
             rates = load.rates(episode_windows, generator)
-            server = RackServer(model, space, rates, int(generator.integers(2**63)))
+            server = BatchedServer(model, space, rates, int(generator.integers(2**63)))
             self._server = server
             return Plant(
                 backend=server,
-                measure=lambda seconds, _: measure_servers(rack, [server], seconds)[0],
+                measure=lambda seconds, _: measure_servers(simulator, [server], seconds)[0],
                 close=server.close,
             )
 
@@ -81,11 +81,11 @@ class RackEnv(ServingEnv):
             open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
         )
 
-    def sibling(self) -> RackEnv:
-        """Return another environment like this one, over the same rack."""
+    def sibling(self) -> BatchedEnv:
+        """Return another environment like this one, over the same simulator."""
         return type(self)(
             self.model,
-            self.rack,
+            self.simulator,
             self.workload,
             self.objective,
             grids=self._grids,
@@ -127,9 +127,9 @@ def named_model(model: str, known: Mapping[str, Model]) -> Model:
     return known[model]
 
 
-def rack_env(
-    kind: type[RackEnv],
-    model: RackModel,
+def batched_env(
+    kind: type[BatchedEnv],
+    model: BatchedModel,
     *,
     load: Workload | str | None,
     rate: float | None,
@@ -140,7 +140,7 @@ def rack_env(
     window: float | None,
     episode_windows: int,
     levels: Levels | None,
-) -> RackEnv:
+) -> BatchedEnv:
     """Make an environment of a kind; the arguments are those of the environments' makers.
 
     Raises:
@@ -158,7 +158,7 @@ def rack_env(
         raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
     return kind(
         model,
-        Rack(model.plans(model.space(grids)), model.traffic(load.burstiness)),
+        BatchedSimulator(model.plans(model.space(grids)), model.traffic(load.burstiness)),
         load,
         model_objective(model, slo, objective, change_cost),
         grids=grids,
@@ -168,7 +168,7 @@ def rack_env(
     )
 
 
-def model_objective(model: RackModel, slo: str | Slo, goal: str, change_cost: float) -> Objective:
+def model_objective(model: BatchedModel, slo: str | Slo, goal: str, change_cost: float) -> Objective:
     """Return what is minimised on a simulated server.
 
     Raises:
@@ -182,8 +182,8 @@ def model_objective(model: RackModel, slo: str | Slo, goal: str, change_cost: fl
     return Objective(slo=bound, goal=goal, cores=model.cores, change_cost=change_cost)
 
 
-def rack_vector_env(env: RackEnv, count: int) -> ServingVectorEnv:
-    """Return an environment and others like it in vector form: a step is one call of their rack.
+def batched_vector_env(env: BatchedEnv, count: int) -> ServingVectorEnv:
+    """Return an environment and others like it in vector form: a step is one call of the simulator.
 
     Raises:
         InvalidInput: Fewer than one are asked for.
@@ -194,8 +194,10 @@ def rack_vector_env(env: RackEnv, count: int) -> ServingVectorEnv:
     def measure_all(windows: Sequence[Window]) -> list[Measurement]:
         servers = []
         for window in windows:
-            assert isinstance(window.plant.backend, RackServer), window.plant.backend
+            assert isinstance(window.plant.backend, BatchedServer), window.plant.backend
             servers.append(window.plant.backend)
-        return measure_servers(env.rack, servers, windows[0].seconds)
+        return measure_servers(env.simulator, servers, windows[0].seconds)
 
-    return ServingVectorEnv([env, *(env.sibling() for _ in range(count - 1))], measure_all, env.rack.close)
+    return ServingVectorEnv(
+        [env, *(env.sibling() for _ in range(count - 1))], measure_all, env.simulator.close
+    )

@@ -1,4 +1,4 @@
-"""One simulated server of a rack as a backend: an episode of windows, each on a server started anew."""
+"""One server of a batched simulator as a backend: every window of an episode begins on an empty server."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Protocol
 import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
-from tuner.envs.simulator.rack import Plans, Rack, Traffic, WindowArrays
+from tuner.envs.simulator.batched import BatchedSimulator, Plans, Traffic, WindowArrays
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profile import BatchingProfile
 
-__all__ = ["RackModel", "RackServer", "measure_servers", "row_measurement"]
+__all__ = ["BatchedModel", "BatchedServer", "measure_servers", "row_measurement"]
 
 STEP = 0x9E3779B97F4A7C15
 """Between the seeds of windows: odd, so that no two windows of an episode share one."""
 
 
-class RackModel(Protocol):
-    """A simulated server that a rack can hold."""
+class BatchedModel(Protocol):
+    """A server model that the batched simulator can simulate."""
 
     @property
     def kind(self) -> str:
@@ -60,7 +60,7 @@ class RackModel(Protocol):
         ...
 
 
-class RackServer:
+class BatchedServer:
     """Begins with the default configuration. Windows are numbered from 0, the one that a reset measures.
 
     Args:
@@ -71,7 +71,7 @@ class RackServer:
         seed: Of the episode.
     """
 
-    def __init__(self, model: RackModel, space: KnobSpace, rates: np.ndarray, seed: int) -> None:
+    def __init__(self, model: BatchedModel, space: KnobSpace, rates: np.ndarray, seed: int) -> None:
         self.space = space
         self.number = space.encode(space.default)
         """Of the configuration."""
@@ -117,7 +117,7 @@ class RackServer:
             model=self._model.name,
             writable=True,
             quantiles=False,
-            notes=("simulated: time is virtual, and the server starts anew for every window",),
+            notes=("simulated: time is virtual, and every window begins on an empty server",),
         )
 
     def current(self) -> Configuration:
@@ -145,7 +145,7 @@ class RackServer:
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError("a server of a rack is measured with its rack")
+        raise NotImplementedError("measure_servers measures the servers of a batched simulator")
 
     def profile(self) -> BatchingProfile | None:
         """There is none."""
@@ -155,9 +155,11 @@ class RackServer:
         """Nothing is held open."""
 
 
-def measure_servers(rack: Rack, servers: Sequence[RackServer], seconds: float) -> list[Measurement]:
+def measure_servers(
+    simulator: BatchedSimulator, servers: Sequence[BatchedServer], seconds: float
+) -> list[Measurement]:
     """Measure the next window of several servers at once."""
-    arrays = rack.step(
+    arrays = simulator.step(
         np.array([server.number for server in servers]),
         np.array([server.rate for server in servers]),
         np.array([server.seed for server in servers], np.uint64),

@@ -12,8 +12,8 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from tuner._jit import kernel_digest
-from tuner.envs.rack_server import row_measurement
-from tuner.envs.simulator.rack import Rack, WindowArrays
+from tuner.envs.batched_server import row_measurement
+from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.objective import Objective
@@ -28,17 +28,19 @@ WINDOWS = 16
 
 
 class ExactCosts:
-    """The exact costs of a rack's configurations, load by load; each is computed when it is first asked for.
+    """Exact costs of configurations in a batched simulator, each load computed on first use.
 
     Args:
-        rack: The servers.
+        simulator: Simulates the server.
         space: Their knobs.
         objective: What is minimised. What changes cost has no part in it.
         seconds: Length of a window: overload has no steady latency, there the cost grows with it.
     """
 
-    def __init__(self, rack: Rack, space: KnobSpace, objective: Objective, seconds: float) -> None:
-        self._rack, self._space, self._objective, self._seconds = rack, space, objective, seconds
+    def __init__(
+        self, simulator: BatchedSimulator, space: KnobSpace, objective: Objective, seconds: float
+    ) -> None:
+        self._simulator, self._space, self._objective, self._seconds = simulator, space, objective, seconds
         self._known: dict[float, np.ndarray] = {}
 
     def at(self, rate: float) -> np.ndarray:
@@ -51,12 +53,12 @@ class ExactCosts:
             raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
         rounded = rounded_rate(rate)
         if rounded not in self._known:
-            arrays = every_configuration(self._rack, rounded, self._seconds, WINDOWS)
+            arrays = every_configuration(self._simulator, rounded, self._seconds, WINDOWS)
             any_one = self._space.default  # no cost depends on which configuration it is
             costs = [
                 self._objective.cost(row_measurement(arrays, row, any_one)) for row in range(arrays.rate.size)
             ]
-            self._known[rounded] = np.array(costs).reshape(WINDOWS, self._rack.size).mean(axis=0)
+            self._known[rounded] = np.array(costs).reshape(WINDOWS, self._simulator.size).mean(axis=0)
         return self._known[rounded]
 
 
@@ -65,34 +67,40 @@ def rounded_rate(rate: float) -> float:
     return math.exp(round(math.log(rate) / GRID) * GRID)
 
 
-def every_configuration(rack: Rack, rate: float, seconds: float, windows: int) -> WindowArrays:
+def every_configuration(
+    simulator: BatchedSimulator, rate: float, seconds: float, windows: int
+) -> WindowArrays:
     """Measure every configuration in some windows, the same arrivals for all.
 
     The result is read from the cache folder if it was computed before, by whatever process.
 
     Args:
-        rack: The servers.
+        simulator: Simulates the server.
         rate: Offered load, requests/s.
         seconds: Length of a window.
         windows: How many.
 
     Returns:
-        The measurements; row ``w * rack.size + c`` is window w of configuration c.
+        The measurements; row ``w * simulator.size + c`` is window w of configuration c.
     """
-    file = user_cache_path("servetune") / "costs" / f"{_key(rack, rate, seconds, windows)}.npy"
+    file = user_cache_path("servetune") / "costs" / f"{_key(simulator, rate, seconds, windows)}.npy"
     with suppress(OSError, ValueError):  # not there, or damaged
         return WindowArrays(*np.load(file, allow_pickle=False))
-    seeds = np.repeat(np.arange(windows, dtype=np.uint64), rack.size)
-    arrays = rack.step(np.tile(np.arange(rack.size), windows), np.full(seeds.size, rate), seeds, seconds)
+    seeds = np.repeat(np.arange(windows, dtype=np.uint64), simulator.size)
+    arrays = simulator.step(
+        np.tile(np.arange(simulator.size), windows), np.full(seeds.size, rate), seeds, seconds
+    )
     with suppress(OSError):  # a cache that cannot be written is no reason to fail
         _save(file, np.stack([array.astype(np.float64) for array in arrays]))
     return arrays
 
 
-def _key(rack: Rack, rate: float, seconds: float, windows: int) -> str:
+def _key(simulator: BatchedSimulator, rate: float, seconds: float, windows: int) -> str:
     """Name everything that the measurements depend on."""
-    digest = hashlib.sha256(f"{kernel_digest()} {rack.traffic!r} {rate!r} {seconds!r} {windows}".encode())
-    for array in rack.plans:
+    digest = hashlib.sha256(
+        f"{kernel_digest()} {simulator.traffic!r} {rate!r} {seconds!r} {windows}".encode()
+    )
+    for array in simulator.plans:
         digest.update(str(array.shape).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]

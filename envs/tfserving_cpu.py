@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.envs.rack_env import RackEnv, named_model, rack_env, rack_vector_env
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, named_model
 from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
@@ -16,7 +16,7 @@ from tuner.workload import Workload
 __all__ = ["TFServingCPUEnv", "tfserving_cpu", "tfserving_cpu_vector"]
 
 
-class TFServingCPUEnv(RackEnv):
+class TFServingCPUEnv(BatchedEnv):
     """A simulated TensorFlow Serving on ten cores whose parallelism is set between windows.
 
     Everything is simulated: :mod:`tuner.envs.simulator.tfserving_cpu` says what is modelled, and that its
@@ -74,7 +74,7 @@ def tfserving_cpu(
     window: float | None = None,
     episode_windows: int = 50,
     levels: Levels | None = None,
-) -> RackEnv:
+) -> BatchedEnv:
     """Make the environment.
 
     Args:
@@ -95,7 +95,7 @@ def tfserving_cpu(
     """
     if server is not None:
         expect_kind(server, TFServingCPU)
-    return rack_env(
+    return batched_env(
         TFServingCPUEnv,
         server or named_model(model, CPU_MODELS),
         load=workload,
@@ -112,4 +112,4 @@ def tfserving_cpu(
 
 def tfserving_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`tfserving_cpu`."""
-    return rack_vector_env(tfserving_cpu(**arguments), num_envs)
+    return batched_vector_env(tfserving_cpu(**arguments), num_envs)

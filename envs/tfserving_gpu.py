@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.envs.rack_env import RackEnv, named_model, rack_env, rack_vector_env
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, named_model
 from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
@@ -16,7 +16,7 @@ from tuner.workload import Workload
 __all__ = ["TFServingGPUEnv", "tfserving_gpu", "tfserving_gpu_vector"]
 
 
-class TFServingGPUEnv(RackEnv):
+class TFServingGPUEnv(BatchedEnv):
     """A simulated TensorFlow Serving on one GPU whose batching is set between windows.
 
     Everything is simulated: :mod:`tuner.envs.simulator.tfserving_gpu` says what is modelled, and that its
@@ -62,7 +62,7 @@ def tfserving_gpu(
     window: float | None = None,
     episode_windows: int = 50,
     levels: Levels | None = None,
-) -> RackEnv:
+) -> BatchedEnv:
     """Make the environment.
 
     Args:
@@ -83,7 +83,7 @@ def tfserving_gpu(
     """
     if server is not None:
         expect_kind(server, TFServingGPU)
-    return rack_env(
+    return batched_env(
         TFServingGPUEnv,
         server or named_model(model, GPU_MODELS),
         load=workload,
@@ -100,4 +100,4 @@ def tfserving_gpu(
 
 def tfserving_gpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`tfserving_gpu`."""
-    return rack_vector_env(tfserving_gpu(**arguments), num_envs)
+    return batched_vector_env(tfserving_gpu(**arguments), num_envs)

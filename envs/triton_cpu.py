@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, model_objective
 from tuner.envs.exact_costs import ExactCosts
-from tuner.envs.rack_env import RackEnv, model_objective, rack_env, rack_vector_env
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.simulator.batched import BatchedSimulator
+from tuner.envs.simulator.batched_triton import BatchedTriton
 from tuner.envs.simulator.models import expect_kind
-from tuner.envs.simulator.rack import Rack
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.simulator.triton_rack import TritonRack
 from tuner.envs.vector import ServingVectorEnv, measure_each
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
@@ -72,7 +72,7 @@ class TritonCPUEnv(ServingEnv):
 
     def __init__(
         self,
-        model: TritonRack,
+        model: BatchedTriton,
         rate: Rate,
         load: Workload | None,
         objective: Objective,
@@ -99,8 +99,8 @@ class TritonCPUEnv(ServingEnv):
         super().__init__(
             open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
         )
-        rack = Rack(model.plans(space), model.traffic(load.burstiness if load else 1.0))
-        self._exact = ExactCosts(rack, space, objective, window)
+        simulator = BatchedSimulator(model.plans(space), model.traffic(load.burstiness if load else 1.0))
+        self._exact = ExactCosts(simulator, space, objective, window)
 
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
         return self._exact.at(rate)
@@ -145,17 +145,17 @@ def triton_cpu(
         expect_kind(server, ServerModel)
     if not isinstance(rate, RateSchedule):
         _range(rate)
-    model = TritonRack(server=server or ServerModel())
+    model = BatchedTriton(server=server or ServerModel())
     load = workload
     if isinstance(load, str):
         if not isinstance(rate, (int, float)):
             raise InvalidInput("rate", f"{rate} is not one number", "a workload has one nominal rate")
         load = make_workload(load, rate)
     if not carry_over:
-        return rack_env(
-            RackEnv,
+        return batched_env(
+            BatchedEnv,
             model,
-            load=load or _rack_load(rate),
+            load=load or _batched_load(rate),
             rate=None,
             slo=slo,
             objective=objective,
@@ -186,8 +186,8 @@ def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     if num_envs < 1:
         raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
     first = triton_cpu(**arguments)
-    if isinstance(first, RackEnv):
-        return rack_vector_env(first, num_envs)
+    if isinstance(first, BatchedEnv):
+        return batched_vector_env(first, num_envs)
     return ServingVectorEnv([first, *(triton_cpu(**arguments) for _ in range(num_envs - 1))], measure_each)
 
 
@@ -229,7 +229,7 @@ class _Drawn(Workload):
         return np.full(windows, np.exp(generator.uniform(0.0, np.log(self.most))))
 
 
-def _rack_load(rate: Rate) -> Workload:
+def _batched_load(rate: Rate) -> Workload:
     """Return the load of servers that do not live on."""
     if isinstance(rate, RateSchedule):
         raise InvalidInput("rate", "a schedule needs a server that lives on", "give a workload instead")

@@ -1,4 +1,4 @@
-"""Many independent simulated servers at once: each measured for one window, in compiled code."""
+"""The batched simulator: compiled code measures one window of each of many independent servers at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.envs.simulator.window import Draws, Jobs, Plans, Raw, Scratch, Span, 
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
 
-__all__ = ["Plans", "Rack", "Traffic", "WindowArrays", "draw"]
+__all__ = ["BatchedSimulator", "Plans", "Traffic", "WindowArrays", "draw"]
 
 BLOCK = 256
 """Requests whose randomness is drawn at a time. Always as many, so that a request's does not depend on the
@@ -78,15 +78,15 @@ class WindowArrays(NamedTuple):
     gpu: np.ndarray  # share of the GPU's time in use; NaN without one
 
 
-class Rack:
-    """Simulated servers of one model. Each window begins with an empty server and a warm-up.
+class BatchedSimulator:
+    """Simulates servers of one model, many at a time. Each window begins with an empty server and a warm-up.
 
-    A window depends on nothing but its configuration, rate and seed (and what the rack was made with):
-    the same seed means the same arrivals under every configuration, and windows may be repeated, left out
-    or run in any order.
+    A window depends on its configuration, its rate, its seed and the arguments below alone. The same seed
+    gives the same arrivals under every configuration, and windows may be repeated, left out or run in any
+    order.
 
     Args:
-        plans: What the configurations mean.
+        plans: What each configuration means for the batcher.
         traffic: What requests are like.
         workers: Threads to simulate in; None: as many as there are cores.
 
@@ -133,7 +133,7 @@ class Rack:
                 self._run(jobs, seeds, span, raw, part)
         else:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers, "rack")
+                self._pool = ThreadPoolExecutor(self._workers, "batched-simulator")
             list(self._pool.map(lambda part: self._run(jobs, seeds, span, raw, part), parts))
         return self._arrays(jobs, raw, float(seconds))
 

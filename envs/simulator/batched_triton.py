@@ -1,4 +1,4 @@
-"""A server model of Triton for a rack: windows that begin on an empty server, nothing carried over."""
+"""Triton for the batched simulator: every window begins on an empty server, nothing carries over."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import ClassVar
 import numpy as np
 
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, triton_space
-from tuner.envs.simulator.rack import Plans, Traffic
+from tuner.envs.simulator.batched import Plans, Traffic
 from tuner.envs.simulator.server import ServerModel
 from tuner.knobs import KnobSpace
 
-__all__ = ["TritonRack"]
+__all__ = ["BatchedTriton"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TritonRack:
-    """What a rack asks of a model, answered for a simulated Triton."""
+class BatchedTriton:
+    """A model of Triton in the form that the batched simulator needs."""
 
     kind: ClassVar[str] = "triton"
 

@@ -2,10 +2,10 @@
 
 All constants that windows can show are searched together, so that simulated and measured windows agree best
 in what was measured: mean, median and p95 of the latency, execution time, CPU and GPU (mean absolute
-logarithm of the ratio). Each window is simulated at its own load and configuration, all in one call of the
-rack, and with the same random numbers for every trial, so that the misfit is a function of the constants
-alone; scipy's Powell method minimises it. A constant that no window shows stays near the base's: what is
-searched is the factor on the base's value, and a large factor costs a little.
+logarithm of the ratio). One call of the batched simulator simulates each window at its own load and
+configuration. Every evaluation uses the same random numbers, so that the misfit is a function of the
+constants alone; scipy's Powell method minimises it. A constant that no window shows stays near the base's:
+the search is over the factor on the base's value, and a large factor costs a little.
 
 The overhead (network and client) is no part of the search: it is the median over windows of what the client
 waited beyond queue and execution. Overloaded windows tell only how long they were, and are left out.
@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.envs.simulator.calibration import overhead, steady
-from tuner.envs.simulator.rack import Rack, WindowArrays
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
@@ -51,7 +51,7 @@ STATISTICS = (
     ("cpu", "cpu"),
     ("gpu", "gpu"),
 )
-"""What is compared: name in a measurement, name in the rack's windows."""
+"""What is compared: name in a measurement, name in :class:`WindowArrays`."""
 REQUESTS = 2000.0
 """Simulated requests per window, at the lowest load."""
 WIDEST = math.log(30.0)
@@ -106,10 +106,12 @@ def simulate_windows(model: TFServingCPU | TFServingGPU, measured: Sequence[Meas
         if any(name not in m.configuration for m in measured):
             raise InvalidInput("calibration", f"a window's configuration does not tell {name}")
     space = model.space({name: tuple(sorted({m.configuration[name] for m in measured})) for name in names})
-    rack = Rack(model.plans(space), model.traffic(), workers=1)
+    simulator = BatchedSimulator(model.plans(space), model.traffic(), workers=1)
     rates = np.array([m.arrival_rate for m in measured])
     numbers = [space.encode({name: m.configuration[name] for name in names}) for m in measured]
-    return rack.step(np.array(numbers), rates, np.ones(rates.size, np.uint64), REQUESTS / float(rates.min()))
+    return simulator.step(
+        np.array(numbers), rates, np.ones(rates.size, np.uint64), REQUESTS / float(rates.min())
+    )
 
 
 def _misfit(

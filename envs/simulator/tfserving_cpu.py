@@ -32,9 +32,9 @@ from typing import Literal
 
 import numpy as np
 
+from tuner.envs.simulator.batched import Plans, Traffic
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.envs.simulator.model_space import model_space, threads
-from tuner.envs.simulator.rack import Plans, Traffic
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Knob, KnobSpace
 

@@ -27,9 +27,9 @@ from typing import Literal
 
 import numpy as np
 
+from tuner.envs.simulator.batched import Plans, Traffic
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.envs.simulator.model_space import model_space, threads
-from tuner.envs.simulator.rack import Plans, Traffic
 from tuner.knobs import ApplyCost, Knob, KnobSpace
 
 __all__ = ["GPU_MODELS", "TFServingGPU"]

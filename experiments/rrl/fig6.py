@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.envs.rack_server import RackModel
-from tuner.envs.simulator.rack import Rack
+from tuner.envs.batched_server import BatchedModel
+from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
 from tuner.experiments.options import Options
@@ -93,10 +93,10 @@ def run(options: Options) -> Result:
 
 def measure(task: Task) -> np.ndarray:
     """Return the mean latency of every configuration, the same arrivals for all.   # (11, 11, 11) s."""
-    model: RackModel = (CPU_MODELS if task.kind == "cpu" else GPU_MODELS)[task.model]
+    model: BatchedModel = (CPU_MODELS if task.kind == "cpu" else GPU_MODELS)[task.model]
     space = model.space()
-    rack = Rack(model.plans(space), model.traffic(), workers=1)
-    arrays = rack.step(
+    simulator = BatchedSimulator(model.plans(space), model.traffic(), workers=1)
+    arrays = simulator.step(
         np.arange(space.size),
         np.full(space.size, task.rate),
         np.full(space.size, task.seed, np.uint64),

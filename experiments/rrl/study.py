@@ -108,13 +108,13 @@ def _prepare(cases: Sequence[Case], options: Options) -> None:
 
 def _rates(spec: TrialSpec, seeds: int) -> list[float]:
     """The loads that a case will meet, requests/s, as they are rounded for the tables."""
+    from tuner.envs.batched_env import BatchedEnv
     from tuner.envs.exact_costs import rounded_rate
-    from tuner.envs.rack_env import RackEnv
     from tuner.workload import workload
 
     env = stage_environment(spec)
     world = serving(env)
-    assert isinstance(world, RackEnv), world
+    assert isinstance(world, BatchedEnv), world
     nominal = world.workload.rate
     env.close()
     assert spec.workload is not None, spec

@@ -118,11 +118,11 @@ def told(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
 
 
 def _nominal(spec: TrialSpec) -> float:
-    from tuner.envs.rack_env import RackEnv
+    from tuner.envs.batched_env import BatchedEnv
 
     env = stage_environment(spec)
     world = serving(env)
-    assert isinstance(world, RackEnv), world
+    assert isinstance(world, BatchedEnv), world
     env.close()
     return float(world.workload.rate)
 

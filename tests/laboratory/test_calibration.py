@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.envs.rack_server import RackServer, measure_servers
-from tuner.envs.simulator import rack_calibration
-from tuner.envs.simulator.rack import Rack
+from tuner.envs.batched_server import BatchedServer, measure_servers
+from tuner.envs.simulator import tfserving_calibration
+from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
@@ -22,13 +22,15 @@ from tuner.profiler.attachment import attach
 def attached(model: Any, rate: float) -> Any:
     """What is asked of an attachment, over a simulated server."""
     space = model.space()
-    rack = Rack(model.plans(space), model.traffic())
-    server = RackServer(model, space, np.array([rate]), seed=1)
+    simulator = BatchedSimulator(model.plans(space), model.traffic())
+    server = BatchedServer(model, space, np.array([rate]), seed=1)
     original = server.current()
     return SimpleNamespace(
         space=space,
         backend=server,
-        profiler=SimpleNamespace(measure=lambda seconds, settle: measure_servers(rack, [server], seconds)[0]),
+        profiler=SimpleNamespace(
+            measure=lambda seconds, settle: measure_servers(simulator, [server], seconds)[0]
+        ),
         host=SimpleNamespace(cores=10.0),
         restore=lambda: server.apply(original),
     )
@@ -40,9 +42,9 @@ def attached(model: Any, rate: float) -> Any:
 )
 def test_the_knobs_tell_the_kind(model: Any, rate: float, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server is measured in a few configurations and described by a model of its kind, then put back."""
-    monkeypatch.setattr(rack_calibration, "ROUNDS", 1)
-    monkeypatch.setattr(rack_calibration, "REQUESTS", 60.0)
-    monkeypatch.setattr(rack_calibration, "SEARCHED", {type(model): (name,)})
+    monkeypatch.setattr(tfserving_calibration, "ROUNDS", 1)
+    monkeypatch.setattr(tfserving_calibration, "REQUESTS", 60.0)
+    monkeypatch.setattr(tfserving_calibration, "SEARCHED", {type(model): (name,)})
     attachment = attached(model, rate)
 
     fitted, windows = measure_model(attachment, 5.0)

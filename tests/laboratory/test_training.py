@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.laboratory.trials import SMALL
-from tuner.envs.simulator.rack import Rack
+from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.journal import JOURNAL
 from tuner.laboratory.training import train
@@ -60,7 +60,7 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path, agent):
 
 @pytest.mark.parametrize("windows", [1, 5, 10])
 def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, windows):
-    """Of a rack only the last one is, and the end is the same: load, level, what a change costs."""
+    """In a batched simulator only the last is, and the end is the same: load, level, cost of a change."""
     spec = TrialSpec(
         env="tuner/TFServingCPU-v0", arguments={"window": 5.0, "change_cost": 1.0}, workload="wikipedia",
         agent="random", windows=12, seed=3, exact=False,
@@ -72,8 +72,8 @@ def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, 
     with pytest.raises(Interrupted):
         train(spec, parts, progress=interrupt_after(windows - 1))
     measured = []
-    real = Rack.step
-    monkeypatch.setattr(Rack, "step", lambda *arguments: measured.append(1) or real(*arguments))
+    real = BatchedSimulator.step
+    monkeypatch.setattr(BatchedSimulator, "step", lambda *arguments: measured.append(1) or real(*arguments))
 
     trained = train(spec, parts)
 

@@ -126,7 +126,7 @@ def measure_model(
 def _measure_cpu(
     attachment: Attachment, window: float, rates: Sequence[float]
 ) -> tuple[AnyModel, list[Measurement]]:
-    from tuner.envs.simulator.rack_calibration import fit_tfserving
+    from tuner.envs.simulator.tfserving_calibration import fit_tfserving
     from tuner.envs.simulator.tfserving_cpu import INTER_OP, INTRA_OP, REQUEST_PARALLELISM, TFServingCPU
 
     cores = round(attachment.host.cores)
@@ -146,7 +146,7 @@ def _measure_cpu(
 def _measure_gpu(
     attachment: Attachment, window: float, rates: Sequence[float]
 ) -> tuple[AnyModel, list[Measurement]]:
-    from tuner.envs.simulator.rack_calibration import fit_tfserving
+    from tuner.envs.simulator.tfserving_calibration import fit_tfserving
     from tuner.envs.simulator.tfserving_gpu import MAX_BATCH, TIMEOUT, TFServingGPU
 
     telling = [

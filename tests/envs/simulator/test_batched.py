@@ -1,4 +1,4 @@
-"""Tests of the rack: its compiled windows against their plain twin, seeds, quantiles, bad input."""
+"""The batched simulator: compiled windows against their plain twin, seeds, quantiles, bad input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.envs.simulator.naive_window import naive_window
 from tuner.envs.simulator import window
-from tuner.envs.simulator.rack import Plans, Rack, Traffic, draw
+from tuner.envs.simulator.batched import BatchedSimulator, Plans, Traffic, draw
 from tuner.envs.simulator.window import Jobs, Span
 from tuner.errors import InvalidInput
 
@@ -39,19 +39,21 @@ def plans(generator: np.random.Generator, size: int = 12, largest: int = 6) -> P
 
 @pytest.mark.parametrize("burstiness", [1.0, 0.3])
 def test_equals_naive(burstiness: float) -> None:
-    """Every window of the rack equals its plain twin's, overload included."""
+    """Every compiled window equals its plain twin's, overload included."""
     generator = np.random.default_rng(5)
-    rack = Rack(plans(generator), Traffic(**{**vars(TRAFFIC), "burstiness": burstiness}), workers=1)
+    simulator = BatchedSimulator(
+        plans(generator), Traffic(**{**vars(TRAFFIC), "burstiness": burstiness}), workers=1
+    )
     numbers, rates = np.arange(12), generator.uniform(5.0, 120.0, 12)
     seeds = generator.integers(0, 3, 12).astype(np.uint64)
 
-    arrays = rack.step(numbers, rates, seeds, 3.0)
+    arrays = simulator.step(numbers, rates, seeds, 3.0)
 
     unique, row = np.unique(seeds, return_inverse=True)
-    draws = draw(unique, 120.0 * 3.5, rack.traffic)
+    draws = draw(unique, 120.0 * 3.5, simulator.traffic)
     jobs = Jobs(numbers, rates, row)
     for job in range(12):
-        twin = naive_window(rack.plans, jobs, draws, Span(0.5, 3.5), job)
+        twin = naive_window(simulator.plans, jobs, draws, Span(0.5, 3.5), job)
         busy = twin.pop("busy")
         for name, value in twin.items():
             assert getattr(arrays, name)[job] == pytest.approx(value, rel=1e-9, nan_ok=True), (name, job)
@@ -77,26 +79,26 @@ def test_a_window_depends_on_nothing_else() -> None:
     some = plans(generator)
     numbers = generator.integers(0, 12, 90)
     rates, seeds = generator.uniform(5.0, 60.0, 90), generator.integers(0, 9, 90).astype(np.uint64)
-    rack = Rack(some, TRAFFIC, workers=2)
+    simulator = BatchedSimulator(some, TRAFFIC, workers=2)
 
-    together = rack.step(numbers, rates, seeds, 2.0)
-    backwards = rack.step(numbers[::-1], rates[::-1], seeds[::-1], 2.0)
-    rack.close()
+    together = simulator.step(numbers, rates, seeds, 2.0)
+    backwards = simulator.step(numbers[::-1], rates[::-1], seeds[::-1], 2.0)
+    simulator.close()
 
     for name, array in together._asdict().items():
         assert np.array_equal(array, getattr(backwards, name)[::-1], equal_nan=True), name
     for row in range(0, 90, 17):
         one = slice(row, row + 1)
-        alone = Rack(some, TRAFFIC, workers=1).step(numbers[one], rates[one], seeds[one], 2.0)
+        alone = BatchedSimulator(some, TRAFFIC, workers=1).step(numbers[one], rates[one], seeds[one], 2.0)
         assert alone.p95[0] == together.p95[row]
         assert alone.requests[0] == together.requests[row]
 
 
 def test_equal_seeds_equal_arrivals() -> None:
     """Under every configuration the same requests come; a longer window only adds to them."""
-    rack = Rack(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
+    simulator = BatchedSimulator(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
 
-    arrays = rack.step(np.arange(12), np.full(12, 30.0), np.full(12, 4, np.uint64), 2.0)
+    arrays = simulator.step(np.arange(12), np.full(12, 30.0), np.full(12, 4, np.uint64), 2.0)
 
     assert len(set(arrays.requests.tolist())) == 1
     short, long = (draw(np.array([4], np.uint64), expected, TRAFFIC) for expected in (70.0, 700.0))
@@ -109,8 +111,8 @@ def test_burstiness() -> None:
     """A smaller shape of the gaps makes the number of requests spread more, an infinite one not at all."""
     spread = []
     for shape in (np.inf, 1.0, 0.1):
-        rack = Rack(plans(np.random.default_rng(1)), Traffic(burstiness=shape), workers=1)
-        arrays = rack.step(np.zeros(40, int), np.full(40, 20.0), np.arange(40).astype(np.uint64), 3.0)
+        simulator = BatchedSimulator(plans(np.random.default_rng(1)), Traffic(burstiness=shape), workers=1)
+        arrays = simulator.step(np.zeros(40, int), np.full(40, 20.0), np.arange(40).astype(np.uint64), 3.0)
         spread.append(float(np.std(arrays.requests)))
         assert np.mean(arrays.requests) == pytest.approx(60.0, rel=0.2)
 
@@ -121,9 +123,9 @@ def test_burstiness() -> None:
 
 def test_nothing_came() -> None:
     """A window without a request has no latency, and no error."""
-    rack = Rack(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
+    simulator = BatchedSimulator(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
 
-    arrays = rack.step(np.zeros(3, int), np.full(3, 0.001), np.arange(3).astype(np.uint64), 1.0)
+    arrays = simulator.step(np.zeros(3, int), np.full(3, 0.001), np.arange(3).astype(np.uint64), 1.0)
 
     assert arrays.requests.tolist() == [0, 0, 0]
     assert np.isnan([arrays.mean, arrays.p95, arrays.queue_mean, arrays.batch_mean]).all()
@@ -143,14 +145,14 @@ def test_nothing_came() -> None:
 )
 def test_bad_input(numbers: list[int], rates: list[float], seconds: float, named: str) -> None:
     """What makes no sense is refused by name."""
-    rack = Rack(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
+    simulator = BatchedSimulator(plans(np.random.default_rng(1)), TRAFFIC, workers=1)
 
     with pytest.raises(InvalidInput, match=named):
-        rack.step(np.array(numbers), np.array(rates), np.zeros(len(rates), np.uint64), seconds)
+        simulator.step(np.array(numbers), np.array(rates), np.zeros(len(rates), np.uint64), seconds)
 
 
 def test_bad_plans() -> None:
-    """A plan that makes no sense is refused when the rack is made."""
+    """A plan that makes no sense is refused when the simulator is made."""
     good = plans(np.random.default_rng(1))
     for change in (
         {"delay": np.full(12, np.nan)},
@@ -159,4 +161,4 @@ def test_bad_plans() -> None:
         {"cores": np.zeros(12)},
     ):
         with pytest.raises(InvalidInput, match="plans"):
-            Rack(good._replace(**change), TRAFFIC)
+            BatchedSimulator(good._replace(**change), TRAFFIC)

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tuner.envs.rack_server import row_measurement
-from tuner.envs.simulator import rack_calibration
-from tuner.envs.simulator.rack import Rack
-from tuner.envs.simulator.rack_calibration import fit_tfserving, simulate_windows
+from tuner.envs.batched_server import row_measurement
+from tuner.envs.simulator import tfserving_calibration
+from tuner.envs.simulator.batched import BatchedSimulator
+from tuner.envs.simulator.tfserving_calibration import fit_tfserving, simulate_windows
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
@@ -28,10 +28,10 @@ GPU = TFServingGPU(alpha=0.004, beta=0.03, occupancy=0.6, contention=0.5, noise=
 def measured(model: Model, steps: list[tuple[int, int, int]], rates: tuple[float, ...]) -> list[Measurement]:
     """Windows of 20 s, each with its own randomness; configurations in grid steps."""
     space = model.space()
-    rack = Rack(model.plans(space), model.traffic())
+    simulator = BatchedSimulator(model.plans(space), model.traffic())
     jobs = list(product(rates, (int(np.ravel_multi_index(step, space.shape)) for step in steps)))
     rate, number = np.array(jobs).T
-    arrays = rack.step(number.astype(int), rate, np.arange(len(jobs)).astype(np.uint64) + 100, 20.0)
+    arrays = simulator.step(number.astype(int), rate, np.arange(len(jobs)).astype(np.uint64) + 100, 20.0)
     return [row_measurement(arrays, row, space.decode(int(n))) for row, n in enumerate(number)]
 
 
@@ -74,9 +74,9 @@ def test_predicts_what_it_did_not_see(case: str) -> None:
 
 def test_a_short_search_comes_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Already one round makes the work of a request right; it needs no perfect start."""
-    monkeypatch.setattr(rack_calibration, "ROUNDS", 1)
-    monkeypatch.setattr(rack_calibration, "REQUESTS", 60.0)
-    monkeypatch.setattr(rack_calibration, "SEARCHED", {TFServingCPU: ("work",)})
+    monkeypatch.setattr(tfserving_calibration, "ROUNDS", 1)
+    monkeypatch.setattr(tfserving_calibration, "REQUESTS", 60.0)
+    monkeypatch.setattr(tfserving_calibration, "SEARCHED", {TFServingCPU: ("work",)})
 
     windows = measured(CPU, [(1, 1, 1), (2, 1, 4)], (2.0,))
     fitted = fit_tfserving(windows, CPU.replace(work=0.5, overhead=0.0))

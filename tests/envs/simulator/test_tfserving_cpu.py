@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.rack import Rack, WindowArrays
+from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU, makespan
 from tuner.errors import InvalidInput
 
@@ -20,9 +20,9 @@ def shown(
 ) -> WindowArrays:
     """Measure some configurations under one load, the same arrivals for all."""
     space = model.space()
-    rack = Rack(model.plans(space), model.traffic())
+    simulator = BatchedSimulator(model.plans(space), model.traffic())
     numbers = np.ravel_multi_index(tuple(np.array(configurations).T), space.shape)
-    return rack.step(numbers, np.full(len(numbers), rate), np.full(len(numbers), 3, np.uint64), seconds)
+    return simulator.step(numbers, np.full(len(numbers), rate), np.full(len(numbers), 3, np.uint64), seconds)
 
 
 def test_one_thread_for_everything() -> None:

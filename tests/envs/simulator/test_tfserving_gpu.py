@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.envs.simulator.rack import Rack, WindowArrays
+from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.errors import InvalidInput
 
@@ -22,10 +22,10 @@ def shown(
 ) -> WindowArrays:
     """Measure configurations (batch size, timeout, threads), the same arrivals for all."""
     space = model.space()
-    rack = Rack(model.plans(space), model.traffic())
+    simulator = BatchedSimulator(model.plans(space), model.traffic())
     names = ("max_batch_size", "batch_timeout", "batch_threads")
     numbers = np.array([space.encode(dict(zip(names, c, strict=True))) for c in configurations])
-    return rack.step(numbers, np.full(len(numbers), rate), np.full(len(numbers), 3, np.uint64), seconds)
+    return simulator.step(numbers, np.full(len(numbers), rate), np.full(len(numbers), 3, np.uint64), seconds)
 
 
 def test_space() -> None:
