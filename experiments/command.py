@@ -14,8 +14,8 @@ from tuner.cli.options import ForeignLimit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuner.experiments.catalogue import Experiment
-    from tuner.experiments.result import Result
+    from tuner.experiments.frame.catalogue import Experiment
+    from tuner.experiments.frame.result import Result
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -33,7 +33,7 @@ def list_experiments() -> None:
     from rich.table import Table
 
     from tuner.cli.console import make_console
-    from tuner.experiments.catalogue import papers
+    from tuner.experiments.frame.catalogue import papers
 
     table = Table(header_style="bold")
     for column in ("paper", "name", "what it shows", "minutes"):
@@ -61,7 +61,7 @@ def run_experiment(
 ) -> None:
     """Run one experiment, print its rows and store its result."""
     from tuner.cli.console import make_console, progress_bars
-    from tuner.experiments.catalogue import Options, find
+    from tuner.experiments.frame.catalogue import Options, find
     from tuner.storage import make_folder_of
 
     experiment = find(name)
@@ -108,9 +108,9 @@ def write_pages(
     figures: Annotated[bool, typer.Option(help="Whether to draw the figures anew, too.")] = True,
 ) -> None:
     """Write the documentation's pages of measurements from the stored results."""
-    from tuner.experiments.catalogue import EXPERIMENTS, LIVE
+    from tuner.experiments.frame.catalogue import EXPERIMENTS, LIVE
+    from tuner.experiments.frame.result import Result
     from tuner.experiments.page import written_pages
-    from tuner.experiments.result import Result
     from tuner.storage import make_folder, write_atomically
 
     images = make_folder(docs / "experiments" / "images", "--docs")

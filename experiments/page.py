@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.experiments.benchmarks.page import benchmarks_page
-from tuner.experiments.catalogue import LIVE, Experiment, papers
-from tuner.experiments.result import Result, Row
+from tuner.experiments.frame.catalogue import LIVE, Experiment, papers
+from tuner.experiments.frame.result import Result, Row
 
 __all__ = ["index_page", "results_page", "written_pages"]
 

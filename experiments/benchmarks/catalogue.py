@@ -6,7 +6,7 @@ from importlib import import_module
 
 from tuner.errors import InvalidInput
 from tuner.experiments.benchmarks.report import BenchRow
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 __all__ = ["BENCHMARKS", "run_benchmark"]
 

@@ -37,7 +37,7 @@ def bench(
     from tuner.cli.console import make_console, progress_bars
     from tuner.experiments.benchmarks.catalogue import run_benchmark
     from tuner.experiments.benchmarks.report import BenchReport
-    from tuner.experiments.options import Options
+    from tuner.experiments.frame.options import Options
     from tuner.storage import make_folder_of
 
     if out is not None:

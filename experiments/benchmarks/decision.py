@@ -19,7 +19,7 @@ from tuner.experiments.benchmarks.plain import DROPPED
 from tuner.experiments.benchmarks.report import BenchRow, compared
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.scheduling.scheduler import Dispatch, Scheduler
 
 __all__ = ["run"]

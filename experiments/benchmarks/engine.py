@@ -19,7 +19,7 @@ from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds,
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
 from tuner.experiments.benchmarks.simpy_model import simulate_simpy, simulate_simpy_callbacks
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 __all__ = ["run"]
 

@@ -17,8 +17,8 @@ from scipy.optimize import linear_sum_assignment
 
 from tuner.cluster.mixed import MixedCluster, simulate_mixed
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
+from tuner.experiments.frame.options import Options
 from tuner.experiments.kairos.cell import Setting, make_space
-from tuner.experiments.options import Options
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.paper import QOS
 from tuner.scheduling.distribution.matching import make_matching, match

@@ -18,7 +18,7 @@ from tuner.experiments.benchmarks.plain import simulate_plain
 from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.laboratory.parallel import cores
 from tuner.scheduling.cluster import grow
 from tuner.scheduling.vocabulary import FULL, OK

@@ -30,7 +30,7 @@ from tuner.agents.rrl import RRL
 from tuner.agents.rrl.region import region_update
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.knobs import KnobSpace
 from tuner.laboratory.parallel import cores
 

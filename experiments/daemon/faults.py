@@ -18,8 +18,8 @@ import numpy as np
 from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
 from tuner.experiments.daemon.kinds import KINDS, Kind
 from tuner.experiments.daemon.process import wait_until
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 
 __all__ = ["Task", "Verdict", "run", "summary"]
 

@@ -16,8 +16,8 @@ import numpy as np
 from tuner.adapters import connect
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.daemon.memory import growth, sampled
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import attach
 

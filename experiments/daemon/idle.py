@@ -18,8 +18,8 @@ import numpy as np
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.profiler.attachment import attach
 from tuner.testing.proxy import Proxy
 

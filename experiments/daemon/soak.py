@@ -27,8 +27,8 @@ from tuner.experiments.daemon.gateway import mean_latency, telling
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.daemon.servers import SERVERS, Kept
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
 from tuner.profiler.load.generator import LoadGenerator

@@ -16,8 +16,8 @@ from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.oracle import simulate
 from tuner.envs.simulator.server import MODELS
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 
 __all__ = ["Case", "back", "run"]
 

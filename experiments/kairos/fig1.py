@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import QUERIES, QUICK_QUERIES, Cell, Pool, Setting, configuration, measure
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.paper import BUDGET, paper_catalogue
 from tuner.report import style
 from tuner.report.series import curve

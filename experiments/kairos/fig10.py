@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
@@ -17,8 +19,6 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import QUICK_LIMIT, Search, search, until_best
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.search import Found
 from tuner.report import style
 from tuner.report.series import curve

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, Setting, configuration, make_space
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import until_best
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.rivals import RIVALS
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style

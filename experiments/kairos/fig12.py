@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
     QUERIES,
@@ -23,8 +25,6 @@ from tuner.experiments.kairos.cell import (
     measure,
     name_of,
 )
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.rivals import bayesian_search
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
@@ -18,8 +20,6 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.kairos.pools import measured_pools
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
 

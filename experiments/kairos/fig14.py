@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     QUERIES,
     QUICK_QUERIES,
@@ -17,8 +19,6 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.kairos.pools import measured_pools
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
 

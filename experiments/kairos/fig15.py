@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, row
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, configuration, name_of
 from tuner.experiments.kairos.gain import Gain, draw_panels, panels, same_rates
 from tuner.experiments.kairos.search import optimum_rows
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, row
 from tuner.report import style
 from tuner.report.series import curve
 

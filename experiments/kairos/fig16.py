@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
     LABELS,
@@ -20,8 +22,6 @@ from tuner.experiments.kairos.cell import (
 )
 from tuner.experiments.kairos.gain import Gain, draw_panels, panels
 from tuner.experiments.kairos.search import optimum_rows
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 
 __all__ = ["plot", "run"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     POLICIES,
     QUERIES,
@@ -14,8 +16,6 @@ from tuner.experiments.kairos.cell import (
     measure,
 )
 from tuner.experiments.kairos.fig1 import POOLS, name_of_three
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import curve
 

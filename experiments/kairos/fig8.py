@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, Setting, configuration
 from tuner.experiments.kairos.gain import Gain, gains, rows_of
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row
 from tuner.report import style
 from tuner.report.series import curve
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     POLICIES,
@@ -20,8 +22,6 @@ from tuner.experiments.kairos.cell import (
     name_of,
 )
 from tuner.experiments.kairos.pools import measured_pools
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import curve
 

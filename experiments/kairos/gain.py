@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     Cell,
@@ -17,8 +19,6 @@ from tuner.experiments.kairos.cell import (
     measure,
     name_of,
 )
-from tuner.experiments.options import Options
-from tuner.experiments.result import Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
 

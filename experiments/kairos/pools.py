@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InvalidInput
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     QUERIES,
@@ -21,8 +23,6 @@ from tuner.experiments.kairos.cell import (
     measure,
     name_of,
 )
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.paper import QOS
 from tuner.planning.pools.sizes import parse_sizes

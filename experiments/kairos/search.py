@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.kairos.cell import Cell, Pool, Setting, Space, make_space, measure, name_of
-from tuner.experiments.options import Options
-from tuner.experiments.result import Row, row
 from tuner.planning.pools.search import Found, kairos_plus
 
 __all__ = ["QUICK_LIMIT", "Search", "optimum_rows", "search", "until_best"]

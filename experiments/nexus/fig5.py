@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuner.cluster import simulate
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import curve
 

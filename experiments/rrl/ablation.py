@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
 from tuner.experiments.rrl.warm import told
 from tuner.laboratory.metrics import Figures, figures_of

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, times_fewer
 from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import is_near, windows_to_converge

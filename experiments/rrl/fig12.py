@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result
 from tuner.experiments.rrl.latency import draw_latencies, latency_result
 from tuner.experiments.rrl.study import CPU, DYNAMIC_WINDOWS, MEAN, WIKI_WINDOWS, Case
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.study import (
     AGENTS,
     CPU,

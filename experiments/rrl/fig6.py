@@ -16,8 +16,8 @@ from tuner.envs.batched_server import BatchedModel
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
 

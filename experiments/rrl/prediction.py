@@ -13,7 +13,7 @@ from tuner.control.drive.sweep import measure_configurations
 from tuner.envs.simulator.oracle import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import Refused
-from tuner.experiments.result import Row
+from tuner.experiments.frame.result import Row
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.attachment import Attachment

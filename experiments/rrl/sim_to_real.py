@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tuner.envs.simulator.server import ServerModel
-from tuner.experiments.bench import distinct, measure_in_turns, objective, triton
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, triton
+from tuner.experiments.live.triton_convergence import windows_to_converge
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
-from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration, KnobSpace
 from tuner.laboratory.calibration import measure_server_model
 from tuner.laboratory.figures import draw_time

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Row, row
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
 from tuner.report.series import Series

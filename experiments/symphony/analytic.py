@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 from tuner.report.series import Series

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.goodput import goodput
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import ALLOWANCES, SYSTEMS
 from tuner.experiments.zoo import TABLE_4
 from tuner.report import style

@@ -17,8 +17,8 @@ from tuner.cluster import Scenario, Session
 from tuner.cluster.goodput import goodput
 from tuner.experiments.benchmarks.scenarios import cluster, grid
 from tuner.experiments.benchmarks.scheduler import seconds_alone, seconds_together, thread_counts
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
 from tuner.laboratory.parallel import cores
 from tuner.report import style

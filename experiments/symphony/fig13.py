@@ -16,8 +16,8 @@ from statistics import NormalDist, median
 
 from tuner.cluster import Network, Scenario, Session
 from tuner.cluster.goodput import goodput
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
 from tuner.report import style
 from tuner.report.series import Series, curve

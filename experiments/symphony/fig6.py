@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tuner.cluster.goodput import capacity, goodput
 from tuner.cluster.scenario import Scenario, Session
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.microbenchmark import NETWORK
 from tuner.experiments.zoo import A100, GTX_1080TI, Model, strong, weak
 from tuner.report import style

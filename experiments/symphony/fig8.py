@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
 from tuner.report import style

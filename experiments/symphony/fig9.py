@@ -12,8 +12,8 @@ import numpy as np
 
 from tuner.cluster import EventLog, simulate
 from tuner.cluster.log import ARRIVE, REFUSE, SEND
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Task, panel_name, scenario, search, tasks_of
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style

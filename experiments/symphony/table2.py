@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import curve
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Task, panel_name, search, tasks_of
 from tuner.experiments.zoo import TABLE_4
 from tuner.report import style

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.fig4 import shares_below
 from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, Point, keeps, line, points, rate
 from tuner.report import style

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tuner.cluster import Network, Scenario, Session
 from tuner.cluster.goodput import Goodput, goodput
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.zoo import TABLE_4, Setup
 
 __all__ = ["ALLOWANCES", "SYSTEMS", "System", "Task", "panel_name", "scenario", "search", "tasks_of"]

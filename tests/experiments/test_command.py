@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tuner.__main__ import main
-from tuner.experiments.result import Result
+from tuner.experiments.frame.result import Result
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tuner.experiments.catalogue import EXPERIMENTS, LIVE, papers
+from tuner.experiments.frame.catalogue import EXPERIMENTS, LIVE, papers
+from tuner.experiments.frame.result import Result, row
 from tuner.experiments.page import index_page, written_pages
-from tuner.experiments.result import Result, row
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "experiments" / "results", ROOT / "docs"

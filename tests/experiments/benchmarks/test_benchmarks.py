@@ -10,7 +10,7 @@ import pytest
 from tuner.errors import InvalidInput
 from tuner.experiments.benchmarks.catalogue import BENCHMARKS, run_benchmark
 from tuner.experiments.benchmarks.report import BenchReport, BenchRow, compared, seconds_of
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 
 def options(tmp_path):

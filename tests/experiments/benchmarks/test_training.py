@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.experiments.benchmarks import training
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 
 def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from tuner.experiments.daemon import faults, keeper
 from tuner.experiments.daemon.faults import Task, Verdict, suffer, summary
 from tuner.experiments.daemon.kinds import KINDS
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 
 def verdict(**changes):

@@ -14,7 +14,7 @@ from tuner.experiments.daemon.lives import Life
 from tuner.experiments.daemon.memory import growth, sampled
 from tuner.experiments.daemon.servers import TRITON
 from tuner.experiments.daemon.soak import compared
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 
 def judged(latency, failed=0):

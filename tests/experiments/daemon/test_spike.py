@@ -10,7 +10,7 @@ import pytest
 from tuner.experiments.daemon import spike
 from tuner.experiments.daemon.lives import Life
 from tuner.experiments.daemon.spike import Case, back, keep
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 
 
 def life(rates, kept):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
+from tuner.experiments.frame.options import Options
 from tuner.experiments.kairos import (
     fig1,
     fig10,
@@ -23,7 +24,6 @@ from tuner.experiments.kairos import (
     search,
 )
 from tuner.experiments.kairos.cell import LABELS, Cell, Setting, homogeneous, make_space, measure, name_of
-from tuner.experiments.options import Options
 from tuner.planning.pools.search import Evaluation, Found
 
 NEAR = 0.8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tuner.cluster import simulate
+from tuner.experiments.frame.options import Options
 from tuner.experiments.nexus import fig5, fig9
 from tuner.experiments.nexus.one_accelerator import ALPHAS, BATCH, OPTIMUM, SLO, scenario
-from tuner.experiments.options import Options
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.agents.catalogue import make_agent
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.rrl import ablation
 from tuner.knobs import Knob, KnobSpace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.rrl import fig6
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.laboratory.trials import made_trial
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result, Row
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
 from tuner.laboratory.curves import bars, exceeding, over_time
 from tuner.laboratory.figures import comparison_figures, draw_bars

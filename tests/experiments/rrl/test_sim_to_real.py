@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tuner.envs.simulator.server import ServerModel
-from tuner.experiments.bench import QUICK_GRIDS, measure_in_turns, objective
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
+from tuner.experiments.live.testbed import QUICK_GRIDS, measure_in_turns, objective
 from tuner.experiments.rrl import prediction
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import Point, error_rows, measure_points, predict

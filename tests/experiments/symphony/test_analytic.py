@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import analytic
 
 

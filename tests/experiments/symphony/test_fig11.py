@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import fig11
 from tuner.experiments.symphony.fig11 import Task, ideal, measure
 

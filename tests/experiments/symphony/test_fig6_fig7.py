@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from tuner.cluster.simulation import simulate
-from tuner.experiments.result import Result
+from tuner.experiments.frame.result import Result
 from tuner.experiments.symphony import fig6, fig7
 
 

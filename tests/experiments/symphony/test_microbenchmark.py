@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.cluster.simulation import simulate
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import fig4, microbenchmark, tuned
 from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
 from tuner.experiments.symphony.microbenchmark import (

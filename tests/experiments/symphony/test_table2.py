@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import table2
 from tuner.experiments.symphony.table2 import PUBLISHED, SETUPS, Task, expected_std, spread
 

@@ -9,7 +9,7 @@ import pytest
 
 from tuner.cluster import simulate
 from tuner.cluster.log import ARRIVE, ENTRY, REFUSE, SEND
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import fig8, fig9, fig10, table4
 from tuner.experiments.symphony.fig8 import share_in_batches_of
 from tuner.experiments.symphony.fig9 import delays

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InvalidInput
-from tuner.experiments.options import Options
-from tuner.experiments.result import Result
+from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.result import Result
 
 __all__ = ["EXPERIMENTS", "LIVE", "Experiment", "Options", "find", "papers"]
 
@@ -60,49 +60,49 @@ EXPERIMENTS = {
         Experiment(
             name="triton-sweep",
             title="Exhaustive grid of the embedded Triton's MLP under two loads: the yardstick",
-            module="tuner.experiments.triton_sweep",
+            module="tuner.experiments.live.triton_sweep",
             minutes=20,
         ),
         Experiment(
             name="triton-convergence",
             title="Windows until RRL is within 15 % of the sweep's best, cold and warm",
-            module="tuner.experiments.triton_convergence",
+            module="tuner.experiments.live.triton_convergence",
             minutes=32,
         ),
         Experiment(
             name="triton-reconfigure",
             title="50 live reconfigurations under 200 requests/s: failed requests",
-            module="tuner.experiments.triton_reconfigure",
+            module="tuner.experiments.live.triton_reconfigure",
             minutes=3,
         ),
         Experiment(
             name="tfserving-reconfigure",
             title="50 live reconfigurations of TensorFlow Serving under 80 requests/s: failed requests",
-            module="tuner.experiments.tfserving_reconfigure",
+            module="tuner.experiments.live.tfserving_reconfigure",
             minutes=3,
         ),
         Experiment(
             name="tfserving-quantiles",
             title="Quantiles from TensorFlow Serving's histogram beside those that clients see",
-            module="tuner.experiments.tfserving_quantiles",
+            module="tuner.experiments.live.tfserving_quantiles",
             minutes=3,
         ),
         Experiment(
             name="triton-cpu",
             title="CPU saved by --objective cpu under a 40 ms SLO",
-            module="tuner.experiments.triton_cpu",
+            module="tuner.experiments.live.triton_cpu",
             minutes=8,
         ),
         Experiment(
             name="triton-profile",
             title="l(b) from statistics against a closed-loop measurement",
-            module="tuner.experiments.triton_profile",
+            module="tuner.experiments.live.triton_profile",
             minutes=2,
         ),
         Experiment(
             name="observe-cost",
             title="CPU and memory of tuner observe at one sample per second",
-            module="tuner.experiments.observe_cost",
+            module="tuner.experiments.live.observe_cost",
             minutes=2,
         ),
         Experiment(

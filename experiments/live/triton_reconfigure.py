@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tuner.experiments.bench import triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.reconfigure import reconfigure
-from tuner.experiments.result import Result
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result
+from tuner.experiments.live.reconfigure import reconfigure
+from tuner.experiments.live.testbed import triton
 
 __all__ = ["run"]
 

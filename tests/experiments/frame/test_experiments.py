@@ -9,10 +9,10 @@ import pytest
 
 from tuner.control.drive.sweep import SweepResult, SweepRow
 from tuner.errors import InvalidInput, StorageError
-from tuner.experiments.catalogue import EXPERIMENTS, find
+from tuner.experiments.frame.catalogue import EXPERIMENTS, find
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.triton_convergence import windows_to_converge
 from tuner.experiments.page import results_page
-from tuner.experiments.result import Result, row
-from tuner.experiments.triton_convergence import windows_to_converge
 from tuner.knobs import Configuration
 from tuner.report.series import Series, curve
 

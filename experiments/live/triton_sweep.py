@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.control.drive.sweep import SweepResult, measure_configurations
-from tuner.experiments.bench import GRIDS, RATES, distinct, triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.live.testbed import GRIDS, RATES, distinct, triton
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment
 

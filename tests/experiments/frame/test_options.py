@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tuner.cli.console import make_console, progress_bars
-from tuner.experiments.options import Options
+from tuner.experiments.frame.options import Options
 from tuner.laboratory.parallel import cores, run_all
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from tuner.agents.rrl import RRL
 from tuner.control import WATCHED, ControlLoop, Driver, WindowRecord
-from tuner.experiments.bench import RATES, measure_in_turns, objective, triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
-from tuner.experiments.triton_sweep import load_sweep
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.testbed import RATES, measure_in_turns, objective, triton
+from tuner.experiments.live.triton_sweep import load_sweep
 from tuner.knobs import Configuration
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment

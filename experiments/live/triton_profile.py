@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from tuner.experiments.bench import triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, Row, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.live.testbed import triton
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment
 

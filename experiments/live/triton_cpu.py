@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tuner.agents.rrl import RRL
 from tuner.control import ControlLoop, Driver
-from tuner.experiments.bench import objective, triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.testbed import objective, triton
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from tuner.experiments.bench import distinct
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.testbed import distinct
 from tuner.profiler.attachment import Attachment
 
 __all__ = ["reconfigure"]

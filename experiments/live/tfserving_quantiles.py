@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from tuner.adapters.histogram import Histogram
-from tuner.experiments.bench import tfserving
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.testbed import tfserving
 
 __all__ = ["run"]
 

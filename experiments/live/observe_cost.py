@@ -8,9 +8,9 @@ import time
 
 import psutil
 
-from tuner.experiments.bench import triton
-from tuner.experiments.catalogue import Options
-from tuner.experiments.result import Result, row
+from tuner.experiments.frame.catalogue import Options
+from tuner.experiments.frame.result import Result, row
+from tuner.experiments.live.testbed import triton
 
 __all__ = ["run"]
 

@@ -1,0 +1,1 @@
+"""What all experiments share: how one is declared, found, run, stored and compared."""
