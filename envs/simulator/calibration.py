@@ -23,12 +23,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["fit_server", "overhead", "p95_errors", "steady"]
+__all__ = ["calibrate", "overhead", "p95_errors", "steady"]
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
@@ -46,14 +46,17 @@ ROUNDS = 2
 Statistic = Callable[[Measurement], float]
 
 
-def fit_server(measurements: Sequence[Measurement], base: ServerModel | None = None) -> ServerModel:
-    """Describe a server as a simulation that behaves as the measurements show.
+def calibrate(
+    measurements: Sequence[Measurement], *, cores: float | None = None, base: ServerModel | None = None
+) -> ServerModel:
+    """Return a server model whose simulation behaves as the measurements show.
 
     Args:
         measurements: Windows of one server, best a sweep over the grid at one or two rates, with clients
             that time their requests. Disturbed ones are ignored.
-        base: What is not measured comes from here: cores, threads, apply costs, the client's CPU;
-            and any parameter that no window shows (contention without a window of two instances).
+        cores: Cores of the server's machine; None takes those of ``base``.
+        base: Gives what no window shows: threads, apply costs, the client's CPU, and any parameter that the
+            configurations measured do not bear on (contention without a window of two instances).
 
     Raises:
         InvalidInput: No undisturbed window executed anything.
@@ -63,7 +66,9 @@ def fit_server(measurements: Sequence[Measurement], base: ServerModel | None = N
         raise InvalidInput("calibration", "no undisturbed window with executions", "sweep the server first")
     kept_up = [m for m in usable if steady(m)]
     server = base or ServerModel()
-    server = server.replace(overhead=overhead(kept_up, server.overhead))
+    server = server.replace(
+        cores=server.cores if cores is None else cores, overhead=overhead(kept_up, server.overhead)
+    )
     server = _with_table(server, usable)
     for _ in range(ROUNDS):
         crowded = [m for m in kept_up if _instances(m) > 1]

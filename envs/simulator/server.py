@@ -7,7 +7,7 @@ which the load generator shares: l(b) as measured in onnxruntime plus 0.8 ms tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,10 +15,9 @@ import numpy as np
 
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.errors import InvalidInput
-from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 
-__all__ = ["MODELS", "ServerModel", "calibrate"]
+__all__ = ["MODELS", "ServerModel"]
 
 MLP_TABLE = {1: 0.0050, 2: 0.0055, 4: 0.0061, 8: 0.0070, 16: 0.0125, 32: 0.0193}
 
@@ -117,24 +116,3 @@ class ServerModel(ModelFile):
 
 MODELS: Mapping[str, ServerModel] = {"mlp": ServerModel()}
 """Servers known by name, for ``sim://NAME``."""
-
-
-def calibrate(
-    measurements: Sequence[Measurement], *, cores: float | None = None, base: ServerModel | None = None
-) -> ServerModel:
-    """Describe a server as a simulation that behaves as measurements of it show.
-
-    How each parameter is estimated is told in :mod:`tuner.envs.simulator.calibration`.
-
-    Args:
-        measurements: Undisturbed windows, best with several batch sizes and numbers of instances.
-        cores: Cores of the server's machine.
-        base: Where everything comes from that the windows do not show.
-
-    Raises:
-        InvalidInput: No undisturbed window executed anything.
-    """
-    from tuner.envs.simulator.calibration import fit_server  # which simulates, with this module
-
-    start = base or ServerModel()
-    return fit_server(measurements, start if cores is None else start.replace(cores=cores))

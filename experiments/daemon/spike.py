@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner.envs.simulator.backend import triton_space
-from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import MODELS
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.frame.options import Options

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.control.drive.sweep import measure_configurations
-from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import Refused
 from tuner.experiments.frame.result import Row

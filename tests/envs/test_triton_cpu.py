@@ -17,7 +17,7 @@ from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.training import learn
 from tuner.envs import WORST_REWARD, ServingEnv, serving
 from tuner.envs.simulator import RateSchedule, ServerModel
-from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.long_window import simulate
 from tuner.envs.triton_cpu import triton_cpu
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration

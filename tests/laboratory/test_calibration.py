@@ -57,7 +57,7 @@ def test_the_knobs_tell_the_kind(model: Any, rate: float, name: str, monkeypatch
 
 def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under the first load everything is measured, under others what makes batches; then it is as before."""
-    monkeypatch.setattr("tuner.envs.simulator.server.calibrate", lambda windows, cores, base: base)
+    monkeypatch.setattr("tuner.envs.simulator.calibration.calibrate", lambda windows, cores, base: base)
     with attach("sim://mlp", rate=80.0) as attachment:
         _, windows = measure_server_model(attachment, 1.0, rates=(100.0, 250.0), rounds=2)
 

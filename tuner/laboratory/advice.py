@@ -142,8 +142,8 @@ def _from_simulation(
     rate: float,
     cores: float,
 ) -> Advice:
-    from tuner.envs.simulator.oracle import simulate
-    from tuner.envs.simulator.server import calibrate
+    from tuner.envs.simulator.calibration import calibrate
+    from tuner.envs.simulator.long_window import simulate
     from tuner.envs.twin import as_simulated, missing_knob, shown
 
     if (missing := missing_knob(space.names)) is not None:

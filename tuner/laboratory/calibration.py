@@ -60,8 +60,8 @@ def measure_server_model(
     Raises:
         InvalidInput: No window could be used, or there is no load of our own whose rate could be changed.
     """
+    from tuner.envs.simulator.calibration import calibrate as fit
     from tuner.envs.simulator.server import ServerModel
-    from tuner.envs.simulator.server import calibrate as fit
     from tuner.envs.twin import as_simulated
 
     cores = attachment.host.cores

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.envs.simulator import ServerModel, calibrate, calibration, triton_space
 from tuner.envs.simulator.calibration import p95_errors
-from tuner.envs.simulator.oracle import simulate
+from tuner.envs.simulator.long_window import simulate
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.envs.simulator import ServerModel
-from tuner.envs.simulator.oracle import kernel_speed, simulate
+from tuner.envs.simulator.long_window import kernel_speed, simulate
 
 
 def test_delay_saves_cpu() -> None:
