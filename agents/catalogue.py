@@ -59,7 +59,7 @@ _CLASSES = {
     "tpe": ("rivals.tpe", "Tpe"),
     "gp": ("rivals.gp", "Gp"),
     "clipper_aimd": ("rivals.clipper_aimd", "ClipperAimd"),
-    "oracle": ("rivals.oracle", "Oracle"),
+    "oracle": ("rivals.oracle", "OracleAgent"),
 }
 """Name -> module and class of the agents that are bookkeepers."""
 _FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")

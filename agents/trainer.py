@@ -1,4 +1,4 @@
-"""Does one job at a time, in a thread of its own or at once: how training never delays a window."""
+"""Trains an agent in a thread of its own, so that training never delays a window; or at once."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import logging
 import threading
 from collections.abc import Callable
 
-__all__ = ["Worker"]
+__all__ = ["Trainer"]
 
 log = logging.getLogger(__name__)
 
 
-class Worker:
-    """Does a job whenever it is asked to; requests that come meanwhile are served together afterwards.
+class Trainer:
+    """Runs a training job on request. Requests that come while it runs are served by one further run.
 
-    In the background a job that fails is told of in the log, and the next request tries it anew; at once, the
-    error is raised.
+    Life: :meth:`request` after every window, :meth:`close` in the end. In the background a job that fails is
+    logged, and the next request tries again; otherwise :meth:`request` raises the error.
 
     Args:
-        job: Told how many requests it serves.
+        job: Trains; its argument is the number of requests that it serves.
         name: Of the thread.
-        background: In a thread of its own, which lives as long as there are requests; otherwise inside
-            :meth:`request`.
+        background: Run the job in a thread, which lives as long as there are requests; otherwise inside
+            :meth:`request`, as simulation and tests need it: the same seed then gives the same decisions.
 
     Attributes:
-        background: May be changed between requests.
-        closed: Whether the job should come to an end.
+        background: May change between requests.
+        closed: Whether the job should stop early.
     """
 
     def __init__(self, job: Callable[[int], None], name: str, *, background: bool) -> None:
@@ -39,7 +39,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def request(self) -> None:
-        """Have the job done; returns at once in the background. Does nothing after :meth:`close`."""
+        """Run the job; in the background return at once. Does nothing after :meth:`close`."""
         with self._wake:
             if self.closed:
                 return
@@ -65,7 +65,7 @@ class Worker:
             thread.join()
 
     def _work(self) -> None:
-        """Serve requests until there are none: a process with a thousand agents has few threads that work."""
+        """Serve requests until there are none, then end the thread: a thousand agents need few threads."""
         while True:
             with self._wake:
                 self._working = bool(self._pending) and not self.closed
@@ -76,5 +76,5 @@ class Worker:
                 requests, self._pending = self._pending, 0
             try:
                 self._job(requests)
-            except Exception as error:  # whatever it is, nobody else would hear of it
+            except Exception as error:  # of any kind: nobody waits for the thread who could handle it
                 log.warning("%s failed, and is tried again after the next window: %s", self._name, error)

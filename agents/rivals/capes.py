@@ -36,7 +36,7 @@ import numpy as np
 from tuner.agents.bookkeeper import Parameters
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rivals.inputs import log_cost
-from tuner.agents.rivals.walker import Walk, Walker, build_network
+from tuner.agents.rivals.walker import Transition, Walker, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class CapesLevelParameters(CapesParameters):
     """What an action earns."""
 
 
-class Replay:
+class ReplayBuffer:
     """The steps remembered, the oldest overwritten first.
 
     Args:
@@ -121,13 +121,13 @@ class Replay:
         self.count = 0
         self._next = 0
 
-    def add(self, walk: Walk, reward: float) -> None:
+    def add(self, transition: Transition, reward: float) -> None:
         """Remember a step."""
         row = self._next
-        self.inputs[0, row], self.inputs[1, row] = walk.before, walk.after
-        self.actions[row] = walk.action
+        self.inputs[0, row], self.inputs[1, row] = transition.before, transition.after
+        self.actions[row] = transition.action
         self.rewards[row] = reward
-        self.options[row] = walk.options
+        self.options[row] = transition.options
         self._next = (row + 1) % len(self.actions)
         self.count = max(self.count, row + 1)
 
@@ -142,7 +142,7 @@ class Capes(Walker[CapesParameters]):
         super().__init__(space, parameters, seed=seed)
         self.windows = 0
         """Steps learned from."""
-        self._replay: Replay | None = None
+        self._replay: ReplayBuffer | None = None
 
     def q_values(self, inputs: np.ndarray) -> np.ndarray:
         """Return the Q value of every action.   # (actions,)."""
@@ -174,18 +174,18 @@ class Capes(Walker[CapesParameters]):
             return int(self._generator.choice(np.flatnonzero(options)))
         return int(np.argmax(np.where(options, self.q_values(inputs), -np.inf)))
 
-    def _walked(self, walk: Walk) -> None:
+    def _learn_transition(self, transition: Transition) -> None:
         if self._replay is None:
-            self._replay = Replay(self.parameters.memory, self.inputs.width, self.steps.count)
+            self._replay = ReplayBuffer(self.parameters.memory, self.inputs.width, self.steps.count)
         change = self.parameters.reward == "change"
-        base = log_cost(walk.cost_before) if change else 0.0
-        self._replay.add(walk, base - log_cost(walk.cost))
+        base = log_cost(transition.cost_before) if change else 0.0
+        self._replay.add(transition, base - log_cost(transition.cost))
         self.windows += 1
         size = (self.parameters.training_steps, self.parameters.batch)
         for rows in self._generator.integers(self._replay.count, size=size):
             self._train(self._replay, rows)
 
-    def _train(self, replay: Replay, rows: np.ndarray) -> None:
+    def _train(self, replay: ReplayBuffer, rows: np.ndarray) -> None:
         """One step of RMSProp on replayed steps, and the target network follows."""
         import torch
 

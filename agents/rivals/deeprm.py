@@ -33,7 +33,7 @@ import numpy as np
 
 from tuner.agents.bookkeeper import Parameters
 from tuner.agents.rivals.inputs import log_cost
-from tuner.agents.rivals.walker import Walk, Walker, build_network
+from tuner.agents.rivals.walker import Transition, Walker, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class DeepRM(Walker[DeepRMParameters]):
         self, space: KnobSpace, parameters: DeepRMParameters | None = None, *, seed: int = 0
     ) -> None:
         super().__init__(space, parameters, seed=seed)
-        self._episode: list[Walk] = []
-        self._episodes: deque[list[Walk]] = deque(maxlen=self.parameters.episodes)
+        self._episode: list[Transition] = []
+        self._episodes: deque[list[Transition]] = deque(maxlen=self.parameters.episodes)
 
     def probabilities(self, inputs: np.ndarray, options: np.ndarray) -> np.ndarray:
         """Return the probability of every action; 0 for what is no option.   # (actions,)."""
@@ -119,8 +119,8 @@ class DeepRM(Walker[DeepRMParameters]):
         drawn = int(np.searchsorted(np.cumsum(probabilities), self._generator.random(), side="right"))
         return min(drawn, int(np.flatnonzero(options)[-1]))
 
-    def _walked(self, walk: Walk) -> None:
-        self._episode.append(walk)
+    def _learn_transition(self, transition: Transition) -> None:
+        self._episode.append(transition)
         if len(self._episode) == self.parameters.episode:
             self._episodes.append(self._episode)
             self._episode = []
@@ -130,13 +130,13 @@ class DeepRM(Walker[DeepRMParameters]):
         """Steps of RMSProp along ``sum of grad log pi(a_t) * (v_t - b_t)`` over the last episodes."""
         import torch
 
-        rewards = np.array([[-log_cost(walk.cost) for walk in episode] for episode in self._episodes])
+        rewards = np.array([[-log_cost(step.cost) for step in episode] for episode in self._episodes])
         gained = np.array([returns(row, self.parameters.discount) for row in rewards])
         advantages = torch.tensor((gained - gained.mean(axis=0)).ravel(), dtype=torch.float32)
-        walks = [walk for episode in self._episodes for walk in episode]
-        before = torch.from_numpy(self.inputs.standardised(np.stack([walk.before for walk in walks])))
-        impossible = torch.from_numpy(~np.stack([walk.options_before for walk in walks]))
-        actions = torch.tensor([[walk.action] for walk in walks])
+        steps = [step for episode in self._episodes for step in episode]
+        before = torch.from_numpy(self.inputs.standardised(np.stack([step.before for step in steps])))
+        impossible = torch.from_numpy(~np.stack([step.options_before for step in steps]))
+        actions = torch.tensor([[step.action] for step in steps])
         for _ in range(self.parameters.passes):
             logits = self._networks[0](before).masked_fill(impossible, -torch.inf)
             chosen = torch.log_softmax(logits, dim=1).gather(1, actions)[:, 0]

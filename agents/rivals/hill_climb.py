@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tuner.agents.records import LevelRecord
-from tuner.agents.rivals.search import Search, SearchParameters
+from tuner.agents.rivals.search import SearchAgent, SearchParameters
 from tuner.knobs import KnobSpace
 
 __all__ = ["HillClimb", "HillClimbParameters"]
@@ -62,7 +62,7 @@ class HillClimbParameters(SearchParameters):
 
 
 @dataclass(slots=True)
-class Climb:
+class LevelClimb:
     """Where the climb of one load level stands."""
 
     home: int
@@ -75,7 +75,7 @@ class Climb:
     restarts: int = 0
 
 
-class HillClimb(Search[HillClimbParameters]):
+class HillClimb(SearchAgent[HillClimbParameters]):
     """The agent."""
 
     name = "hill_climb"
@@ -85,7 +85,7 @@ class HillClimb(Search[HillClimbParameters]):
         self, space: KnobSpace, parameters: HillClimbParameters | None = None, *, seed: int = 0
     ) -> None:
         super().__init__(space, parameters, seed=seed)
-        self._climbs: dict[int, Climb] = {}
+        self._climbs: dict[int, LevelClimb] = {}
         self._homes: dict[int, set[int]] = {}
         """Level -> all homes there were since the last restart."""
 
@@ -108,7 +108,7 @@ class HillClimb(Search[HillClimbParameters]):
                 return None
         return None
 
-    def _climb(self, level: int, climb: Climb, record: LevelRecord) -> int | None:
+    def _climb(self, level: int, climb: LevelClimb, record: LevelRecord) -> int | None:
         """Model Analyzer's step: a probe to measure, or None after home has moved."""
         home_cost = self._cost(record, climb.home)
         if climb.kept and home_cost > 1.0 and not climb.slow:
@@ -131,7 +131,7 @@ class HillClimb(Search[HillClimbParameters]):
             self._move(level, new)
         return None
 
-    def _descend(self, level: int, climb: Climb, record: LevelRecord) -> int | None:
+    def _descend(self, level: int, climb: LevelClimb, record: LevelRecord) -> int | None:
         """Measure the direct neighbours of home and move to the best, or start anew from a local optimum."""
         around = self._around(climb.home, 1.0)
         unmeasured = self._unmeasured(level, around, record)
@@ -149,11 +149,11 @@ class HillClimb(Search[HillClimbParameters]):
         return None
 
     def _move(self, level: int, home: int) -> None:
-        climb = self._climbs.setdefault(level, Climb(home=home))
+        climb = self._climbs.setdefault(level, LevelClimb(home=home))
         climb.home, climb.slow = home, False
         self._homes.setdefault(level, set()).add(home)
 
-    def _step_back(self, level: int, climb: Climb, record: LevelRecord) -> None:
+    def _step_back(self, level: int, climb: LevelClimb, record: LevelRecord) -> None:
         """From a home that broke the SLO go toward the best so far, and be slow there."""
         best = record.least()
         around = self._around(climb.home, self.parameters.radius)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tuner.agents.records import LevelRecord
 from tuner.agents.rivals.inputs import log_cost
-from tuner.agents.rivals.search import Search, SearchParameters
+from tuner.agents.rivals.search import SearchAgent, SearchParameters
 from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace
 
@@ -52,7 +52,7 @@ class OptunaParameters(SearchParameters):
             )
 
 
-class OptunaSearch(Search[OptunaParameters]):
+class OptunaSearch(SearchAgent[OptunaParameters]):
     """The base of a search with a sampler: it lacks only :meth:`_sampler`."""
 
     constants: ClassVar[type[Any]] = OptunaParameters

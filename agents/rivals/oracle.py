@@ -15,13 +15,13 @@ from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace
 
-__all__ = ["Oracle"]
+__all__ = ["OracleAgent"]
 
 Expected = Callable[[int], np.ndarray]
 """Load level -> expected cost of every configuration.   # (size,)"""
 
 
-class Oracle(Bookkeeper[Parameters]):
+class OracleAgent(Bookkeeper[Parameters]):
     """The agent.
 
     Args:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.agents.rivals.search import Search, SearchParameters
+from tuner.agents.rivals.search import SearchAgent, SearchParameters
 
 __all__ = ["RandomSearch"]
 
 
-class RandomSearch(Search[SearchParameters]):
+class RandomSearch(SearchAgent[SearchParameters]):
     """The agent."""
 
     name = "random"

@@ -20,7 +20,7 @@ from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.knobs import KnobSpace
 
-__all__ = ["Search", "SearchParameters"]
+__all__ = ["SearchAgent", "SearchParameters"]
 
 TRIES = 16
 """Proposals that cannot be reached from here, in one decision, before the best that can be is chosen."""
@@ -42,7 +42,7 @@ class SearchParameters(Parameters):
 S = TypeVar("S", bound=SearchParameters)
 
 
-class Search(Bookkeeper[S]):
+class SearchAgent(Bookkeeper[S]):
     """The base of a search: it lacks only :meth:`_propose`."""
 
     constants: ClassVar[type[Any]] = SearchParameters

@@ -1,4 +1,4 @@
-"""The actions of agents that walk: one knob one grid step down or up, or nothing (CAPES, section 3.4)."""
+"""The actions of a walker: one knob one grid step down or up, or nothing (CAPES, section 3.4)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from tuner.knobs import KnobSpace
 
-__all__ = ["NOTHING", "Steps"]
+__all__ = ["NOTHING", "StepActions"]
 
 NOTHING = 0
 """The action that leaves the configuration in force; 2k + 1 and 2k + 2 turn knob k down and up."""
 
 
-class Steps:
+class StepActions:
     """The actions in a knob space.
 
     Args:

@@ -1,8 +1,8 @@
-"""What CAPES and DeepRM share: a network chooses steps, and is told of the steps that were taken.
+"""What CAPES and DeepRM share: a network chooses steps of single knobs and learns from the steps taken.
 
-A walker sees a window (:class:`~.inputs.Inputs`), chooses one of the :class:`Steps` and hears
-in the next window what came of it. Which step was taken is read off the configurations in force, so that a
-guard that held or went elsewhere is understood; what was not one step teaches the network nothing.
+A walker sees a window (:class:`~.inputs.Inputs`) and chooses one of the :class:`StepActions`; the next window
+shows what the step was worth. The configurations in force tell which step was taken, because a guard may have
+held the configuration or chosen another. A change that was not one step teaches the network nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rivals.inputs import Inputs
-from tuner.agents.rivals.steps import Steps
+from tuner.agents.rivals.steps import StepActions
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Walk", "Walker", "build_network"]
+__all__ = ["Transition", "Walker", "build_network"]
 
 W = TypeVar("W", bound=Parameters)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LastWindow:
     """The last window."""
 
     raw: np.ndarray
@@ -40,8 +40,8 @@ class Seen:
     cost: float
 
 
-class Walk(NamedTuple):
-    """One step that was taken."""
+class Transition(NamedTuple):
+    """One step that was taken: state, action, next state and costs."""
 
     before: np.ndarray
     """Input vector that it was chosen on, not standardised.   # (width,)."""
@@ -57,14 +57,17 @@ class Walk(NamedTuple):
 
 
 class Walker(Bookkeeper[W]):
-    """The base of an agent that walks: it lacks :meth:`_build`, :meth:`_choose` and :meth:`_walked`."""
+    """The base of an agent that takes steps.
+
+    A subclass adds :meth:`_build`, :meth:`_choose` and :meth:`_learn_transition`.
+    """
 
     def __init__(self, space: KnobSpace, parameters: W | None = None, *, seed: int = 0) -> None:
         super().__init__(space, parameters, seed=seed)
         self.inputs = Inputs(space)
-        self.steps = Steps(space)
+        self.steps = StepActions(space)
         self._seed = seed
-        self._last: Seen | None = None
+        self._last: LastWindow | None = None
         self._built = False
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
@@ -77,14 +80,14 @@ class Walker(Bookkeeper[W]):
         here = State(level=state.level, configuration=configuration, observation=next_state.observation)
         raw = self.inputs.raw(here, cost)
         self.inputs.learn(raw)
-        last, self._last = self._last, Seen(raw, configuration, cost)
+        last, self._last = self._last, LastWindow(raw, configuration, cost)
         if last is None:
             return
         action = self.steps.between(last.configuration, configuration)
         if action is not None:
             self._ready()
             before, options = (self.steps.targets(c) >= 0 for c in (last.configuration, configuration))
-            self._walked(Walk(last.raw, action, raw, before, options, last.cost, cost))
+            self._learn_transition(Transition(last.raw, action, raw, before, options, last.cost, cost))
 
     @abstractmethod
     def _build(self) -> Sequence[torch.nn.Module]:
@@ -101,8 +104,8 @@ class Walker(Bookkeeper[W]):
         """
 
     @abstractmethod
-    def _walked(self, walk: Walk) -> None:
-        """Learn from a step."""
+    def _learn_transition(self, transition: Transition) -> None:
+        """Learn from a step that was taken."""
 
     def _unknown(self, state: State, allowed: np.ndarray) -> int:
         return self._step(state, allowed, explore=False) if self._built else super()._unknown(state, allowed)

@@ -133,7 +133,7 @@ class RRL:
             synchronous: As for the class; false because what follows usually is live.
         """
         self.perception.transfer()
-        self.perception.worker.background = not synchronous
+        self.perception.trainer.background = not synchronous
 
     def start_from(self, prior: Prior) -> None:
         """Begin anew from what a simulation or another server says; not for a table, which has no prior.

@@ -37,7 +37,7 @@ from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import Prior
 from tuner.agents.rrl.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
 from tuner.agents.threads import one_blas_thread
-from tuner.agents.worker import Worker
+from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
 __all__ = ["SmoothPerception"]
@@ -71,7 +71,7 @@ class SmoothPerception:
         prior: What was thought before, if anything was.
         drift: Watches whether what was foretold comes true.
         fitted: Points that the last fit rested on.
-        worker: What fits; whether in the background may be changed between windows.
+        trainer: What fits; whether in the background may be changed between windows.
     """
 
     def __init__(self, space: KnobSpace, parameters: RRLParameters, *, synchronous: bool = False) -> None:
@@ -79,7 +79,7 @@ class SmoothPerception:
         self.parameters = parameters
         self.prior: Prior | None = None
         self.drift = DriftDetector(parameters.drift)
-        self.worker = Worker(self._fit, "rrl-smoother", background=not synchronous)
+        self.trainer = Trainer(self._fit, "rrl-smoother", background=not synchronous)
         self._places = coordinates(space)
         self.measured = Measured(self._places, parameters.memory)
         self.theta = start(parameters.smoothing, len(space.knobs))
@@ -103,7 +103,7 @@ class SmoothPerception:
             self._present = state
             self._beliefs = {}
         if self.parameters.smoothing.adaptive:
-            self.worker.request()
+            self.trainer.request()
 
     def windows(self, level: int) -> int:
         """Windows learned from at a level."""
@@ -187,7 +187,7 @@ class SmoothPerception:
 
     def close(self) -> None:
         """Stop background work. May be called twice."""
-        self.worker.close()
+        self.trainer.close()
 
     @property
     def _smoothing(self) -> SmoothingParameters:

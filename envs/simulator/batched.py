@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.envs.simulator.batcher import State, Totals
-from tuner.envs.simulator.window import Draws, Jobs, Plans, Raw, Scratch, Span, measure_windows
+from tuner.envs.simulator.batcher import BatcherState, BatcherTotals
+from tuner.envs.simulator.window import Jobs, Plans, Raw, RequestDraws, Scratch, Span, measure_windows
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
 
@@ -173,8 +173,8 @@ class BatchedSimulator:
                 return scratch
         ring = 1 << (requests - 1).bit_length()
         largest, slots = self.plans.profile.shape[1] - 1, int(self.plans.instances.max())
-        state: State = empty_state(largest, slots, queue=ring, log=ring)
-        totals: Totals = empty_totals(largest)
+        state: BatcherState = empty_state(largest, slots, queue=ring, log=ring)
+        totals: BatcherTotals = empty_totals(largest)
         return Scratch(state, totals, *(np.empty(ring) for _ in range(5)))
 
     def _arrays(self, jobs: Jobs, raw: Raw, seconds: float) -> WindowArrays:
@@ -218,7 +218,7 @@ def _parts(count: int, workers: int) -> Iterator[slice]:
         yield slice(begin, min(begin + length, count))
 
 
-def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> Draws:
+def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> RequestDraws:
     """Draw what the requests of each seed need, until ``most`` mean gaps have passed."""
     width = BLOCK * math.ceil((most + 6.0 * math.sqrt(most / min(traffic.burstiness, 1.0)) + 1.0) / BLOCK)
     come = np.empty((seeds.size, width))
@@ -245,7 +245,7 @@ def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> Draws:
         _lognormal(table, sigma)
         for table, sigma in zip(tables, (traffic.noise, traffic.sizes, traffic.overhead_noise), strict=True)
     )
-    return Draws(sums, noise, size, traffic.overhead * overhead)
+    return RequestDraws(sums, noise, size, traffic.overhead * overhead)
 
 
 def _draw_gaps(generator: np.random.Generator, gaps: np.ndarray, burstiness: float) -> None:

@@ -4,8 +4,8 @@ Rules. An idle instance takes a batch as soon as the queue holds ``max_batch`` r
 oldest waiting request has waited ``delay`` (0: at once; ``max_batch`` 1: never a delay). A batch is work
 in seconds, times the size of its largest request (the others are padded to it); all running batches share
 the cores, so the pace of work changes whenever an instance starts or ends (:func:`core_share`,
-:func:`slowdown`). State carries over from call to call: overload builds up
-and drains. Reloading raises EPOCH: batches of the old instances finish, and do not count against the new.
+:func:`slowdown`). The state carries over from call to call: overload builds up and drains. A reload raises
+EPOCH: batches of the old instances finish, and do not count against the new.
 
 Closed batches. When the delay has run out and no instance is idle, a batch waits for one. Those that come
 meanwhile join it, or it is closed and they wait for the next (:func:`closed`); then it holds whoever waited
@@ -22,16 +22,16 @@ import numpy as np
 
 from tuner._jit import njit_flat
 
-# Indices into State.position.
+# Indices into BatcherState.position.
 HEAD = 0  # position of the oldest waiting request in the ring, counted without wrapping
 TAIL = 1  # position of the next to arrive
 EPOCH = 2  # which generation of instances takes new batches
 SLOTS = 3  # slots from this one on are all idle
 
-# Columns of State.queue and State.running (NOISE and SIZE are used up by then).
+# Columns of BatcherState.queue and BatcherState.running (NOISE and SIZE are used up by then).
 ARRIVAL, OVERHEAD, NOISE, SIZE = 0, 1, 2, 3
 
-# Indices into Totals.tally and Totals.seconds.
+# Indices into BatcherTotals.tally and BatcherTotals.seconds.
 ARRIVED, ANSWERED, DROPPED, EXECUTIONS = 0, 1, 2, 3
 
 GOLDEN = 0.6180339887498949
@@ -60,7 +60,7 @@ class Machine(NamedTuple):
     switching: float = 0.0  # share by which work slows down per waiting thread and core
 
 
-class Arrivals(NamedTuple):
+class BatcherArrivals(NamedTuple):
     """The requests of one call, in order of time."""
 
     time: np.ndarray  # (n,) s, none before the clock, none after `until`
@@ -69,7 +69,7 @@ class Arrivals(NamedTuple):
     size: np.ndarray  # (n,) factor on the work of every batch that the request is in: its largest counts
 
 
-class State(NamedTuple):
+class BatcherState(NamedTuple):
     """Everything that carries over; all arrays are modified in place."""
 
     clock: np.ndarray  # (1,) s
@@ -86,7 +86,7 @@ class State(NamedTuple):
     latency: np.ndarray  # (R,) s by request number modulo R, a power of 2; NaN not yet answered, inf dropped
 
 
-class Totals(NamedTuple):
+class BatcherTotals(NamedTuple):
     """What happened since the beginning; all arrays are modified in place."""
 
     tally: np.ndarray  # (4,) ARRIVED, ANSWERED, DROPPED, EXECUTIONS
@@ -97,7 +97,12 @@ class Totals(NamedTuple):
 
 @njit_flat
 def advance(  # noqa: PLR0917 - a kernel has no keywords
-    state: State, totals: Totals, batching: Batching, machine: Machine, arrivals: Arrivals, until: float
+    state: BatcherState,
+    totals: BatcherTotals,
+    batching: Batching,
+    machine: Machine,
+    arrivals: BatcherArrivals,
+    until: float,
 ) -> None:
     """Let the server run until a time.
 
@@ -135,7 +140,7 @@ def advance(  # noqa: PLR0917 - a kernel has no keywords
 
 
 @njit_flat
-def dispatch(state: State, totals: Totals, batching: Batching, machine: Machine) -> None:
+def dispatch(state: BatcherState, totals: BatcherTotals, batching: Batching, machine: Machine) -> None:
     """Start every batch that may start now. ``state`` and ``totals`` are modified in place."""
     now = state.clock[0]
     while state.position[HEAD] < state.position[TAIL]:
@@ -168,14 +173,14 @@ def dispatch(state: State, totals: Totals, batching: Batching, machine: Machine)
 
 
 @njit_flat
-def oldest(state: State) -> float:
+def oldest(state: BatcherState) -> float:
     """Arrival of the request at the head of a queue that is not empty, s."""
     arrival: float = state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), ARRIVAL]
     return arrival
 
 
 @njit_flat
-def closed(state: State, batching: Batching) -> bool:
+def closed(state: BatcherState, batching: Batching) -> bool:
     """Whether the batch that begins at the head of the queue is closed while it waits for an instance."""
     number = state.queue_number[state.position[HEAD] & (state.queue.shape[0] - 1)]
     share: float = (number * GOLDEN) % 1.0
@@ -183,7 +188,7 @@ def closed(state: State, batching: Batching) -> bool:
 
 
 @njit_flat
-def size_when_closed(state: State, batching: Batching, size: int) -> int:
+def size_when_closed(state: BatcherState, batching: Batching, size: int) -> int:
     """Return how many are in a closed batch that could hold ``size``."""
     when = oldest(state) + batching.delay
     for slot in range(state.started.size):
@@ -199,7 +204,7 @@ def size_when_closed(state: State, batching: Batching, size: int) -> int:
 
 
 @njit_flat
-def idle_slot(state: State, batching: Batching) -> int:
+def idle_slot(state: BatcherState, batching: Batching) -> int:
     """Return a free slot if an instance of the present generation is idle, else -1."""
     slots = state.position[SLOTS]
     free = slots if slots < state.size.size else -1
@@ -213,7 +218,7 @@ def idle_slot(state: State, batching: Batching) -> int:
 
 
 @njit_flat
-def delay_expiry(state: State, batching: Batching) -> float:
+def delay_expiry(state: BatcherState, batching: Batching) -> float:
     """When the oldest request makes an idle instance start, s; infinite if nothing waits for that."""
     if state.position[HEAD] == state.position[TAIL] or idle_slot(state, batching) < 0:
         return np.inf
@@ -221,7 +226,7 @@ def delay_expiry(state: State, batching: Batching) -> float:
 
 
 @njit_flat
-def executing(state: State) -> tuple[int, int]:
+def executing(state: BatcherState) -> tuple[int, int]:
     """Return how many slots execute, old generations included, and the one with the least work left.
 
     The lowest slot wins a tie; -1 if none executes.
@@ -257,7 +262,7 @@ def slowdown(busy: int, machine: Machine) -> float:
 
 
 @njit_flat
-def pass_time(state: State, until: float, pace: float) -> None:
+def pass_time(state: BatcherState, until: float, pace: float) -> None:
     """Let running batches progress by ``pace`` seconds of work per second. ``state`` is modified in place."""
     done = (until - state.clock[0]) * pace
     for slot in range(state.position[SLOTS]):
@@ -267,7 +272,7 @@ def pass_time(state: State, until: float, pace: float) -> None:
 
 
 @njit_flat
-def complete(state: State, totals: Totals, slot: int) -> None:
+def complete(state: BatcherState, totals: BatcherTotals, slot: int) -> None:
     """Answer the batch of a slot. ``state`` and ``totals`` are modified in place."""
     now, size = state.clock[0], state.size[slot]
     executed = (now - state.started[slot]) * (1.0 - state.gap_share[slot])
@@ -287,7 +292,7 @@ def complete(state: State, totals: Totals, slot: int) -> None:
 
 
 @njit_flat
-def admit(state: State, totals: Totals, arrivals: Arrivals, index: int) -> None:
+def admit(state: BatcherState, totals: BatcherTotals, arrivals: BatcherArrivals, index: int) -> None:
     """Queue a request, or drop it if the ring is full. ``state`` and ``totals`` are modified in place."""
     number = totals.tally[ARRIVED]
     totals.tally[ARRIVED] += 1

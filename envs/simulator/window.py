@@ -17,11 +17,11 @@ from tuner.envs.simulator.batcher import (
     COMPUTED,
     EXECUTIONS,
     QUEUED,
-    Arrivals,
+    BatcherArrivals,
+    BatcherState,
+    BatcherTotals,
     Batching,
     Machine,
-    State,
-    Totals,
     advance,
 )
 
@@ -53,7 +53,7 @@ class Jobs(NamedTuple):
     row: np.ndarray  # (n,) int64, of the draws
 
 
-class Draws(NamedTuple):
+class RequestDraws(NamedTuple):
     """The randomness of each seed. A table of one column holds for all requests alike."""
 
     come: np.ndarray  # (m, R) when each request comes, in mean gaps since the beginning
@@ -85,8 +85,8 @@ class Raw(NamedTuple):
 class Scratch(NamedTuple):
     """Memory that one thread reuses; all arrays are modified in place."""
 
-    state: State  # its rings hold every request of a window
-    totals: Totals
+    state: BatcherState  # its rings hold every request of a window
+    totals: BatcherTotals
     come: np.ndarray  # (R,) s
     noise: np.ndarray  # (R,)
     size: np.ndarray  # (R,)
@@ -96,7 +96,7 @@ class Scratch(NamedTuple):
 
 @njit_flat
 def measure_windows(  # noqa: PLR0917 - a kernel has no keywords
-    scratch: Scratch, plans: Plans, jobs: Jobs, draws: Draws, span: Span, raw: Raw
+    scratch: Scratch, plans: Plans, jobs: Jobs, draws: RequestDraws, span: Span, raw: Raw
 ) -> None:
     """Simulate windows. ``scratch`` and ``raw`` are modified in place."""
     for job in range(jobs.rate.size):
@@ -105,7 +105,7 @@ def measure_windows(  # noqa: PLR0917 - a kernel has no keywords
 
 @njit_flat
 def measure_window(  # noqa: PLR0917
-    scratch: Scratch, plans: Plans, jobs: Jobs, draws: Draws, span: Span, raw: Raw, job: int
+    scratch: Scratch, plans: Plans, jobs: Jobs, draws: RequestDraws, span: Span, raw: Raw, job: int
 ) -> None:
     """Simulate one window. ``scratch`` and ``raw`` are modified in place."""
     state, totals = scratch.state, scratch.totals
@@ -141,7 +141,7 @@ def measure_window(  # noqa: PLR0917
 
 
 @njit_flat
-def prepare(scratch: Scratch, draws: Draws, row: int, rate: float, span: Span) -> tuple[int, int]:
+def prepare(scratch: Scratch, draws: RequestDraws, row: int, rate: float, span: Span) -> tuple[int, int]:
     """Fill in the requests that come until the end. ``scratch`` is modified in place.
 
     Returns:
@@ -171,14 +171,16 @@ def spread(target: np.ndarray, table: np.ndarray, row: int, count: int) -> None:
 
 
 @njit_flat
-def arrivals(scratch: Scratch, first: int, end: int) -> Arrivals:
+def arrivals(scratch: Scratch, first: int, end: int) -> BatcherArrivals:
     """The requests of numbers ``first`` to before ``end``."""
     part = slice(first, end)
-    return Arrivals(scratch.come[part], scratch.noise[part], scratch.overhead[part], scratch.size[part])
+    return BatcherArrivals(
+        scratch.come[part], scratch.noise[part], scratch.overhead[part], scratch.size[part]
+    )
 
 
 @njit_flat
-def empty(state: State, totals: Totals) -> None:
+def empty(state: BatcherState, totals: BatcherTotals) -> None:
     """Stand at time 0 with nothing to do. ``state`` and ``totals`` are modified in place."""
     state.clock[0] = 0.0
     state.position[:] = 0

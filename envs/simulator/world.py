@@ -8,7 +8,7 @@ from bisect import bisect_left
 import numpy as np
 
 from tuner.envs.simulator import batcher
-from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals
+from tuner.envs.simulator.batcher import BatcherArrivals, BatcherState, BatcherTotals, Batching, Machine
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
@@ -73,7 +73,7 @@ class World:
         return self._schedule.rate(self.now - self._since)
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> BatcherTotals:
         """What happened so far (live arrays; copy what is kept)."""
         return self._totals
 
@@ -159,7 +159,7 @@ class World:
         )
         times = self._stream.take(until)
         self._remember(times)
-        arrivals = Arrivals(times, *self._draw(times.size), np.ones(times.size))
+        arrivals = BatcherArrivals(times, *self._draw(times.size), np.ones(times.size))
         batcher.advance(self._state, self._totals, self.batching, machine, arrivals, until)
         self._others[0] += self.foreign * passed
         self._others[1] += loading * passed
@@ -188,7 +188,7 @@ class World:
         return np.arange(oldest + first, oldest + last)
 
 
-def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG) -> State:
+def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG) -> BatcherState:
     """Return an idle server at time 0.
 
     Args:
@@ -197,7 +197,7 @@ def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG)
         queue: Requests that may wait; a power of 2.
         log: Requests whose latency is remembered; a power of 2.
     """
-    return State(
+    return BatcherState(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
         queue=np.zeros((queue, 4)),
@@ -213,9 +213,9 @@ def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG)
     )
 
 
-def empty_totals(largest: int) -> Totals:
+def empty_totals(largest: int) -> BatcherTotals:
     """Return totals of nothing yet."""
-    return Totals(
+    return BatcherTotals(
         tally=np.zeros(4, np.int64),
         seconds=np.zeros(3),
         batch_counts=np.zeros(largest + 1, np.int64),

@@ -173,14 +173,14 @@ def _decision_times(agent: RRL, decisions: int, *, rest: bool = False) -> dict[s
         rest: Whether the estimator may finish its training before each.
     """
     generator = np.random.default_rng(2)
-    worker = agent.perception.worker
+    trainer = agent.perception.trainer
     times: dict[str, list[float]] = {"RRL.update": [], "RRL.select": []}
     state = State(level=LEVEL, configuration=0)
 
     def timed(kind: str, call: Callable[[], object]) -> None:
         if rest:
-            worker.wait(60.0)
-        elif worker.background:
+            trainer.wait(60.0)
+        elif trainer.background:
             time.sleep(generator.uniform(0.0, PAUSE))  # into the middle of the training that is going on
         begin = time.perf_counter()
         call()
@@ -191,6 +191,6 @@ def _decision_times(agent: RRL, decisions: int, *, rest: bool = False) -> dict[s
         timed("RRL.update", partial(agent.update, state, choice, cost, state))
         timed("RRL.select", partial(agent.select, state))
         if number < BEFORE:
-            worker.wait(60.0)
+            trainer.wait(60.0)
     agent.close()
     return {kind: np.array(values[BEFORE:]) for kind, values in times.items()}

@@ -1,4 +1,4 @@
-"""Jobs in the background: done once for all requests, and begun anew after a failure."""
+"""Training in the background: one run serves all waiting requests, and a failed run is tried again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tuner.agents.worker import Worker
+from tuner.agents.trainer import Trainer
 
 PATIENCE = 30.0
 
@@ -22,19 +22,19 @@ def test_requests_that_come_meanwhile_are_served_together() -> None:
         begun.set()
         assert go_on.wait(PATIENCE)
 
-    worker = Worker(job, "test", background=True)
-    worker.request()
+    trainer = Trainer(job, "test", background=True)
+    trainer.request()
     assert begun.wait(PATIENCE)
     for _ in range(3):
-        worker.request()
+        trainer.request()
     go_on.set()
-    assert worker.wait(PATIENCE)
-    worker.close()
+    assert trainer.wait(PATIENCE)
+    trainer.close()
     assert served == [1, 3]
 
 
-def test_a_failed_job_is_told_of_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """An error in the background ends neither the worker nor what waits for it."""
+def test_a_failed_job_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """An error in the background ends neither the trainer nor what waits for it."""
     calls: list[int] = []
 
     def job(requests: int) -> None:
@@ -42,13 +42,13 @@ def test_a_failed_job_is_told_of_and_tried_again(caplog: pytest.LogCaptureFixtur
         if len(calls) == 1:
             raise FloatingPointError("the matrix is singular")
 
-    worker = Worker(job, "fit", background=True)
+    trainer = Trainer(job, "fit", background=True)
     with caplog.at_level(logging.WARNING):
-        worker.request()
-        assert worker.wait(PATIENCE)
-        worker.request()
-        assert worker.wait(PATIENCE)
-    worker.close()
+        trainer.request()
+        assert trainer.wait(PATIENCE)
+        trainer.request()
+        assert trainer.wait(PATIENCE)
+    trainer.close()
     assert calls == [1, 1]
     assert [record.getMessage() for record in caplog.records] == [
         "fit failed, and is tried again after the next window: the matrix is singular"
@@ -61,7 +61,7 @@ def test_at_once_an_error_is_the_callers() -> None:
     def job(requests: int) -> None:
         raise FloatingPointError(requests)
 
-    worker = Worker(job, "fit", background=False)
+    trainer = Trainer(job, "fit", background=False)
     with pytest.raises(FloatingPointError):
-        worker.request()
-    worker.close()
+        trainer.request()
+    trainer.close()

@@ -31,7 +31,7 @@ import numpy as np
 
 from tuner.agents.rrl.network.network import Weights, forward, frozen, initial_weights
 from tuner.agents.threads import one_blas_thread
-from tuner.agents.worker import Worker
+from tuner.agents.trainer import Trainer
 
 if TYPE_CHECKING:
     import torch
@@ -97,7 +97,7 @@ class Estimator:
         unit: Seconds that a cost of 1 stands for; matters for labels in milliseconds only.
 
     Attributes:
-        worker: What trains; whether in the background may be changed between windows.
+        trainer: Trains the network; its ``background`` may change between windows.
         weights: The finished network that estimates rest on.
         first_level: The load level at which the load feature is 0: the first one observed.
     """
@@ -120,7 +120,7 @@ class Estimator:
         self._samples: deque[tuple[int, int, float]] = deque(maxlen=self.parameters.memory)
         self._trained = False
         self._lock = threading.Lock()
-        self.worker = Worker(self._train, "rrl-estimator", background=background)
+        self.trainer = Trainer(self._train, "rrl-estimator", background=background)
 
     @property
     def inputs(self) -> int:
@@ -145,7 +145,7 @@ class Estimator:
             self._samples.append((level, configuration, cost))
             enough = len(self._samples) >= self.parameters.minimum_samples
         if enough:
-            self.worker.request()
+            self.trainer.request()
 
     def log_costs(self, level: int, configurations: np.ndarray) -> np.ndarray:
         """Return g(s, c), the estimated logarithm of the cost; 0 before training.   # (n,)."""
@@ -202,11 +202,11 @@ class Estimator:
 
     def wait(self, seconds: float) -> bool:
         """Wait until the background thread has trained on everything observed; False if it has not."""
-        return self.worker.wait(seconds)
+        return self.trainer.wait(seconds)
 
     def close(self) -> None:
         """Stop the background thread. May be called twice."""
-        self.worker.close()
+        self.trainer.close()
 
     def _inputs(self, levels: np.ndarray, configurations: np.ndarray) -> np.ndarray:
         load = (np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
@@ -248,7 +248,7 @@ class Estimator:
         optimizer = Ftrl(arrays, p.learning_rate, l1=p.l1, l2=p.l2, proximal_start=True)
         everything = len(targets) <= p.batch
         for _ in range(steps):
-            if self.worker.closed:
+            if self.trainer.closed:
                 return None
             inputs_now, targets_now = x, y
             if not everything:

@@ -27,7 +27,7 @@ from tuner.agents.rrl.network.estimator import Estimator
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.region import region_update
 from tuner.agents.rrl.table.level_table import LevelTable
-from tuner.agents.worker import Worker
+from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
 __all__ = ["TablePerception"]
@@ -145,9 +145,9 @@ class TablePerception:
         self.estimator.thin(HEARSAY_SAMPLES)
 
     @property
-    def worker(self) -> Worker:
-        """What trains."""
-        return self.estimator.worker
+    def trainer(self) -> Trainer:
+        """Trains the network."""
+        return self.estimator.trainer
 
     def close(self) -> None:
         """Stop background training. May be called twice."""

@@ -11,8 +11,8 @@ import pytest
 
 from tests.agents.bed import LOW
 from tuner.agents import State
-from tuner.agents.rivals.capes import Capes, CapesLevel, CapesLevelParameters, CapesParameters, Replay
-from tuner.agents.rivals.walker import Walk
+from tuner.agents.rivals.capes import Capes, CapesLevel, CapesLevelParameters, CapesParameters, ReplayBuffer
+from tuner.agents.rivals.walker import Transition
 from tuner.knobs import Knob, KnobSpace
 
 LINE = KnobSpace([Knob(name="threads", grid=tuple(range(1, 8)), default=1)])
@@ -65,11 +65,11 @@ def test_epsilon_falls_linearly() -> None:
 
 def test_replay_holds_the_latest() -> None:
     """The oldest are overwritten."""
-    replay = Replay(3, 2, 2)
+    replay = ReplayBuffer(3, 2, 2)
     for number in range(5):
         before, after = np.full(2, number), np.full(2, number + 1)
         options = np.array([True, False])
-        replay.add(Walk(before, 1, after, options, options, 2.0, 1.0), float(number))
+        replay.add(Transition(before, 1, after, options, options, 2.0, 1.0), float(number))
 
     assert replay.count == 3
     assert sorted(replay.inputs[0, :, 0].tolist()) == [2.0, 3.0, 4.0]

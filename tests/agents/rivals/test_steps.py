@@ -1,15 +1,15 @@
-"""The actions of agents that walk."""
+"""The actions of agents that transition."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tests.agents.bed import make_space
-from tuner.agents.rivals.steps import NOTHING, Steps
+from tuner.agents.rivals.steps import NOTHING, StepActions
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
-STEPS = Steps(SPACE)
+STEPS = StepActions(SPACE)
 
 
 def test_every_action_is_one_step_or_none() -> None:
@@ -57,4 +57,4 @@ def test_step_of_a_knob_without_effect_is_none() -> None:
         ]
     )
 
-    assert Steps(space).targets(0).tolist() == [0, -1, 3, -1, -1]
+    assert StepActions(space).targets(0).tolist() == [0, -1, 3, -1, -1]

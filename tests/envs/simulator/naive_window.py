@@ -6,10 +6,10 @@ import numpy as np
 
 from tests.naive import NaiveBatcher
 from tuner.envs.simulator.batcher import Batching, Machine
-from tuner.envs.simulator.window import Draws, Jobs, Plans, Span
+from tuner.envs.simulator.window import Jobs, Plans, RequestDraws, Span
 
 
-def naive_window(plans: Plans, jobs: Jobs, draws: Draws, span: Span, job: int) -> dict[str, float]:
+def naive_window(plans: Plans, jobs: Jobs, draws: RequestDraws, span: Span, job: int) -> dict[str, float]:
     """Return what one window shows."""
     number, rate, row = int(jobs.configuration[job]), float(jobs.rate[job]), int(jobs.row[job])
     batching = Batching(

@@ -7,13 +7,20 @@ import pytest
 
 from tests.naive import NaiveBatcher
 from tuner.envs.simulator import batcher
-from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals, advance
+from tuner.envs.simulator.batcher import (
+    BatcherArrivals,
+    BatcherState,
+    BatcherTotals,
+    Batching,
+    Machine,
+    advance,
+)
 
 
 def empty(
     *, largest: int = 8, slots: int = 4, capacity: int = 1 << 12, log: int = 1 << 14
-) -> tuple[State, Totals]:
-    state = State(
+) -> tuple[BatcherState, BatcherTotals]:
+    state = BatcherState(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
         queue=np.zeros((capacity, 4)),
@@ -27,7 +34,7 @@ def empty(
         gap_share=np.zeros(slots),
         latency=np.full(log, np.nan),
     )
-    totals = Totals(
+    totals = BatcherTotals(
         tally=np.zeros(4, np.int64),
         seconds=np.zeros(3),
         batch_counts=np.zeros(largest + 1, np.int64),
@@ -51,9 +58,9 @@ def machine(
     return Machine(profile, gap, contention, cores, 1.0, background, switching)
 
 
-def at(times: list[float] | np.ndarray) -> Arrivals:
+def at(times: list[float] | np.ndarray) -> BatcherArrivals:
     times = np.array(times, dtype=float)
-    return Arrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
+    return BatcherArrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
 
 
 def finish_times(batching: Batching, executing: Machine, times: list[float]) -> list[float]:
@@ -181,7 +188,7 @@ def test_equals_naive(seed: int) -> None:
     for _ in range(6):
         end = float(state.clock[0] + generator.uniform(0.05, 0.4))
         times = np.sort(generator.uniform(float(state.clock[0]), end, int(generator.integers(0, 150))))
-        arrivals = Arrivals(
+        arrivals = BatcherArrivals(
             times,
             generator.lognormal(0.0, 0.3, times.size),
             generator.lognormal(-7.0, 0.3, times.size),
@@ -225,7 +232,7 @@ def poisson(rate: float, count: int, seed: int) -> np.ndarray:
 
 def queueing_mean(executing: Machine, times: np.ndarray, noise: np.ndarray, instances: int = 1) -> float:
     state, totals = empty(log=1 << 10)
-    arrivals = Arrivals(times, noise, np.zeros(times.size), np.ones(times.size))
+    arrivals = BatcherArrivals(times, noise, np.zeros(times.size), np.ones(times.size))
     advance(state, totals, Batching(1, 0.0, instances), executing, arrivals, float(times[-1]) + 100.0)
     return float(totals.seconds[batcher.QUEUED] / totals.tally[batcher.ANSWERED])
 

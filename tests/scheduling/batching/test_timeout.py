@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from tests.scheduling.batching.naive_timeout import NaiveTimeout, answers
-from tuner.envs.simulator.batcher import Arrivals, Batching, Machine, State, Totals, advance
+from tuner.envs.simulator.batcher import (
+    BatcherArrivals,
+    BatcherState,
+    BatcherTotals,
+    Batching,
+    Machine,
+    advance,
+)
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.timeout import Options, build
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
@@ -200,7 +207,7 @@ def test_equals_naive(seed: int) -> None:
 def single_server(batching: Batching, profile: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Latencies by the compiled model of one server with cores to spare."""
     slots, largest = batching.instances, profile.size - 1
-    state = State(
+    state = BatcherState(
         clock=np.zeros(1),
         position=np.zeros(4, np.int64),
         queue=np.zeros((1 << 10, 4)),
@@ -214,14 +221,14 @@ def single_server(batching: Batching, profile: np.ndarray, times: np.ndarray) ->
         gap_share=np.zeros(slots),
         latency=np.full(1 << 10, np.nan),
     )
-    totals = Totals(
+    totals = BatcherTotals(
         tally=np.zeros(4, np.int64),
         seconds=np.zeros(3),
         batch_counts=np.zeros(largest + 1, np.int64),
         batch_seconds=np.zeros(largest + 1),
     )
     machine = Machine(profile, 0.0, 0.0, 64.0, 1.0, 0.0)
-    arrivals = Arrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
+    arrivals = BatcherArrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
     advance(state, totals, batching, machine, arrivals, float(times[-1]) + 100.0)
     return state.latency[: times.size]
 
