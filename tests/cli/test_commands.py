@@ -9,25 +9,8 @@ import time
 
 import pytest
 
-from tuner.cli import main
 from tuner.control.drive.sweep import SweepResult
 from tuner.report import Report
-
-
-@pytest.fixture
-def tuner(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder and return what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert not ending.value.code, said.err
-        return said.out
-
-    return call
 
 
 def test_observe_prints_windows(tuner):

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tuner.cli import main
+from tests.command_line import Run
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `tuner config` in an empty folder; return the exit code, what was printed, and the errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", "config", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code, said.out, said.err
-
-    return call
+def run(run: Run) -> Run:
+    """Run `tuner config`."""
+    return partial(run, "config")
 
 
 def test_the_example_passes_the_check(run):

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tuner.cli import main
-
-
-def fails(monkeypatch, capsys, *arguments):
-    """Run the command line, expect exit code 2, return what it said."""
-    monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-    with pytest.raises(SystemExit) as ending:
-        main()
-    said = capsys.readouterr().err
-    assert ending.value.code == 2, said
-    assert "Traceback" not in said
-    return said
+from tests.command_line import Say
 
 
 @pytest.mark.parametrize(
@@ -73,22 +63,18 @@ def fails(monkeypatch, capsys, *arguments):
         (["demo", "--simulated", "--rates", "0", "100"], "--rates"),
     ],
 )
-def test_mistakes_are_named(monkeypatch, capsys, tmp_path, arguments, names):
+def test_mistakes_are_named(fails: Say, tmp_path: Path, arguments: list[str], names: str) -> None:
     """The message holds the setting or the fix."""
-    monkeypatch.chdir(tmp_path)
-
-    said = fails(monkeypatch, capsys, *arguments)
+    said = fails(*arguments)
 
     assert names in said
 
 
-def test_an_unwritable_run_folder_is_named_before_anything_starts(monkeypatch, capsys, tmp_path):
+def test_an_unwritable_run_folder_is_named_before_anything_starts(fails: Say, tmp_path: Path) -> None:
     """A file stands where the run's folder should be."""
     (tmp_path / "taken").write_text("")
 
     said = fails(
-        monkeypatch,
-        capsys,
         "run",
         "sim://mlp",
         "--slo",
@@ -102,15 +88,13 @@ def test_an_unwritable_run_folder_is_named_before_anything_starts(monkeypatch, c
     assert "--out" in said
 
 
-def test_a_corrupt_policy_is_named(monkeypatch, capsys, tmp_path):
+def test_a_corrupt_policy_is_named(fails: Say, tmp_path: Path) -> None:
     """A damaged policy is refused before the server is touched."""
     policy = tmp_path / "policy"
     policy.mkdir()
     (policy / "policy.json").write_text("{")
 
     said = fails(
-        monkeypatch,
-        capsys,
         "run",
         "sim://mlp",
         "--slo",
@@ -124,7 +108,7 @@ def test_a_corrupt_policy_is_named(monkeypatch, capsys, tmp_path):
     assert "policy" in said
 
 
-def test_the_reader_may_close_the_pipe(tmp_path):
+def test_the_reader_may_close_the_pipe(tmp_path: Path) -> None:
     """`tuner observe ... | head -1` ends without a traceback."""
     command = f"{sys.executable} -m tuner observe sim://mlp --every 1s --count 2000 | head -1"
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
+from tests.command_line import Run
 from tuner.adapters import ApplyReport
-from tuner.cli import main
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.driver import WindowRecord
 from tuner.control.drive.state import RunState
@@ -56,22 +55,12 @@ def fill(store):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `tuner` in a folder with a state; return the exit code, what was printed, and the errors."""
-    monkeypatch.chdir(tmp_path)
+def run(run: Run) -> Run:
+    """Run `tuner` in a folder with a store."""
     store = Store(Path("servetune.db"))
     fill(store)
     store.close()
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code, said.out, said.err
-
-    return call
+    return run
 
 
 def test_the_history_shows_changes_and_events(run):

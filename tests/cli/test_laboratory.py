@@ -20,36 +20,6 @@ GRID = ("--knob", "max_batch_size=1,4,16", "--knob", "max_queue_delay=0")
 
 
 @pytest.fixture
-def tuner(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder; returns what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        printed = capsys.readouterr()
-        assert ending.value.code in (0, None), printed.err
-        return printed.out
-
-    return run
-
-
-@pytest.fixture
-def fails(tuner, monkeypatch, capsys):
-    """Run a command line that is refused; returns what it said."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        assert ending.value.code == 2
-        return capsys.readouterr().err
-
-    return run
-
-
-@pytest.fixture
 def one_core():
     """Keep this process to one core: then no others are started, which takes them seconds."""
     before = os.sched_getaffinity(0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
+from pathlib import Path
 
 import numba
 import pytest
 
-from tuner.cli import main
+from tests.command_line import Run
 
 QUERIES = 200 if numba.config.DISABLE_JIT else 3000
 FILE = f"""
@@ -24,21 +24,11 @@ seed: 1
 
 
 @pytest.fixture
-def tuner(monkeypatch, capsys, tmp_path):
-    """Run the command line in a folder with mixed.yaml; return exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
+def tuner(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line in a folder with mixed.yaml."""
     monkeypatch.setenv("COLUMNS", "160")
-    (tmp_path / "mixed.yaml").write_text(FILE)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code or 0, said.out, said.err
-
-    return call
+    Path("mixed.yaml").write_text(FILE)
+    return run
 
 
 def test_simulate_tells_who_served_what(tuner, tmp_path):

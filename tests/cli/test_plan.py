@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from tuner.cli import main
+from tests.command_line import Ended, Run
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SESSION = "sessions: [{name: s, model: m, qos_ms: 40, sizes: 'gaussian:100,20'}]\n"
@@ -19,18 +18,12 @@ CATALOGUE = """catalogue:
 
 
 @pytest.fixture
-def plan(monkeypatch, capsys, tmp_path):
-    """Plan a file in an empty folder; return the exit code, what was printed, and the errors."""
-    monkeypatch.chdir(tmp_path)
+def plan(run: Run) -> Run:
+    """Plan a file in an empty folder."""
 
-    def call(text, *arguments):
+    def call(text: str, *arguments: str) -> Ended:
         Path("k.yaml").write_text(text)
-        monkeypatch.setattr(sys, "argv", ["tuner", "plan", "instances", "k.yaml", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code, said.out, said.err
+        return run("plan", "instances", "k.yaml", *arguments)
 
     return call
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import Run
 from tests.docs.test_docs import blocks, run_all
-from tuner.cli import main
 from tuner.cluster.scenario import Scenario
 from tuner.scheduling.catalogue import POLICIES, options_of
 from tuner.yaml_file import load_yaml
@@ -31,20 +30,10 @@ FIELDS = "name requests good dropped late p50_ms p95_ms p99_ms mean_batch median
 
 
 @pytest.fixture
-def tuner(monkeypatch, capsys, tmp_path):
-    """Run the command line in a folder with cluster.yaml; return exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cluster.yaml").write_text(SMALL)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code or 0, said.out, said.err
-
-    return call
+def tuner(run: Run) -> Run:
+    """Run the command line in a folder with cluster.yaml."""
+    Path("cluster.yaml").write_text(SMALL)
+    return run
 
 
 def test_simulate_prints_and_stores(tuner, tmp_path):

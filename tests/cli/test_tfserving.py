@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.command_line import own_process
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 
 pytestmark = [pytest.mark.tfserving, pytest.mark.timeout(300)]
-
-
-def tuner(folder, *arguments):
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "tuner", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
 
 
 def test_the_demo_from_beginning_to_end(tmp_path):
     """It starts a server, tunes it under two loads, and writes the same report as with Triton."""
     options = ["--windows", "2", "--rates", "20", "40", "--slo", "p95=300ms", "--foreign-limit", "64"]
 
-    done = tuner(tmp_path, "demo", "--server", "tfserving", *options, "--out", "run")
+    done = own_process(tmp_path, "demo", "--server", "tfserving", *options, "--out", "run")
 
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -47,7 +34,7 @@ def test_run_puts_back_what_was_there(tmp_path):
         before = sorted(path.name for path in server.base_path.iterdir())
         options = ["--slo", "p95=300ms", "--rate", "20", "--windows", "3", "--window", "1s"]
 
-        done = tuner(
+        done = own_process(
             tmp_path, "run", server.target, *options, "--foreign-limit", "64", "--restore", "--out", "run"
         )
 
@@ -57,7 +44,7 @@ def test_run_puts_back_what_was_there(tmp_path):
 
 def test_the_wrong_server_name(tmp_path):
     """The names that there are stand in the message."""
-    done = tuner(tmp_path, "demo", "--server", "torchserve")
+    done = own_process(tmp_path, "demo", "--server", "torchserve")
 
     assert done.returncode == 2
     assert done.stderr.strip() == "error: --server: 'torchserve' is unknown; use one of triton, tfserving"
@@ -80,9 +67,9 @@ targets:
 """
         )
 
-        done = tuner(tmp_path, "daemon", "servetune.yaml", "--windows", "4")
+        done = own_process(tmp_path, "daemon", "servetune.yaml", "--windows", "4")
 
         assert done.returncode == 0, done.stdout + done.stderr
-        history = tuner(tmp_path, "history", "--target", "mlp")
+        history = own_process(tmp_path, "history", "--target", "mlp")
         assert history.returncode == 0, history.stdout + history.stderr
         assert "batch" in history.stdout

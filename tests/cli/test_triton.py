@@ -9,23 +9,12 @@ import time
 
 import pytest
 
+from tests.command_line import own_process
 from tests.conftest import sender
 from tuner.adapters import connect
 from tuner.adapters.triton.embedded import EmbeddedTriton
 
 pytestmark = [pytest.mark.triton, pytest.mark.timeout(240)]
-
-
-def tuner(folder, *arguments):
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "tuner", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 def running(target):
@@ -51,7 +40,7 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path, embedded, change, argu
     before = running(embedded.target)
     target = embedded.target.replace(*change) if change[0] else embedded.target
 
-    done = tuner(tmp_path, "run", target, *arguments, "--windows", "1")
+    done = own_process(tmp_path, "run", target, *arguments, "--windows", "1")
 
     assert done.returncode == 2
     assert names in done.stderr
@@ -61,8 +50,8 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path, embedded, change, argu
 
 def test_a_server_that_takes_no_changes_can_be_watched(tmp_path, fixed_server):
     """`run` names the flag; `observe` works and says what it cannot see."""
-    refused = tuner(tmp_path, "run", fixed_server.target, "--slo", "p95=30ms", "--rate", "20")
-    watched = tuner(tmp_path, "observe", fixed_server.target, "--count", "1")
+    refused = own_process(tmp_path, "run", fixed_server.target, "--slo", "p95=30ms", "--rate", "20")
+    watched = own_process(tmp_path, "observe", fixed_server.target, "--count", "1")
 
     assert refused.returncode == 2
     assert "--model-control-mode=explicit" in refused.stderr
@@ -75,7 +64,7 @@ def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path):
     from tuner.adapters.triton.embedded import ServerOptions
 
     with EmbeddedTriton(options=ServerOptions(summaries=False)) as server:
-        done = tuner(tmp_path, "run", server.target, "--slo", "p95=30ms", "--windows", "1")
+        done = own_process(tmp_path, "run", server.target, "--slo", "p95=30ms", "--windows", "1")
 
     assert done.returncode == 2
     assert "summary_latencies" in done.stderr
@@ -83,7 +72,7 @@ def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path):
 
 def test_a_configuration_the_server_refuses_is_skipped_and_the_run_goes_on(tmp_path, embedded):
     """The model refuses 0 threads; the old configuration goes on serving and no request fails."""
-    done = tuner(
+    done = own_process(
         tmp_path, "sweep", embedded.target, "--rate", "20", "--seconds", "1s",
         "--grid", "parameters.intra_op_threads=0,1",
     )  # fmt: skip
@@ -119,7 +108,7 @@ def test_reconfiguring_under_load_loses_no_request(tmp_path, embedded):
     """A short run that changes the server under 50 requests/s: every request is answered."""
     sender(embedded.target)(5)
 
-    done = tuner(
+    done = own_process(
         tmp_path, "run", embedded.target, "--slo", "p95=500ms", "--rate", "50", "--windows", "6",
         "--window", "1s", "--out", "r", "--restore", "--foreign-limit", "2",
     )  # fmt: skip

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tuner.cli import main
+from tests.command_line import Run
 from tuner.workload import WORKLOADS, workload
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `tuner workload` in an empty folder; return the exit code, what was printed, and the errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", "workload", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return ending.value.code, said.out, said.err
-
-    return call
+def run(run: Run) -> Run:
+    """Run `tuner workload`."""
+    return partial(run, "workload")
 
 
 def test_every_workload_is_listed_with_its_parameters(run):

@@ -3,93 +3,76 @@
 from __future__ import annotations
 
 import json
-import sys
+from pathlib import Path
 
 import pytest
 
-from tuner.__main__ import main
+from tests.command_line import Run
 from tuner.experiments.frame.result import Result
 
 
-@pytest.fixture
-def tuner(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder and return what it printed and how it ended."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        return said.out + said.err, ending.value.code or 0
-
-    return call
-
-
-def test_the_list_is_grouped_by_paper(tuner):
+def test_the_list_is_grouped_by_paper(run: Run) -> None:
     """Every experiment with its paper."""
-    printed, code = tuner("experiment", "list")
+    ended = run("experiment", "list")
 
-    assert code == 0
-    assert printed.index("A live server") < printed.index("triton-sweep") < printed.index("Symphony")
-    assert printed.index("Symphony") < printed.index("symphony-table2")
+    assert ended.code == 0
+    assert ended.said.index("A live server") < ended.said.index("triton-sweep") < ended.said.index("Symphony")
+    assert ended.said.index("Symphony") < ended.said.index("symphony-table2")
 
 
-def test_run_stores_rows_and_figures(tuner, tmp_path):
+def test_run_stores_rows_and_figures(run: Run, tmp_path: Path) -> None:
     """The JSON has the agreed fields; the figure lies where it was asked for."""
-    printed, code = tuner(
-        "experiment", "run", "symphony-analytic", "--json", "out/a.json", "--plot", "figures"
-    )
+    ended = run("experiment", "run", "symphony-analytic", "--json", "out/a.json", "--plot", "figures")
 
     stored = json.loads((tmp_path / "out" / "a.json").read_text())
-    assert code == 0
+    assert ended.code == 0
     assert {"experiment", "seeds", "seconds", "rows"} <= set(stored)
     assert set(stored["rows"][0]) == {"id", "published", "measured", "low", "high", "unit", "note"}
     assert Result.load(tmp_path / "out" / "a.json").command.startswith(
         "tuner experiment run symphony-analytic"
     )
-    assert "figures/symphony-analytic.png" in printed
+    assert "figures/symphony-analytic.png" in ended.said
     assert (tmp_path / "figures" / "symphony-analytic.png").stat().st_size < 150_000
 
 
-def test_pages_are_written_from_stored_results(tuner, tmp_path):
+def test_pages_are_written_from_stored_results(run: Run, tmp_path: Path) -> None:
     """Page, figure and index."""
-    tuner("experiment", "run", "symphony-analytic")
-    printed, code = tuner("experiment", "page")
+    run("experiment", "run", "symphony-analytic")
+    ended = run("experiment", "page")
 
     folder = tmp_path / "docs" / "experiments"
-    assert code == 0
-    assert "symphony-analytic.md" in printed
+    assert ended.code == 0
+    assert "symphony-analytic.md" in ended.said
     assert "images/symphony-analytic.png" in (folder / "symphony-analytic.md").read_text()
     assert (folder / "images" / "symphony-analytic.png").exists()
     assert "symphony-analytic.md" in (folder / "README.md").read_text()
 
 
-def test_an_experiment_without_a_figure_says_so_before_it_runs(tuner):
+def test_an_experiment_without_a_figure_says_so_before_it_runs(run: Run) -> None:
     """Nothing is measured in vain."""
-    printed, code = tuner("experiment", "run", "triton-profile", "--plot", ".")
+    ended = run("experiment", "run", "triton-profile", "--plot", ".")
 
-    assert code == 2
-    assert "--plot" in printed
+    assert ended.code == 2
+    assert "--plot" in ended.said
 
 
-def test_bench_shows_and_stores_rows(tuner, tmp_path, monkeypatch):
+def test_bench_shows_and_stores_rows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With value, unit, baseline and ratio."""
     from tuner.experiments.benchmarks import decision
 
     monkeypatch.setattr(decision, "QUICK", 500)
 
-    printed, code = tuner("bench", "decision", "--quick", "--repeats", "1", "--json", "b.json")
+    ended = run("bench", "decision", "--quick", "--repeats", "1", "--json", "b.json")
 
     stored = json.loads((tmp_path / "b.json").read_text())
-    assert code == 0
-    assert "symphony, 1 x 8, arrive" in printed
+    assert ended.code == 0
+    assert "symphony, 1 x 8, arrive" in ended.said
     assert {"id", "value", "unit", "baseline", "ratio"} <= set(stored["rows"][0])
 
 
-def test_an_unknown_benchmark_is_named(tuner):
+def test_an_unknown_benchmark_is_named(run: Run) -> None:
     """The error lists what there is."""
-    printed, code = tuner("bench", "everything")
+    ended = run("bench", "everything")
 
-    assert code == 2
-    assert "engine, scheduler, decision" in printed
+    assert ended.code == 2
+    assert "engine, scheduler, decision" in ended.said

@@ -1,0 +1,84 @@
+"""The command line, run in this process or in one of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tuner.__main__ import main
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code, what it printed, and its messages on the error stream."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """All that it wrote."""
+        return self.out + self.err
+
+
+Run = Callable[..., Ended]
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run the command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        code = ending.value.code or 0
+        assert isinstance(code, int)
+        return Ended(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def tuner(run: Run) -> Say:
+    """Run a command line that succeeds; return what it printed."""
+
+    def call(*arguments: str) -> str:
+        ended = run(*arguments)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    return call
+
+
+@pytest.fixture
+def fails(run: Run) -> Say:
+    """Run a command line that is refused with exit code 2; return the message."""
+
+    def call(*arguments: str) -> str:
+        ended = run(*arguments)
+        assert ended.code == 2, ended
+        return ended.err
+
+    return call
+
+
+def own_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tuner", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
