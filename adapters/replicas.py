@@ -298,7 +298,7 @@ def common_space(spaces: Sequence[KnobSpace]) -> KnobSpace:
             raise InvalidInput(f"knob {knob.name}", "the replicas have no value in common", "give its grid")
         default = knob.default if knob.default in grid else grid[0]
         knobs.append(replace(knob, grid=grid, default=default))
-    return KnobSpace(knobs)
+    return KnobSpace(knobs, fixed=first.fixed)
 
 
 def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:

@@ -1,23 +1,23 @@
 """A simulated twin of a live server: the server's own knobs, in front of the simulated batcher.
 
-The batchers of Triton and of TensorFlow Serving do the same under different names, so one simulation stands
-for both:
+The batchers of Triton and of TensorFlow Serving do the same under different names. The twin looks at the
+roles of the knobs, not at their names, so one simulation stands for both:
 
-==================  =====================  ==========================================
-simulated           Triton                 TensorFlow Serving
-==================  =====================  ==========================================
-max_batch_size      max_batch_size         max_batch_size
-max_queue_delay     max_queue_delay        batch_timeout
-instances           instances              batch_threads; as many as cores if it is 0
-                                           or no knob
-==================  =====================  ==========================================
+==============  ====================  ============================================
+role            simulated knob        where no knob has the role
+==============  ====================  ============================================
+batch           max_batch_size        there is no twin
+delay           max_queue_delay       there is no twin
+parallelism     instances             what the server is known to do by itself;
+                                      there is no twin where that is not known
+==============  ====================  ============================================
 
-Other knobs have no effect on the twin.
+A parallelism of 0 stands for as many as there are cores. Knobs with another role have no effect on the twin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,48 +26,53 @@ from tuner.adapters import ApplyReport, Counters, Description
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
-from tuner.knobs import Configuration, KnobSpace
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profile import BatchingProfile
 from tuner.profiler.profiler import Profiler
 from tuner.workload.load import RateSchedule
 
-__all__ = ["Twin", "as_simulated", "missing_knob", "shown", "twin_env"]
+__all__ = ["Twin", "as_simulated", "missing_role", "simulated_knobs", "twin_env"]
 
-TIMEOUT = "batch_timeout"
-THREADS = "batch_threads"
-SHOWN = (MAX_BATCH, DELAY, INSTANCES, TIMEOUT, THREADS)
-
-
-def missing_knob(names: Iterable[str]) -> str | None:
-    """Return the knob without which a server has no twin, None if it has one."""
-    names = set(names)
-    if MAX_BATCH not in names:
-        return MAX_BATCH
-    if TIMEOUT in names or {DELAY, INSTANCES} <= names:
-        return None
-    return DELAY if DELAY not in names else INSTANCES
+NEEDED = (Role.BATCH, Role.DELAY, Role.PARALLELISM)
+"""What the simulated batcher must know of a configuration."""
 
 
-def shown(names: Iterable[str]) -> list[str]:
-    """Return those of some knobs that have an effect on the twin."""
-    return [name for name in names if name in SHOWN]
+def missing_role(space: KnobSpace) -> Role | None:
+    """Return the role that nobody knows the value of, so that a server has no twin; None if it has one."""
+    return next((role for role in NEEDED if space.value_of(role, space.default) is None), None)
 
 
-def as_simulated(configuration: Mapping[str, float], cores: float) -> Configuration:
+def simulated_knobs(space: KnobSpace) -> list[Knob]:
+    """Return the knobs that have an effect on the twin."""
+    return [knob for knob in space.knobs if knob.role in NEEDED]
+
+
+def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: float) -> Configuration:
     """Return a live configuration as the simulator knows it.
 
     Args:
+        space: The live server's knobs.
         configuration: With the server's own names.
         cores: CPU cores of the server's machine.
+
+    Raises:
+        InvalidInput: No knob has the role *batch*.
     """
-    parallel = configuration.get(INSTANCES) or configuration.get(THREADS) or max(int(cores), 1)
+    batch = space.value_of(Role.BATCH, configuration)
+    if batch is None:
+        known = ", ".join(space.names) or "none"
+        raise InvalidInput(
+            "TARGET", "no knob limits its batches, so it cannot be simulated", f"knobs: {known}"
+        )
+    parallel = space.value_of(Role.PARALLELISM, configuration)
     return Configuration(
         {
-            MAX_BATCH: configuration[MAX_BATCH],
-            DELAY: configuration.get(DELAY, configuration.get(TIMEOUT, 0.0)),
-            INSTANCES: parallel if TIMEOUT in configuration or INSTANCES in configuration else 1.0,
+            MAX_BATCH: batch,
+            DELAY: space.value_of(Role.DELAY, configuration) or 0.0,
+            INSTANCES: 1.0 if parallel is None else parallel or max(int(cores), 1),
         }
     )
 
@@ -84,7 +89,7 @@ class Twin:
         self.space = space
         self._simulated = simulated
         self._running = space.effective(space.default)
-        simulated.apply(as_simulated(self._running, simulated.cores))
+        simulated.apply(as_simulated(space, self._running, simulated.cores))
 
     def describe(self) -> Description:
         """Return who this is."""
@@ -98,7 +103,7 @@ class Twin:
         """Change the configuration; knobs without effect on the simulation cost nothing."""
         self.space.check_complete(configuration)
         wanted = self.space.effective(configuration)
-        report = self._simulated.apply(as_simulated(wanted, self._simulated.cores))
+        report = self._simulated.apply(as_simulated(self.space, wanted, self._simulated.cores))
         changed, self._running = wanted != self._running, wanted
         return replace(report, configuration=wanted, changed=changed)
 
@@ -139,7 +144,8 @@ def twin_env(
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**62))
-        largest = {MAX_BATCH: _grid(space, MAX_BATCH)}
+        # The simulation takes no batches beyond its own grid, so it gets the live server's.
+        largest = {MAX_BATCH: batch.grid} if (batch := space.with_role(Role.BATCH)) is not None else None
         simulated = SimulatedTriton(server, RateSchedule.constant(rate), seed=seed, grids=largest)
         twin = Twin(space, simulated)
         profiler = Profiler(twin, clock=simulated, host=simulated, clients=simulated)
@@ -152,7 +158,3 @@ def twin_env(
     return ServingEnv(
         open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
     )
-
-
-def _grid(space: KnobSpace, name: str) -> tuple[float, ...]:
-    return next(knob.grid for knob in space.knobs if knob.name == name)

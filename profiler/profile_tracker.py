@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tuner.knobs import KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["ProfileTracker"]
@@ -18,11 +19,11 @@ class ProfileTracker:
     l(b) depends on how many instances share the cores, hence one profile per number of them.
 
     Args:
-        by: The knob that keeps profiles apart.
+        space: The server's knobs.
     """
 
-    def __init__(self, by: str = "instances") -> None:
-        self._by = by
+    def __init__(self, space: KnobSpace) -> None:
+        self._space = space
         self._counts: dict[float, np.ndarray] = defaultdict(lambda: np.zeros(1, np.int64))
         self._seconds: dict[float, np.ndarray] = defaultdict(lambda: np.zeros(1))
 
@@ -34,16 +35,20 @@ class ProfileTracker:
             counts: Executions per batch size.   # (B+1,)
             seconds: Time in them.   # (B+1,) s
         """
-        key = configuration.get(self._by, 1.0)
+        key = self._parallelism(configuration)
         self._counts[key] = _sum(self._counts[key], counts)
         self._seconds[key] = _sum(self._seconds[key], seconds)
 
     def profile(self, configuration: Mapping[str, float]) -> BatchingProfile | None:
         """Return l(b) with as many instances as a configuration has, or None if nothing was executed."""
-        key = configuration.get(self._by, 1.0)
+        key = self._parallelism(configuration)
         if key not in self._counts or not self._seconds[key].sum() > 0:
             return None
         return fit_profile(self._counts[key], self._seconds[key])
+
+    def _parallelism(self, configuration: Mapping[str, float]) -> float:
+        parallelism = self._space.value_of(Role.PARALLELISM, configuration)
+        return 1.0 if parallelism is None else parallelism
 
 
 def _sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:

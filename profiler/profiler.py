@@ -70,7 +70,7 @@ class Profiler:
         self._indicator = indicator
         self._limits = Limits(foreign=foreign_limit, lateness=lateness_limit)
         self._memory = backend.describe().quantile_memory
-        self._tracker = ProfileTracker()
+        self._tracker = ProfileTracker(backend.space)
         self._last: Reading | None = None
         self._came: deque[Arrivals] = deque(maxlen=REMEMBERED_WINDOWS)
         self._changed_at = -math.inf

@@ -6,15 +6,21 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.control import ControlLoop
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 
 SPACE = KnobSpace(
     [
-        Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16), default=1),
-        Knob(name="max_queue_delay", grid=(0.0, 0.002, 0.01), default=0.0, unit="s"),
-        Knob(name="instances", grid=(1, 2), default=1, apply_cost=ApplyCost.IN_PLACE),
+        Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16), default=1, role=Role.BATCH),
+        Knob(name="max_queue_delay", grid=(0.0, 0.002, 0.01), default=0.0, unit="s", role=Role.DELAY),
+        Knob(
+            name="instances",
+            grid=(1, 2),
+            default=1,
+            apply_cost=ApplyCost.IN_PLACE,
+            role=Role.PARALLELISM,
+        ),
     ]
 )
 OBJECTIVE = Objective(slo=Slo(statistic="p95", latency=0.030), cores=2.0)

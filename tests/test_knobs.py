@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import SPACE, configuration
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, parse_grid
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role, parse_grid
 
 
 @given(st.integers(0, SPACE.size - 1))
@@ -65,6 +65,33 @@ def test_configurations_equal_in_effect_are_one():
     assert space.effective({"batch": 1, "delay": 7}) == Configuration(batch=1, delay=0)
     assert space.effective({"batch": 4, "delay": 7}) == Configuration(batch=4, delay=7)
     assert space.effective({"delay": 7}) == Configuration(delay=7)
+
+
+def test_a_knob_is_found_by_its_role() -> None:
+    """Whatever the server calls it; one that has none of the roles is found by none."""
+    space = KnobSpace(
+        [
+            Knob(name="size", grid=(1, 4), default=1, role=Role.BATCH),
+            Knob(name="threads", grid=(1, 2), default=1),
+        ],
+        fixed={Role.PARALLELISM: 0.0},
+    )
+
+    assert space.with_role(Role.BATCH) == space.knobs[0]
+    assert space.with_role(Role.DELAY) is None
+    assert [space.value_of(role, {"size": 4, "threads": 2}) for role in Role] == [4, None, 0.0, 2]
+    assert space.roles == {"size": "batch"}
+    assert [knob["role"] for knob in space.to_json()] == ["batch", "other"]
+
+
+def test_a_role_is_that_of_one_knob() -> None:
+    """Two knobs for the batch size would leave open which one says how large batches are."""
+    two = [Knob(name=name, grid=(1,), default=1, role=Role.BATCH) for name in "ab"]
+
+    with pytest.raises(ValueError, match="roles must differ"):
+        KnobSpace(two)
+    with pytest.raises(ValueError, match="roles must differ"):
+        KnobSpace(two[:1], fixed={Role.BATCH: 8.0})
 
 
 def test_apply_cost_is_that_of_the_dearest_change():

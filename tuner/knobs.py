@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "parse_grid", "parse_value"]
+__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "Role", "parse_grid", "parse_value"]
 
 MAX_SIZE = 1_000_000
 """Largest number of configurations a space may have; agents keep an array of this length."""
@@ -34,7 +34,24 @@ class ApplyCost(IntEnum):
     RELOAD = 2
     """The model is loaded again beside the old one."""
     RESTART = 3
-    """The server process starts anew."""
+    """The server process is started again."""
+
+
+class Role(StrEnum):
+    """What a knob does to the whole server, whatever that server calls it.
+
+    Servers use different names for the same thing (``max_queue_delay``, ``batch_timeout``). The adapter or
+    simulated server that makes a knob knows, and gives it its role; nothing else looks at a knob's name.
+    """
+
+    BATCH = "batch"
+    """How many requests are executed together at most; 1 is no batching."""
+    DELAY = "delay"
+    """How long a request waits at most for others to join its batch, s."""
+    PARALLELISM = "parallelism"
+    """How many batches (where nothing is batched: requests) execute at once; 0: one for each core."""
+    OTHER = "other"
+    """Anything else, such as a model's own parameter. Such a knob is tuned by its measured effect alone."""
 
 
 class Configuration(Mapping[str, float]):
@@ -94,6 +111,8 @@ class Knob:
     """What changing it costs."""
     unit: str = ""
     """``s`` for durations, empty for counts."""
+    role: Role = Role.OTHER
+    """What it does to the server."""
     idle_when: tuple[str, float] | None = None
     """Another knob and its value with which this one has no effect."""
     idle_value: float = 0.0
@@ -128,12 +147,22 @@ class KnobSpace:
     are one apart whatever their unit.
 
     Args:
-        knobs: With different names; their order is the order of coordinates. Without any there is one
-            configuration, the empty one: such a server can only be watched.
+        knobs: With different names and different roles; only the role *other* may occur several times.
+            Their order is the order of coordinates. Without any there is one configuration, the empty one:
+            such a server can only be watched.
+        fixed: The values of roles that no knob has, where the adapter knows them.
+
+    Raises:
+        InvalidInput: Two knobs have the same name, or there are too many configurations.
+        ValueError: Two knobs have the same role.
     """
 
-    def __init__(self, knobs: Iterable[Knob]) -> None:
+    def __init__(self, knobs: Iterable[Knob], *, fixed: Mapping[Role, float] | None = None) -> None:
         self.knobs = tuple(knobs)
+        self.fixed = dict(fixed or {})
+        roles = [knob.role for knob in self.knobs if knob.role is not Role.OTHER]
+        if len({*roles, *self.fixed}) != len(roles) + len(self.fixed):
+            raise ValueError(f"roles must differ, but got {roles} and {self.fixed=}")
         names = [knob.name for knob in self.knobs]
         if len(set(names)) != len(names):
             raise InvalidInput("knobs", f"names must differ, but got {names}")
@@ -158,6 +187,20 @@ class KnobSpace:
         if not isinstance(configuration, Mapping) or set(configuration) != set(self.names):
             return False
         return all(configuration[knob.name] in knob.grid for knob in self.knobs)
+
+    def with_role(self, role: Role) -> Knob | None:
+        """Return the knob that has a role, None if there is none."""
+        return next((knob for knob in self.knobs if knob.role is role), None)
+
+    def value_of(self, role: Role, configuration: Mapping[str, float]) -> float | None:
+        """Return the value of a role in a configuration; None if it is neither a knob's nor fixed."""
+        knob = self.with_role(role)
+        return self.fixed.get(role) if knob is None else configuration.get(knob.name)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Knob name -> role, for files; knobs with the role *other* are left out."""
+        return {knob.name: knob.role.value for knob in self.knobs if knob.role is not Role.OTHER}
 
     @cached_property
     def coordinates(self) -> np.ndarray:
@@ -297,6 +340,7 @@ class KnobSpace:
                 "default": knob.default,
                 "apply_cost": knob.apply_cost.name.lower(),
                 "unit": knob.unit,
+                "role": knob.role.value,
             }
             for knob in self.knobs
         ]

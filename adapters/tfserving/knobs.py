@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tuner.adapters.tfserving.batching import ALLOWED, ENQUEUED, MAX_BATCH_SIZE, TIMEOUT, VERSION_KNOBS
-from tuner.adapters.tfserving.restart import RESTART_KNOBS
+from tuner.adapters.tfserving.restart import BATCH_THREADS, RESTART_KNOBS
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 
 __all__ = ["BATCH_GRID", "check", "knob_space"]
 
@@ -18,6 +18,9 @@ MOST_THREADS = 1024
 MOST_ENQUEUED = 1_000_000
 MOST_ALLOWED = 14
 """Halving a limit more often leads nowhere."""
+ROLES = {MAX_BATCH_SIZE: Role.BATCH, TIMEOUT: Role.DELAY, BATCH_THREADS: Role.PARALLELISM}
+BY_ITSELF = {Role.PARALLELISM: 0.0}
+"""What the server does where its threads are no knobs: by default it has a batch thread for each core."""
 
 
 def knob_space(
@@ -55,7 +58,8 @@ def knob_space(
         if name not in possible:
             raise InvalidInput(f"knob {name}", "cannot be turned", _hint(possible, name))
     names = [*defaults, *[name for name in possible if name in grids and name not in defaults]]
-    return KnobSpace([_knob(name, grids.get(name) or defaults[name], limit) for name in names])
+    knobs = [_knob(name, grids.get(name) or defaults[name], limit) for name in names]
+    return KnobSpace(knobs, fixed=None if restart else BY_ITSELF)
 
 
 def _hint(possible: list[str], name: str) -> str:
@@ -76,6 +80,7 @@ def _knob(name: str, grid: tuple[float, ...], limit: int) -> Knob:
         default=natural if natural in grid else grid[0],
         apply_cost=ApplyCost.RESTART if name in RESTART_KNOBS else ApplyCost.RELOAD,
         unit="s" if name == TIMEOUT else "",
+        role=ROLES.get(name, Role.OTHER),
         idle_when=(MAX_BATCH_SIZE, 1.0) if name in (TIMEOUT, ENQUEUED, ALLOWED) else None,
     )
 

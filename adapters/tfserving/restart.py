@@ -22,9 +22,10 @@ import tenacity
 from tuner.adapters.tfserving.flags import threads
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
 
-__all__ = ["RESTART_KNOBS", "RestartCommand", "ThreadKnobs"]
+__all__ = ["BATCH_THREADS", "RESTART_KNOBS", "RestartCommand", "ThreadKnobs"]
 
-RESTART_KNOBS = ("batch_threads", "inter_op", "intra_op")
+BATCH_THREADS = "batch_threads"
+RESTART_KNOBS = (BATCH_THREADS, "inter_op", "intra_op")
 """``num_batch_threads``, ``tensorflow_inter_op_parallelism``, ``tensorflow_intra_op_parallelism``."""
 LONGEST_ANSWER = 10.0
 POLL = 0.1

@@ -26,7 +26,7 @@ from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.knobs import BATCH_GRID
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
@@ -228,6 +228,7 @@ def _prefixed(model: str, knob: Knob) -> Knob:
     return replace(
         knob,
         name=f"{model}.{knob.name}",
+        role=Role.OTHER,  # it turns a part of what clients see, and several models have such a knob
         idle_when=(f"{model}.{idle[0]}", idle[1]) if idle is not None else None,
     )
 

@@ -15,7 +15,7 @@ from tuner.adapters.triton.configuration import (
 )
 from tuner.adapters.triton.instance_groups import GROUP, are_alike, on_gpu
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 
 __all__ = ["check", "knob_space"]
 
@@ -25,6 +25,8 @@ MOST_INSTANCES = 64
 MOST_DEFAULT_INSTANCES = 4
 LONGEST_DELAY = 1.0
 LARGEST_PARAMETER = 2**31
+ROLES = {MAX_BATCH_SIZE: Role.BATCH, DELAY: Role.DELAY, INSTANCES: Role.PARALLELISM}
+"""One group of several (``instances.NAME``) has no role: it is not all of the server's parallelism."""
 
 
 def knob_space(
@@ -77,6 +79,7 @@ def _knob(name: str, grid: tuple[float, ...], limit: int) -> Knob:
         default=natural if natural in grid else grid[0],
         apply_cost=ApplyCost.RELOAD,  # instances, too: configuration.py says why not in place
         unit="s" if name == DELAY else "",
+        role=ROLES.get(name, Role.OTHER),
         idle_when=(MAX_BATCH_SIZE, 1.0) if name == DELAY else None,
     )
 

@@ -4,7 +4,7 @@ Crankshaw et al., Clipper, NSDI'17, section 4.3.1: the largest batch grows by a 
 exceeds the SLO, then shrinks by 10 %. Here it is decided once per window, from what every agent is told: a
 cost above 1 is a broken SLO.
 
-It turns one knob, the first that the space has of :data:`KNOBS`; all others stay at the start. On a Triton
+It turns one knob, the first whose role is one of :data:`ROLES`; all others stay at the start. On a Triton
 and on a GPU serving TensorFlow that is the largest batch; in the cluster scheduler its cap on the batch; on
 a CPU serving TensorFlow, which does not batch, how many requests it executes at once. Values below 1 mean
 "off" or "as many as cores" there and are left out.
@@ -25,12 +25,12 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.policy_file import StoredArrays
-from tuner.knobs import KnobSpace
+from tuner.knobs import KnobSpace, Role
 
-__all__ = ["KNOBS", "AimdParameters", "ClipperAimd"]
+__all__ = ["ROLES", "AimdParameters", "ClipperAimd"]
 
-KNOBS = ("max_batch_size", "batch_cap", "request_parallelism", "batch_threads")
-"""Knobs that say how much is executed together; the first that a space has, else its first knob."""
+ROLES = (Role.BATCH, Role.PARALLELISM)
+"""Roles of knobs that say how much is executed together. A space that has neither turns its first knob."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,8 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
 
     def __init__(self, space: KnobSpace, parameters: AimdParameters | None = None, *, seed: int = 0) -> None:
         super().__init__(space, parameters, seed=seed)
-        self.knob = next((name for name in KNOBS if name in space.names), (*space.names, "")[0])
+        suited = [knob.name for role in ROLES if (knob := space.with_role(role)) is not None]
+        self.knob = next(iter((*suited, *space.names)), "")
         self._limits: dict[int, float] = {}
         if self.knob:
             grid = np.array(space.knobs[space.names.index(self.knob)].grid)

@@ -24,7 +24,7 @@ from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import MODELS, ServerModel
 from tuner.envs.simulator.world import World
 from tuner.errors import InvalidInput, UnknownModel
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.workload.load import RateSchedule, parse_schedule
@@ -250,9 +250,9 @@ def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | N
         raise InvalidInput(f"knob {DELAY}", f"the grid {chosen[DELAY]} has a negative delay")
     return KnobSpace(
         [
-            _knob(MAX_BATCH, chosen[MAX_BATCH], 1.0, ApplyCost.RELOAD),
-            _knob(DELAY, chosen[DELAY], 0.0, ApplyCost.RELOAD, unit="s", idle_when=(MAX_BATCH, 1.0)),
-            _knob(INSTANCES, chosen[INSTANCES], 1.0, ApplyCost.RELOAD),
+            _knob(MAX_BATCH, chosen[MAX_BATCH], 1.0, Role.BATCH),
+            _knob(DELAY, chosen[DELAY], 0.0, Role.DELAY, unit="s", idle_when=(MAX_BATCH, 1.0)),
+            _knob(INSTANCES, chosen[INSTANCES], 1.0, Role.PARALLELISM),
         ]
     )
 
@@ -295,14 +295,14 @@ def _knob(
     name: str,
     grid: tuple[float, ...],
     default: float,
-    cost: ApplyCost,
+    role: Role,
     *,
     unit: str = "",
     idle_when: tuple[str, float] | None = None,
 ) -> Knob:
     values = tuple(float(value) for value in grid)
     start = default if default in values or not values else values[0]
-    return Knob(name=name, grid=values, default=start, apply_cost=cost, unit=unit, idle_when=idle_when)
+    return Knob(name=name, grid=values, default=start, unit=unit, role=role, idle_when=idle_when)
 
 
 def _check_count(name: str, value: float, largest: int) -> None:

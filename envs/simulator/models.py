@@ -1,4 +1,8 @@
-"""The kinds of server models there are, and the model in a file of any kind."""
+"""The kinds of server models: which one a file holds, and which one stands for a live server.
+
+To describe a live server, it is measured in a few configurations that show most about it, and a model of its
+kind is fitted to what was seen.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,58 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tuner.adapters import Description
 from tuner.envs.simulator.model_file import ModelFile, read_values
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.simulator.tfserving_cpu import TFServingCPU
-from tuner.envs.simulator.tfserving_gpu import TFServingGPU
+from tuner.envs.simulator.tfserving_cpu import INTER_OP, INTRA_OP, REQUEST_PARALLELISM, TFServingCPU
+from tuner.envs.simulator.tfserving_gpu import BATCH_THREADS, MAX_BATCH, TIMEOUT, TFServingGPU
 from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, KnobSpace, Role
 
-__all__ = ["KINDS", "AnyModel", "expect_kind", "load_model", "model_from_json"]
+__all__ = [
+    "BATCHED",
+    "KINDS",
+    "AnyModel",
+    "as_cpu_model",
+    "batcher_of",
+    "expect_kind",
+    "kind_of",
+    "load_model",
+    "model_from_json",
+    "probes_of",
+]
 
 AnyModel = ServerModel | TFServingCPU | TFServingGPU
 
-KINDS: dict[str, type[ServerModel] | type[TFServingCPU] | type[TFServingGPU]] = {
+KINDS: dict[str, type[AnyModel]] = {
     "triton": ServerModel,
     "tfserving_cpu": TFServingCPU,
     "tfserving_gpu": TFServingGPU,
 }
 """Server models by what a file's ``kind`` calls them; a file that does not say is of the first."""
+
+Probe = dict[str, float]
+"""A change of the running configuration: values of some knobs, by name."""
+
+BATCHER: tuple[Mapping[Role, float], ...] = (
+    {},
+    {Role.BATCH: 1, Role.DELAY: 0.0, Role.PARALLELISM: 2},
+    {Role.BATCH: 8, Role.DELAY: 0.0, Role.PARALLELISM: 1},
+    {Role.BATCH: 16, Role.DELAY: 0.02, Role.PARALLELISM: 1},
+    {Role.BATCH: 16, Role.DELAY: 0.005, Role.PARALLELISM: 2},
+    {Role.BATCH: 8, Role.DELAY: 0.0, Role.PARALLELISM: 2},
+)
+"""For a server that batches on a CPU."""
+BATCHED = 4
+"""How many of these, at the end, make batches."""
+CPU = ((1, 1, 1), (2, 1, 4), (2, 3, 1), (4, 2, 4), (3, 2, 8), (6, 1, 2), (8, 4, 4))
+"""Requests, operations and threads at once."""
+GPU = ((1, 0.0, 1), (8, 0.0, 1), (8, 0.01, 2), (16, 0.025, 4), (50, 0.04, 3), (50, 0.0, 8))
+"""Batch sizes, timeouts and batch threads."""
+UNLIKE_TRITON: Mapping[str, ServerModel] = {"tfserving": ServerModel(closing=0.0)}
+"""Server's own name -> its batcher, where it differs from Triton's.
+
+TensorFlow Serving adds requests to a batch until the batch is executed."""
 
 
 def load_model(path: Path) -> AnyModel:
@@ -42,9 +82,7 @@ def model_from_json(values: Mapping[str, Any], source: str = "server") -> AnyMod
     return _kind(values, source).from_json(values, source)
 
 
-def _kind(
-    values: Mapping[str, Any], source: str
-) -> type[ServerModel] | type[TFServingCPU] | type[TFServingGPU]:
+def _kind(values: Mapping[str, Any], source: str) -> type[AnyModel]:
     kind = values.get("kind", next(iter(KINDS)))
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"{source} kind", f"{kind!r} is unknown", f"use {', '.join(KINDS)}")
@@ -63,3 +101,57 @@ def expect_kind(model: object, kind: type[ModelFile]) -> None:
         raise InvalidInput(
             "--server", f"it is a model of {found}, not of {wanted}", "use another environment"
         )
+
+
+def kind_of(space: KnobSpace) -> type[AnyModel]:
+    """Return the kind of model that describes a server with some knobs.
+
+    Knobs for operations and threads are those of a TensorFlow Serving on a CPU, a batch timeout and batch
+    threads those of one that batches on a GPU. Anything else is described like a Triton.
+    """
+    names = set(space.names)
+    if {INTER_OP, INTRA_OP} <= names and space.with_role(Role.PARALLELISM) is not None:
+        return TFServingCPU
+    return TFServingGPU if {MAX_BATCH, TIMEOUT, BATCH_THREADS} <= names else ServerModel
+
+
+def batcher_of(description: Description) -> ServerModel:
+    """Return the model that a fit of a batching server begins with."""
+    return UNLIKE_TRITON.get(description.server, ServerModel())
+
+
+def probes_of(space: KnobSpace, kind: type[AnyModel]) -> list[Probe]:
+    """Return the probes for a server, those that make batches last."""
+    if kind is TFServingCPU:
+        return [
+            {
+                **_named(space, {Role.PARALLELISM: requests, Role.BATCH: 1}),
+                INTER_OP: operations,
+                INTRA_OP: threads,
+            }
+            for requests, operations, threads in CPU
+        ]
+    if kind is TFServingGPU:
+        return [{MAX_BATCH: b, TIMEOUT: timeout, BATCH_THREADS: threads} for b, timeout, threads in GPU]
+    if Role.PARALLELISM in space.fixed:
+        # Such a server runs unbatched requests all at once, which shows nothing about one of them.
+        unbatched: tuple[Mapping[Role, float], ...] = ({Role.BATCH: 2, Role.DELAY: 0.0},)
+    else:
+        unbatched = BATCHER[:-BATCHED]
+    return [_named(space, values) for values in (*unbatched, *BATCHER[-BATCHED:])]
+
+
+def as_cpu_model(space: KnobSpace, configuration: Configuration) -> Configuration:
+    """Return a live configuration with the knob names of :class:`TFServingCPU`."""
+    parallelism = space.with_role(Role.PARALLELISM)
+    return Configuration(
+        {
+            REQUEST_PARALLELISM if knob is parallelism else knob.name: configuration[knob.name]
+            for knob in space.knobs
+        }
+    )
+
+
+def _named(space: KnobSpace, values: Mapping[Role, float]) -> Probe:
+    """Return values by knob name, as far as there are knobs with these roles."""
+    return {knob.name: values[knob.role] for knob in space.knobs if knob.role in values}

@@ -36,7 +36,7 @@ from tuner.envs.simulator.batched import Plans, Traffic
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.envs.simulator.model_space import model_space, threads
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 
 __all__ = ["CPU_MODELS", "Run", "TFServingCPU"]
 
@@ -47,6 +47,7 @@ KNOBS = tuple(
         grid=tuple(float(value) for value in range(11)),
         default=5.0,  # where the authors begin
         apply_cost=ApplyCost.RESTART,
+        role=Role.PARALLELISM if name == REQUEST_PARALLELISM else Role.OTHER,
     )
     for name in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP)
 )

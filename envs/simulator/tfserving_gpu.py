@@ -30,7 +30,7 @@ import numpy as np
 from tuner.envs.simulator.batched import Plans, Traffic
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.envs.simulator.model_space import model_space, threads
-from tuner.knobs import ApplyCost, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 
 __all__ = ["GPU_MODELS", "TFServingGPU"]
 
@@ -42,6 +42,7 @@ KNOBS = (
         grid=(1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 40.0, 50.0),
         default=50.0,
         apply_cost=ApplyCost.RESTART,
+        role=Role.BATCH,
     ),
     Knob(
         name=TIMEOUT,
@@ -49,6 +50,7 @@ KNOBS = (
         default=0.025,
         apply_cost=ApplyCost.RESTART,
         unit="s",
+        role=Role.DELAY,
         idle_when=(MAX_BATCH, 1.0),
     ),
     Knob(
@@ -56,6 +58,7 @@ KNOBS = (
         grid=tuple(float(value) for value in range(11)),
         default=5.0,
         apply_cost=ApplyCost.RESTART,
+        role=Role.PARALLELISM,
     ),
 )
 

@@ -9,8 +9,9 @@ import pytest
 from tuner.adapters.tfserving.knobs import knob_space as tfserving_space
 from tuner.agents.load_levels import LoadLevels
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.twin import as_simulated, missing_knob, shown, twin_env
-from tuner.knobs import Configuration
+from tuner.envs.twin import as_simulated, missing_role, simulated_knobs, twin_env
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.objective import Objective, Slo
 from tuner.testing.environment import EnvironmentContract
 
@@ -45,29 +46,47 @@ class TestContract(EnvironmentContract):
         env.close()
 
 
+def space_of(*roles: Role, fixed: dict[Role, float] | None = None) -> KnobSpace:
+    """A server whose knobs are called after their roles, and one knob without a role."""
+    knobs = [Knob(name=role.value, grid=(0, 1, 8), default=1, role=role) for role in roles]
+    return KnobSpace([*knobs, Knob(name="more", grid=(1,), default=1)], fixed=fixed)
+
+
+BATCHER = space_of(Role.BATCH, Role.DELAY, Role.PARALLELISM)
+BY_ITSELF = space_of(Role.BATCH, Role.DELAY, fixed={Role.PARALLELISM: 0.0})
+
+
 @pytest.mark.parametrize(
-    ("live", "simulated"),
+    ("space", "live", "simulated"),
     [
-        ({"max_queue_delay": 0.002, "instances": 3}, {"max_queue_delay": 0.002, "instances": 3}),
-        ({"batch_timeout": 0.002}, {"max_queue_delay": 0.002, "instances": 2}),
-        ({"batch_timeout": 0.0, "batch_threads": 4}, {"max_queue_delay": 0.0, "instances": 4}),
-        ({"batch_timeout": 0.0, "batch_threads": 0}, {"max_queue_delay": 0.0, "instances": 2}),
+        (BATCHER, {"delay": 0.002, "parallelism": 3}, {"max_queue_delay": 0.002, "instances": 3}),
+        (BATCHER, {"delay": 0.0, "parallelism": 0}, {"max_queue_delay": 0.0, "instances": 2}),
+        (BY_ITSELF, {"delay": 0.002}, {"max_queue_delay": 0.002, "instances": 2}),
+        (space_of(Role.BATCH), {}, {"max_queue_delay": 0.0, "instances": 1}),
     ],
 )
-def test_names_of_both_servers(live, simulated):
+def test_roles_become_the_simulated_knobs(
+    space: KnobSpace, live: dict[str, float], simulated: dict[str, float]
+) -> None:
     """The same batcher under different names, on a machine of two cores."""
-    found = as_simulated(Configuration(max_batch_size=8, **live), 2.0)
+    found = as_simulated(space, Configuration(batch=8, more=1, **live), 2.0)
 
     assert found == Configuration(max_batch_size=8, **simulated)
 
 
-def test_which_servers_have_a_twin():
-    """Those whose batcher can be turned."""
-    assert missing_knob(("max_batch_size", "batch_timeout")) is None
-    assert missing_knob(("max_batch_size", "max_queue_delay", "instances")) is None
-    assert missing_knob(("max_batch_size", "max_queue_delay")) == "instances"
-    assert missing_knob(("inter_op", "intra_op")) == "max_batch_size"
-    assert shown(SPACE.names) == ["max_batch_size", "batch_timeout"]
+def test_which_servers_have_a_twin() -> None:
+    """Those whose batcher can be turned, and whose parallelism is known."""
+    assert missing_role(SPACE) is None
+    assert missing_role(BATCHER) is None
+    assert missing_role(space_of(Role.BATCH, Role.DELAY)) is Role.PARALLELISM
+    assert missing_role(space_of()) is Role.BATCH
+    assert [knob.name for knob in simulated_knobs(SPACE)] == ["max_batch_size", "batch_timeout"]
+
+
+def test_a_server_that_does_not_batch_cannot_be_simulated() -> None:
+    """Its knobs are named."""
+    with pytest.raises(InvalidInput, match=r"no knob limits its batches.*parallelism, more"):
+        as_simulated(space_of(Role.PARALLELISM), Configuration(parallelism=1, more=1), 2.0)
 
 
 def test_windows_have_the_servers_own_names():

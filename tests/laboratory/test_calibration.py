@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from tuner.envs.batched_server import BatchedServer, measure_servers
-from tuner.envs.simulator import tfserving_calibration
+from tuner.envs.simulator import models, tfserving_calibration
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
-from tuner.laboratory import calibration
 from tuner.laboratory.calibration import measure_model, measure_server_model
 from tuner.profiler.attachment import attach
 
@@ -63,7 +62,7 @@ def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
         assert attachment.rate == 100.0
         assert attachment.backend.current() == attachment.original
-    few, many = len(calibration.TELLING), calibration.BATCHED
+    few, many = len(models.BATCHER), models.BATCHED
     assert len(windows) == 2 * (few + many)
     assert [m.configuration["max_batch_size"] > 1 for m in windows[few : few + many]] == [True] * many
     assert all(m.arrival_rate > 180 for m in windows[few : few + many])

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.errors import Unreachable
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile
 from tuner.profiler import Profiler
 from tuner.profiler.source import HostReading
@@ -19,7 +19,12 @@ from tuner.profiler.source import HostReading
 class ScriptedServer:
     """Backend, clock and host: 100 requests/s in batches of one, 5 ms each, on virtual time."""
 
-    space: KnobSpace
+    space = KnobSpace(
+        [
+            Knob(name="max_batch_size", grid=(1, 8), default=1, role=Role.BATCH),
+            Knob(name="instances", grid=(1, 2), default=1, role=Role.PARALLELISM),
+        ]
+    )
 
     def __init__(self, memory: float = 0.0, quantiles: dict[float, float] | None = None) -> None:
         self.time = 50.0

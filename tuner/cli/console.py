@@ -33,13 +33,6 @@ __all__ = [
     "window_text",
 ]
 
-SHORT = {
-    "max_batch_size": "batch",
-    "max_queue_delay": "delay",
-    "batch_timeout": "timeout",
-    "instances": "inst",
-}
-
 
 def make_console() -> Console:
     """Return the console for results; colours only on a terminal."""
@@ -97,9 +90,9 @@ def progress_bars(console: Console) -> Bars:
 
 
 def configuration_text(space: KnobSpace, configuration: Configuration) -> str:
-    """Write a configuration in few characters: ``batch 8 · delay 2ms · inst 1``."""
+    """Write a configuration in few characters: ``batch 8 · delay 2ms · parallelism 1``."""
     parts = [
-        f"{SHORT.get(knob.name, knob.name)} {knob.format(configuration[knob.name])}"
+        f"{space.roles.get(knob.name, knob.name)} {knob.format(configuration[knob.name])}"
         for knob in space.knobs
         if knob.name in configuration
     ]

@@ -28,17 +28,12 @@ __all__ = ["EXAMPLES", "demo"]
 EXAMPLES = """Examples: [bold]tuner demo[/bold] · [bold]tuner demo --objective cpu --slo p95=40ms[/bold]
 · [bold]tuner demo --server tfserving[/bold] · [bold]tuner demo --simulated[/bold]"""
 
-GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
-    "triton": {
-        "max_batch_size": (1, 2, 4, 8, 16, 32),
-        "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
-        "instances": (1, 2),
-    },
-    "tfserving": {
-        "max_batch_size": (1, 2, 4, 8, 16, 32),
-        "batch_timeout": (0.0, 0.002, 0.005, 0.01),
-    },
+GRIDS: dict[str, tuple[float, ...]] = {
+    "batch": (1, 2, 4, 8, 16, 32),
+    "delay": (0.0, 0.002, 0.005, 0.01),
+    "parallelism": (1, 2),
 }
+"""Role -> the grid of the knob that has it, where the server has one. Small, so that the demo is short."""
 RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
 """The two loads, requests/s: one that each server bears as it is, and one that it does not."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
@@ -48,7 +43,6 @@ SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 class Plan:
     """How long each part of the demo takes, and what counts."""
 
-    grids: dict[str, tuple[float, ...]]
     rates: tuple[float, float]
     """The two loads, requests/s."""
     window: float = 4.0
@@ -105,9 +99,7 @@ def demo(
         )
     folder = new_run_folder(out)
     training = 0 if cold else Plan.training
-    plan = Plan(
-        grids=GRIDS[server], rates=rates, windows=windows, training=training, foreign_limit=foreign_limit
-    )
+    plan = Plan(rates=rates, windows=windows, training=training, foreign_limit=foreign_limit)
     console = make_console()
     with _server("" if simulated else server, model, seed, console) as target:
         _tune(target, plan, slo_value, goal, folder, seed, console)
@@ -137,7 +129,7 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
     from tuner.profiler.attachment import attach
 
     with attach(
-        target, grids=plan.grids, rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
+        target, grids=_grids(target), rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
     ) as attachment:
         description = attachment.description
         console.print(
@@ -164,6 +156,16 @@ def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int,
                 _phase(session, rate, first, plan)
             session.finish()
         _show(session)
+
+
+def _grids(target: str) -> dict[str, tuple[float, ...]]:
+    """Return the demo's grids under the server's own knob names, which only a connection tells."""
+    from contextlib import closing
+
+    from tuner.adapters import connect
+
+    with closing(connect(target)) as backend:
+        return {knob.name: GRIDS[knob.role] for knob in backend.space.knobs if knob.role in GRIDS}
 
 
 def _before(attachment: Attachment, rate: float, plan: Plan, console: Console) -> list[Measurement]:

@@ -38,7 +38,8 @@ def observe(
         windows = attachment.watch(interval)
         for measurement in islice(windows, count) if count else windows:
             if as_json:
-                print(json.dumps(measurement.to_json()), flush=True)
+                # `tuner plan instances --profiles` reads this and knows knobs by their roles alone.
+                print(json.dumps({**measurement.to_json(), "roles": attachment.space.roles}), flush=True)
             else:
                 console.print(measurement_text(measurement))
         profile = attachment.backend.profile()

@@ -11,7 +11,7 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.errors import InvalidInput
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.objective import Objective
 
@@ -144,21 +144,21 @@ def _from_simulation(
 ) -> Advice:
     from tuner.envs.simulator.calibration import calibrate
     from tuner.envs.simulator.long_window import simulate
-    from tuner.envs.twin import as_simulated, missing_knob, shown
+    from tuner.envs.twin import as_simulated, missing_role, simulated_knobs
 
-    if (missing := missing_knob(space.names)) is not None:
+    if (missing := missing_role(space)) is not None:
         raise InvalidInput(
-            "--policy", f"without {missing} among the knobs nothing can be simulated", "give a policy"
+            "--policy", f"without a knob of the role {missing} nothing can be simulated", "give a policy"
         )
-    seen = [replace(m, configuration=as_simulated(m.configuration, cores)) for m in quiet]
+    seen = [replace(m, configuration=as_simulated(space, m.configuration, cores)) for m in quiet]
     model = calibrate(seen, cores=cores)
-    effective = shown(space.names)  # other knobs keep their value
+    others = set(space.names) - {knob.name for knob in simulated_knobs(space)}  # they keep their value
     rows = []
     for index in space.distinct:
         configuration = space.decode(int(index))
-        if any(configuration[k] != now.configuration[k] for k in space.names if k not in effective):
+        if any(configuration[name] != now.configuration[name] for name in others):
             continue
-        m = simulate(model, as_simulated(configuration, cores), rate)
+        m = simulate(model, as_simulated(space, configuration, cores), rate)
         rows.append(
             AdviceRow(
                 name="",
@@ -169,13 +169,23 @@ def _from_simulation(
             )
         )
     rows.sort(key=lambda row: (row.cost, space.encode(row.configuration)))
-    return _verdict(objective, now, rows, rate, max(max(m.batches, default=1) for m in quiet))
+    largest = max(max(m.batches, default=1) for m in quiet)
+    extrapolated = largest < (space.value_of(Role.BATCH, rows[0].configuration) or 1.0)
+    return _verdict(objective, now, rows, rate, largest if extrapolated else None)
 
 
 def _verdict(
-    objective: Objective, now: AdviceRow, rows: list[AdviceRow], rate: float, largest: int
+    objective: Objective, now: AdviceRow, rows: list[AdviceRow], rate: float, largest: int | None
 ) -> Advice:
-    """Compare the present configuration with the best simulated one, simulation against simulation."""
+    """Compare the present configuration with the best simulated one, simulation against simulation.
+
+    Args:
+        objective: What is minimised.
+        now: The present configuration.
+        rows: What the simulation expects, the best first.
+        rate: The load, requests/s.
+        largest: The largest batch that was seen, if the best configuration makes larger ones.
+    """
     best = rows[0]
     simulated_now = next(row for row in rows if row.configuration == now.configuration)
     change = best.configuration != now.configuration and best.cost < simulated_now.cost * (1 - GAIN)
@@ -188,7 +198,7 @@ def _verdict(
         if math.isfinite(error)
         else "the simulation could not be checked: the latency statistic was not measured",
     ]
-    if largest < max(row.configuration["max_batch_size"] for row in rows[:1]):
+    if largest is not None:
         reasons.append(
             f"only batches up to {largest} were seen, so the gain of larger ones is extrapolated: "
             "`tuner calibrate` or `tuner sweep` would measure it"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import get_args
 
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.scheduling.batching.symphony import DropRule, Options, Order
 
 __all__ = ["DROP_RULES", "KNOBS", "ORDERS", "configuration_of", "options_from", "scheduler_space"]
@@ -43,6 +43,7 @@ KNOBS = (
         grid=(0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0),
         default=0.0,
         apply_cost=ApplyCost.FREE,
+        role=Role.BATCH,
     ),
     Knob(
         name="target_batch",

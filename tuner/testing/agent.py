@@ -23,7 +23,7 @@ import pytest
 
 from tuner.agents.agent import Agent, State
 from tuner.errors import InvalidInput
-from tuner.knobs import Knob, KnobSpace
+from tuner.knobs import Knob, KnobSpace, Role
 
 __all__ = ["AgentContract", "Valley", "run"]
 
@@ -36,9 +36,15 @@ def make_space() -> KnobSpace:
     """Return the space of the contract: 6 x 5 x 2 configurations."""
     return KnobSpace(
         [
-            Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16, 32), default=1),
-            Knob(name="max_queue_delay", grid=(0, 0.001, 0.002, 0.005, 0.01), default=0, unit="s"),
-            Knob(name="instances", grid=(1, 2), default=1),
+            Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16, 32), default=1, role=Role.BATCH),
+            Knob(
+                name="max_queue_delay",
+                grid=(0, 0.001, 0.002, 0.005, 0.01),
+                default=0,
+                unit="s",
+                role=Role.DELAY,
+            ),
+            Knob(name="instances", grid=(1, 2), default=1, role=Role.PARALLELISM),
         ]
     )
 

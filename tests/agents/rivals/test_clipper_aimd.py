@@ -7,15 +7,18 @@ import pytest
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface, windows_to_near
 from tuner.agents import State
 from tuner.agents.rivals.clipper_aimd import AimdParameters, ClipperAimd
-from tuner.knobs import Knob, KnobSpace
+from tuner.knobs import Knob, KnobSpace, Role
 
 SPACE = make_space()
 
 
-def line(*grid: float, name: str = "max_batch_size", default: float = 1.0) -> KnobSpace:
-    """A space of that knob and one beside it."""
+def line(*grid: float, role: Role = Role.BATCH, default: float = 1.0) -> KnobSpace:
+    """A space of a knob with that role, called `size`, and one without a role before it."""
     return KnobSpace(
-        [Knob(name="threads", grid=(1, 2), default=2), Knob(name=name, grid=grid, default=default)]
+        [
+            Knob(name="threads", grid=(1, 2), default=2),
+            Knob(name="size", grid=grid, default=default, role=role),
+        ]
     )
 
 
@@ -57,12 +60,24 @@ def test_other_knobs_stay_at_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "grid", "expected"),
-    [("request_parallelism", (0, 1, 2, 3), [1, 2, 3]), ("batch_cap", (0, 1, 2, 4, 8), [1, 2, 4])],
+    ("role", "grid", "expected"),
+    [(Role.PARALLELISM, (0, 1, 2, 3), [1, 2, 3]), (Role.BATCH, (0, 1, 2, 4, 8), [1, 2, 4])],
 )
-def test_values_that_mean_automatic_are_left_out(name: str, grid: tuple[float, ...], expected) -> None:
+def test_values_that_mean_automatic_are_left_out(
+    role: Role, grid: tuple[float, ...], expected: list[float]
+) -> None:
     """0 is as many as cores, or no cap: it is not the least."""
-    assert follow(line(*grid, name=name, default=0), lambda _: 0.5, 3) == expected
+    assert follow(line(*grid, role=role, default=0), lambda _: 0.5, 3) == expected
+
+
+def test_the_batch_comes_before_the_parallelism() -> None:
+    """Whatever the order of the knobs."""
+    parallelism, batch = (
+        Knob(name=r, grid=(1, 2), default=1, role=r) for r in (Role.PARALLELISM, Role.BATCH)
+    )
+
+    assert ClipperAimd(KnobSpace([parallelism, batch])).knob == "batch"
+    assert ClipperAimd(KnobSpace([parallelism])).knob == "parallelism"
 
 
 def test_new_load_begins_where_the_nearest_stands() -> None:
@@ -73,11 +88,11 @@ def test_new_load_begins_where_the_nearest_stands() -> None:
         low = State(level=LOW, configuration=agent.select(State(level=LOW, configuration=0)))
         agent.update(low, low.configuration, 0.5, low)
 
-    assert space.decode(agent.select(State(level=HIGH, configuration=0)))["max_batch_size"] == 8
+    assert space.decode(agent.select(State(level=HIGH, configuration=0)))["size"] == 8
     high = State(level=HIGH, configuration=agent.select(State(level=HIGH, configuration=0)))
     agent.update(high, high.configuration, 2.0, high)
-    assert space.decode(agent.select(State(level=HIGH, configuration=0)))["max_batch_size"] == 4
-    assert space.decode(agent.select(State(level=LOW, configuration=0)))["max_batch_size"] == 8
+    assert space.decode(agent.select(State(level=HIGH, configuration=0)))["size"] == 4
+    assert space.decode(agent.select(State(level=LOW, configuration=0)))["size"] == 8
 
 
 def test_finds_the_batch_where_the_batch_is_all_that_matters() -> None:

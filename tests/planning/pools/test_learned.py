@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,10 +23,13 @@ from tuner.yaml_file import load_yaml
 PAPER = parse_sizes("paper")
 
 
+ROLES = {"max_batch_size": "batch", "instances": "parallelism"}
+
+
 def window(alpha=0.0003, beta=0.004, *, executions=100, largest=1000, disturbed=(), **knobs):
     """A measurement as `tuner observe --json` writes it."""
     profile = BatchingProfile(alpha=alpha, beta=beta, largest=largest, executions=executions)
-    return Measurement(
+    measured = Measurement(
         start=0.0,
         end=1.0,
         configuration=Configuration(knobs or {"max_batch_size": 1.0, "instances": 1.0}),
@@ -33,7 +37,8 @@ def window(alpha=0.0003, beta=0.004, *, executions=100, largest=1000, disturbed=
         arrival_rate=100.0,
         profile=profile if executions else None,
         disturbed=disturbed,
-    ).to_json()
+    )
+    return {**measured.to_json(), "roles": ROLES}
 
 
 def observed(path, *windows):
@@ -104,13 +109,36 @@ def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path):
         },
         {"configuration": {}, "windows": [], "refused": "no"},
     ]
-    (tmp_path / "sweep.json").write_text(json.dumps({"version": 1, "rows": rows}))
+    knobs = [{"name": name, "role": role} for name, role in ROLES.items()]
+    (tmp_path / "sweep.json").write_text(json.dumps({"version": 1, "knobs": knobs, "rows": rows}))
 
     plan = plan_with(tmp_path, {"g4dn.xlarge": {"rm2": "sweep.json"}})
 
     assert len(read_observations(tmp_path / "sweep.json")) == 2
     assert "0.2 ms per item" in plan.offers.notes[0]
     assert plan.offers.latency[0, 128] == pytest.approx(2 * (0.064 * 0.2 + 0.002))
+
+
+def test_knobs_are_known_by_their_roles_alone(tmp_path: Path) -> None:
+    """A server's own names mean nothing to a plan."""
+    one = window(largest=64, size=32.0, threads=3.0) | {"roles": {"size": "batch", "threads": "parallelism"}}
+
+    (found,) = read_observations(observed(tmp_path / "o.jsonl", one))
+
+    assert (found.line.max_batch, found.line.parallel) == (32, 3)
+
+
+def test_a_file_from_before_knobs_had_roles_is_read_with_care(tmp_path: Path) -> None:
+    """Nobody knows which knob limits its batches: none is planned larger than the largest one seen."""
+    old = window(largest=500, max_batch_size=640.0, instances=2.0)
+    del old["roles"]
+    path = observed(tmp_path / "old.jsonl", old)
+
+    (found,) = read_observations(path)
+    notes = plan_with(tmp_path, {"g4dn.xlarge": {"rm2": path.name}}).offers.notes
+
+    assert (found.line.max_batch, found.line.parallel) == (500, 1)
+    assert "do not say what its knobs do" in notes[-1]
 
 
 def test_a_plan_follows_the_knobs_of_the_servers(tmp_path):

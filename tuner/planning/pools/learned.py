@@ -8,9 +8,11 @@ profile as a catalogue has it::
 
 An observation is what ``tuner observe TARGET --json > gpu.jsonl`` wrote, a window to a line, or the result
 of ``tuner sweep``. A window holds l(b) and the configuration that ran, so that a plan follows the knobs:
-batches are no larger than ``max_batch_size`` and ``instances`` of them execute at once. Of observations the
-windows of the latest configuration count; of a sweep each configuration is a profile, and the one under
-which the queries take least is planned with. Windows that were disturbed do not count.
+batches are no larger than the knob with the role *batch* says, and as many of them execute at once as the
+knob with the role *parallelism* says. A file from before knobs had roles does not say which those are: then
+batches are no larger than those that were seen, and one executes at a time. Of observations the windows of
+the latest configuration count; of a sweep each configuration is a profile, and the one under which the
+queries take least is planned with. Windows that were disturbed do not count.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pydantic import RootModel, ValidationInfo
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, Profile
 from tuner.planning.pools.sizes import SizeDistribution
 
@@ -43,6 +46,8 @@ class Learned(NamedTuple):
     executions: int
     knobs: dict[str, float]
     """What the server ran."""
+    roles_known: bool
+    """Whether the file says which of these limits batches and which says how many execute at once."""
 
     @property
     def text(self) -> str:
@@ -141,7 +146,8 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
     rows = whole.get("rows") if isinstance(whole, dict) else None
     if isinstance(rows, list):
         found = [window for row in rows if isinstance(row, dict) for window in row.get("windows", [])]
-        return [_window(one, f"{path}") for one in found if _counts(one)], True
+        roles = _roles(whole.get("knobs"))
+        return [{**_window(one, f"{path}"), "roles": roles} for one in found if _counts(one)], True
     windows = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -170,6 +176,14 @@ def _window(value: Any, place: str) -> Mapping[str, Any]:
     return value
 
 
+def _roles(knobs: Any) -> dict[str, str]:
+    """Return knob name -> role for the knobs of a sweep, as far as they say."""
+    known = knobs if isinstance(knobs, list) else []
+    return {
+        str(k["name"]): str(k["role"]) for k in known if isinstance(k, dict) and {"name", "role"} <= set(k)
+    }
+
+
 def _counts(window: Any) -> bool:
     """Whether a window may be learned from."""
     return isinstance(window, dict) and not window.get("disturbed")
@@ -186,14 +200,17 @@ def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> L
         float(np.average([profile[name] for profile in profiles], weights=weights))
         for name in ("alpha", "beta")
     )
-    most = int(knobs.get("max_batch_size", 1))
+    largest = max(int(profile["largest"]) for profile in profiles)
+    roles = windows[0].get("roles") or {}
+    values = {role: knobs[name] for name, role in roles.items() if name in knobs}
+    most = int(values.get(Role.BATCH, 1)) if roles else largest
     line = Line(
         alpha_ms=alpha * 1e3,
         beta_ms=beta * 1e3,
         max_batch=most if most > 1 else None,  # 1: batching is off, and a query executes as it is sent
-        parallel=max(int(knobs.get("instances", 1)), 1),
+        parallel=max(int(values.get(Role.PARALLELISM, 1)), 1),
     )
-    return Learned(line, max(int(profile["largest"]) for profile in profiles), int(executions), knobs)
+    return Learned(line, largest, int(executions), knobs, roles_known=bool(roles) or not knobs)
 
 
 def _best(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
@@ -208,6 +225,11 @@ def _doubts(what: str, found: Learned, sizes: SizeDistribution) -> list[str]:
     doubts = []
     if largest > found.largest:
         doubts.append(f"{what} is extrapolated from batches of {found.largest} items to {largest}")
+    if not found.roles_known:
+        doubts.append(
+            f"the observations of {what} do not say what its knobs do: no batch is taken to be larger than "
+            "the largest one seen, and one executes at a time; observe it again"
+        )
     if found.line.alpha_ms == 0:
         doubts.append(f"{what} saw one size of batch only, and takes larger ones for as fast")
     return doubts
