@@ -11,7 +11,8 @@ from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading
 from tuner.profiler.window import Reading, assemble
-from tuner.workload.arrivals import Arrival, parse_arrival
+from tuner.workload.arrivals import Arrival
+from tuner.workload.notation import parse_arrival
 
 __all__ = [
     "Arrival",

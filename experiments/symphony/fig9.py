@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from tuner.cluster import EventLog, simulate
-from tuner.cluster.log import ARRIVE, REFUSE, SEND
 from tuner.experiments.frame.options import Options
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Task, panel_name, scenario, search, tasks_of
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 from tuner.report.series import curve
+from tuner.scheduling.log import ARRIVE, REFUSE, SEND
 
 __all__ = ["delays", "plot", "run"]
 

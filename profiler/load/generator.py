@@ -21,7 +21,8 @@ from tuner.errors import InvalidInput, TunerError, Unreachable
 from tuner.profiler.load.log import LoadLog, LoadTotals
 from tuner.profiler.load.wire import RECORD, Setup
 from tuner.profiler.source import ClientSample
-from tuner.workload.arrivals import Arrival, parse_arrival
+from tuner.workload.arrivals import Arrival
+from tuner.workload.notation import parse_arrival
 
 __all__ = ["LoadGenerator"]
 

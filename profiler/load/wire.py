@@ -62,7 +62,7 @@ class Setup:
 
     endpoint: Endpoint
     arrival: str
-    """As :func:`~tuner.workload.arrivals.parse_arrival` reads it."""
+    """As :func:`~tuner.workload.notation.parse_arrival` reads it."""
     shapes: Mapping[str, tuple[int, ...]]
     """Input name -> shape without the batch dimension, where the model leaves it open."""
     seed: int

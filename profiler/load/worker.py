@@ -29,7 +29,7 @@ from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
 from tuner.profiler.load.timetable import Timetable
 from tuner.profiler.load.wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
-from tuner.workload.arrivals import parse_arrival
+from tuner.workload.notation import parse_arrival
 
 __all__ = ["LoadWorker", "main"]
 

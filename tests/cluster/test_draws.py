@@ -8,7 +8,8 @@ import pytest
 from tests.cluster.builders import jitter
 from tuner.cluster import draws
 from tuner.cluster.draws import Draws, lognormal_factor
-from tuner.cluster.engine import make_execution, pick
+from tuner.cluster.engine import pick
+from tuner.cluster.execution import make_execution
 
 
 def constant(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

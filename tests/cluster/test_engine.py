@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.builders import GRID, StandIn, jitter, on_grid, random_scenario
 from tests.cluster.naive import NaiveEngine
-from tuner.cluster import draws, engine
+from tuner.cluster import draws, execution
 from tuner.cluster.draws import lognormal_factor
 from tuner.cluster.simulation import Simulation
 from tuner.cluster.statistics import BINS
@@ -127,7 +127,7 @@ def test_several_batches_ahead() -> None:
     scenario = random_scenario(3, build=odd_policy.build)
     simulation = run(scenario, coarse_noise)
 
-    assert simulation._execution.sent.shape[1] > engine.DEPTH
+    assert simulation._execution.sent.shape[1] > execution.DEPTH
     assert_equal(simulation, twin(scenario, coarse_noise), scenario)
 
 

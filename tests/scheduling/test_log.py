@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests.cluster.builders import StandIn, jitter, random_scenario
+from tuner.cluster.chrome import chrome_trace
 from tuner.cluster.draws import lognormal_factor
-from tuner.cluster.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, chrome_trace, replay
 from tuner.cluster.simulation import Simulation
+from tuner.scheduling.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, replay
 
 
 def record(scenario: StandIn, **kwargs: int) -> tuple[EventLog, Simulation]:

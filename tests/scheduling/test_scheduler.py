@@ -1,4 +1,4 @@
-"""The live face of policies: commands as objects, growing rings, recordings."""
+"""The live face of policies: commands as objects, growing rings, logs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from tests.cluster.builders import random_scenario as cluster_scenario
 from tests.scheduling.scenarios import MS, one, random_scenario
+from tuner.cluster.simulation import Simulation
 from tuner.scheduling.batching.symphony import Options, build
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import FIRST_RING
-from tuner.scheduling.scheduler import Command, Dispatch, Drop, Recording, Scheduler, replay
+from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, EventLog, replay
+from tuner.scheduling.scheduler import Command, Dispatch, Drop, Scheduler
 from tuner.testing.driver import drive
 
 SPEC = one(1 * MS, 5 * MS, 25 * MS)
@@ -65,12 +68,12 @@ def test_full_rings_grow() -> None:
 
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_recording_replays_identically(policy: str, seed: int) -> None:
-    """The events of a run, stored and read again, give exactly its commands."""
+def test_a_live_log_replays_identically(policy: str, seed: int) -> None:
+    """The log of a live run, stored and read again, holds its commands, and replays on a fresh policy."""
     scenario = random_scenario(seed, requests=60)
-    recording = Recording()
+    log = EventLog()
     commands: list[Command] = []
-    scheduler = Scheduler(build_policy(policy, scenario.spec), recording)
+    scheduler = Scheduler(build_policy(policy, scenario.spec), log)
     trace = drive(build_policy(policy, scenario.spec), scenario.arrivals, scenario.stretch)
     for event in trace.events:
         if event.kind == "arrive":
@@ -82,15 +85,41 @@ def test_a_recording_replays_identically(policy: str, seed: int) -> None:
             assert scheduler.wake_at <= event.now
             commands += scheduler.wake(event.now)
 
-    stored = Recording.from_array(recording.to_array())
-    assert replay(stored, build_policy(policy, scenario.spec)) == commands
+    stored = EventLog.of(np.frombuffer(log.entries.tobytes(), ENTRY))
+    assert stored.complete
+    assert replay(stored, build_policy(policy, scenario.spec)) is None
+    rows = stored.entries[stored.entries["kind"] >= SEND]
+    assert [(row["kind"] == SEND, row["session"], row["number"], row["count"]) for row in rows] == [
+        (isinstance(each, Dispatch), each.session, each.numbers[0], len(each.numbers)) for each in commands
+    ]
     assert [command.numbers for command in commands] == [each.numbers for _, each in trace.commands]
 
 
-def test_an_empty_recording_can_be_stored() -> None:
-    """No events make an array of none, with the names of the fields."""
-    array = Recording().to_array()
+def test_a_live_log_is_that_of_the_simulation() -> None:
+    """A live scheduler that gets a simulation's events writes the same log, except for the true times."""
+    log = EventLog()
+    scenario = cluster_scenario(11)
+    simulation = Simulation(scenario, log=log)
+    simulation.advance(float(scenario.times[-1]) + 1.0)
+    simulation.drain()
+    live = EventLog()
+    scheduler = Scheduler(scenario.make_policy(), live)
+    for event in log.entries[log.entries["kind"] < SEND]:
+        now = float(event["time"])
+        if event["kind"] == ARRIVE:
+            numbers = (int(event["number"]), int(event["source"]), int(event["items"]))
+            scheduler.arrive(int(event["session"]), now, *numbers)
+        elif event["kind"] == FINISH:
+            scheduler.finish(int(event["accelerator"]), now)
+        else:
+            scheduler.wake(now)
 
-    assert array.shape == (0,)
-    assert array.dtype.names == ("kind", "a", "b", "number", "now", "items")
-    assert Recording.from_array(np.array([], array.dtype)).events == []
+    assert live.entries.size == log.entries.size > 0
+    for name in set(ENTRY.names or ()) - {"started", "ended"}:
+        np.testing.assert_array_equal(live.entries[name], log.entries[name])
+
+
+def test_an_empty_log_can_be_stored() -> None:
+    """No events make an array of none, with the names of the fields."""
+    assert EventLog().entries.shape == (0,)
+    assert EventLog.of(EventLog().entries).entries.dtype == ENTRY

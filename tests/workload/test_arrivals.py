@@ -10,7 +10,8 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.profiler.load.timetable import Timetable
-from tuner.workload.arrivals import Arrival, Constant, Gamma, Poisson, Ramp, Steps, parse_arrival
+from tuner.workload.arrivals import Arrival, Constant, Gamma, Poisson, Ramp, Steps
+from tuner.workload.notation import parse_arrival
 from tuner.workload.trace import Trace
 
 

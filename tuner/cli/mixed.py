@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuner.cluster.log import EventLog
     from tuner.cluster.mixed import MixedCluster, MixedOutcome
+    from tuner.scheduling.log import EventLog
 
 __all__ = ["goodput_mixed", "is_mixed", "simulate_mixed_file"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.planning.pools import Plan
+    from tuner.planning.pools import PoolPlan
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -71,7 +71,7 @@ def plan_instances(
         print(out)
 
 
-def _table(plan: Plan) -> object:
+def _table(plan: PoolPlan) -> object:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -12,7 +12,7 @@ from tuner.cli.mixed import is_mixed, simulate_mixed_file
 from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
 
 if TYPE_CHECKING:
-    from tuner.cluster.log import EventLog
+    from tuner.scheduling.log import EventLog
 
 __all__ = ["EXAMPLES", "simulate"]
 

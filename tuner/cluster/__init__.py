@@ -1,10 +1,11 @@
 """A cluster of accelerators in virtual time: sessions, a scheduling policy, and what comes of it."""
 
-from tuner.cluster.log import EventLog, chrome_trace, replay
+from tuner.cluster.chrome import chrome_trace
 from tuner.cluster.outcome import Outcome, SessionOutcome
 from tuner.cluster.scenario import Network, Scenario
 from tuner.cluster.session import Session
 from tuner.cluster.simulation import Simulation, simulate
+from tuner.scheduling.log import EventLog, replay
 
 __all__ = [
     "EventLog",

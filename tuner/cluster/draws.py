@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tuner.cluster.engine import Execution
+from tuner.cluster.execution import Execution
 
 __all__ = ["Draw", "DrawDelays", "Draws", "lognormal_factor"]
 

@@ -1,4 +1,4 @@
-"""The virtual-time engine: tells a policy its events in order of time, and executes what it commands.
+"""The virtual-time engine: calls a policy with each event in order of time, and executes its commands.
 
 Rules
 -----
@@ -15,31 +15,22 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.cluster.log import ARRIVE, ENTRY, FINISH, WAKE, note_command, note_event
+from tuner.cluster.execution import Execution, note_command, note_event
 from tuner.cluster.statistics import Totals, count_batch, count_drop
+from tuner.scheduling.log import ARRIVE, FINISH, WAKE
 from tuner.scheduling.policy import arrive, finish, wake
-from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
-from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster, records
+from tuner.scheduling.tournament import key_of, least_index, least_key, set_key
+from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster
 
 if TYPE_CHECKING:
     from tuner.cluster.workload import Chunk
 
-__all__ = [
-    "CROWDED",
-    "DRAWS",
-    "LOGGED",
-    "MORE",
-    "STUCK",
-    "Execution",
-    "advance",
-    "lengthen",
-    "make_execution",
-]
+__all__ = ["CROWDED", "DRAWS", "LOGGED", "MORE", "STUCK", "advance"]
 
 # Statuses of `advance` besides OK and FULL: do what they say, then call again.
 CROWDED = 2  # an accelerator has more batches outstanding than there is room for: `lengthen`
@@ -50,87 +41,6 @@ STUCK = 6  # the policy asks for `wake` at one instant for ever: a mistake of th
 
 EVENTS = 1 << 19
 STALLS = 10_000
-DEPTH = 4
-"""Outstanding batches per accelerator that there is room for at first."""
-
-CLOCK = np.dtype(
-    [
-        ("now", "f8"),  # s
-        ("arrived", "i8"),  # requests told to the policy so far; also the number of the next
-        ("answered", "i8"),  # requests sent or dropped so far
-        ("taken", "i8"),  # arrivals of the chunk told so far
-        ("carried", "i8"),  # commands of the last event carried out so far
-        ("ended", "i8"),  # accelerator of the last event if its key in `ends` is not up to date, else -1
-        ("stalls", "i8"),  # wakes in a row that gave no command and let no time pass
-        ("drawn", "i8"),  # numbers used so far
-        ("filled", "i8"),  # numbers drawn so far
-        ("logged", "i8"),  # entries in the buffer of the log
-    ],
-    align=True,
-)
-LINE = np.dtype(
-    [
-        ("head", "i8"),  # position of the oldest outstanding batch, counted without wrapping
-        ("tail", "i8"),  # position of the next to be sent
-        ("busy_until", "f8"),  # s, when everything sent so far will have ended, in truth
-    ],
-    align=True,
-)
-SENT = np.dtype([("start", "f8"), ("end", "f8")], align=True)  # s, of an outstanding batch, in truth
-
-
-class Execution(NamedTuple):
-    """What really happens, which the policy only learns from events; all arrays are modified in place.
-
-    The last four are rings of drawn numbers, used one per batch; their lengths are powers of 2, and 1 if the
-    number is always the same.
-    """
-
-    clock: np.ndarray  # (1,) CLOCK
-    lines: np.ndarray  # (N,) LINE
-    sent: np.ndarray  # (N, D) SENT, rings; D is a power of 2
-    ends: np.ndarray  # tree over accelerators: when the oldest outstanding batch ends, s
-    log: np.ndarray  # (n,) ENTRY buffer; n = 0: nothing is noted
-    factor: np.ndarray  # on the execution time
-    control: np.ndarray  # s from the command to the accelerator
-    data: np.ndarray  # s per request of the batch, on top
-    response: np.ndarray  # s from the end of the execution to the client
-
-
-def make_execution(accelerators: int, log: int = 0) -> Execution:
-    """Return everything idle at time 0, executing as long as the profile says, with no delays.
-
-    Args:
-        accelerators: How many.
-        log: Length of the log's buffer; 0 for none, else more than one event can fill.
-    """
-    clock = records(1, CLOCK)
-    clock[0].ended = -1
-    clock[0].filled = np.iinfo(np.int64).max
-    return Execution(
-        clock=clock,
-        lines=records(accelerators, LINE),
-        sent=records((accelerators, DEPTH), SENT),
-        ends=make_tree(accelerators),
-        log=records(log, ENTRY),
-        factor=np.ones(1),
-        control=np.zeros(1),
-        data=np.zeros(1),
-        response=np.zeros(1),
-    )
-
-
-def lengthen(execution: Execution) -> Execution:
-    """Return the execution with room for twice as many outstanding batches; shares the other arrays."""
-    count, depth = execution.sent.shape
-    larger = records((count, 2 * depth), SENT)
-    for accelerator in range(count):
-        line = execution.lines[accelerator]
-        positions = np.arange(line.head, line.tail)
-        larger[accelerator, positions & (2 * depth - 1)] = execution.sent[
-            accelerator, positions & (depth - 1)
-        ]
-    return execution._replace(sent=larger)
 
 
 @njit_flat

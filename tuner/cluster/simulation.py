@@ -14,16 +14,14 @@ from tuner.cluster.engine import (
     LOGGED,
     MORE,
     STUCK,
-    Execution,
     advance,
-    lengthen,
-    make_execution,
 )
-from tuner.cluster.log import EventLog
+from tuner.cluster.execution import Execution, lengthen, make_execution
 from tuner.cluster.outcome import Outcome, make_session_outcome
 from tuner.cluster.statistics import Totals, clear, make_totals
 from tuner.cluster.workload import Chunk
 from tuner.scheduling.cluster import ClusterSpec, grow
+from tuner.scheduling.log import EventLog
 from tuner.scheduling.vocabulary import FULL, OK
 
 __all__ = ["Simulatable", "Simulation", "simulate"]
@@ -93,7 +91,7 @@ class Simulation:
 
     Args:
         scenario: What to simulate.
-        log: Records what happens; see :class:`~tuner.cluster.log.EventLog`.
+        log: Records what happens; see :class:`~tuner.scheduling.log.EventLog`.
         factor: Draws the factors on execution times, instead of the scenario's ``noise``.
     """
 

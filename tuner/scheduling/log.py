@@ -1,23 +1,23 @@
-"""The event log of a simulation: what the policy was told and commanded; replay of it; a Chrome trace."""
+"""The event log: the events that a policy received and the commands that it answered with; and their replay.
+
+The simulator and the live :class:`~tuner.scheduling.scheduler.Scheduler` write the same log, for batching and
+for distribution policies alike. A policy has no clock and no randomness, so that a fresh one must answer the
+same events with the same commands; :func:`replay` checks that it does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner._jit import njit_flat
 from tuner.scheduling.cluster import grow
 from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DISPATCH, FULL, Cluster
 
-if TYPE_CHECKING:
-    from tuner.cluster.engine import Execution
+__all__ = ["ARRIVE", "ENTRY", "FINISH", "REFUSE", "SEND", "WAKE", "Difference", "EventLog", "replay"]
 
-__all__ = ["Difference", "EventLog", "chrome_trace", "replay"]
-
-# Kinds of entry: events are told to the policy, commands are what it answers.
+# Kinds of entry: events, which a policy receives, and commands, which it answers with.
 ARRIVE = 0
 FINISH = 1
 WAKE = 2
@@ -42,62 +42,20 @@ ENTRY = np.dtype(
         ("start", "f8"),  # s, of SEND: as commanded
         ("finish", "f8"),  # s, of SEND: as the policy expects it
         ("started", "f8"),  # s, of SEND: in truth
-        ("ended", "f8"),  # s, of SEND: in truth
+        ("ended", "f8"),  # s, of SEND: in truth; NaN in the log of a live scheduler
     ],
     align=True,
 )
 COMMANDED = ("session", "queue", "first", "count", "items", "accelerator", "start", "finish")
-"""The fields of an entry that are the policy's own."""
-
-
-@njit_flat
-def note_event(execution: Execution, kind: int, which: int, source: int, items: int) -> None:
-    """Note what the policy was told just now: ``which`` session or accelerator. Modifies ``execution``."""
-    index = execution.clock[0].logged
-    execution.log[index].kind = kind
-    execution.log[index].time = execution.clock[0].now
-    execution.log[index].session = which if kind == ARRIVE else -1
-    execution.log[index].accelerator = which if kind == FINISH else -1
-    execution.log[index].source = source
-    execution.log[index].number = execution.clock[0].arrived if kind == ARRIVE else -1
-    execution.log[index].queue = -1
-    execution.log[index].first = -1
-    execution.log[index].count = 0
-    execution.log[index].items = items
-    execution.log[index].start = np.nan
-    execution.log[index].finish = np.nan
-    execution.log[index].started = np.nan
-    execution.log[index].ended = np.nan
-    execution.clock[0].logged = index + 1
-
-
-@njit_flat
-def note_command(cluster: Cluster, execution: Execution, command: int, started: float, ended: float) -> None:
-    """Note a command that is carried out just now. Modifies ``execution``."""
-    index = execution.clock[0].logged
-    queue, first = cluster.commands[command].queue, cluster.commands[command].first
-    sent = cluster.commands[command].kind == DISPATCH
-    execution.log[index].kind = SEND if sent else REFUSE
-    execution.log[index].time = execution.clock[0].now
-    execution.log[index].session = cluster.commands[command].session
-    execution.log[index].source = 0
-    execution.log[index].number = cluster.waiting[queue, first & (cluster.waiting.shape[1] - 1)].number
-    execution.log[index].accelerator = cluster.commands[command].accelerator
-    execution.log[index].queue = queue
-    execution.log[index].first = first
-    execution.log[index].count = cluster.commands[command].count
-    execution.log[index].items = cluster.commands[command].items
-    execution.log[index].start = cluster.commands[command].start
-    execution.log[index].finish = cluster.commands[command].finish
-    execution.log[index].started = started
-    execution.log[index].ended = ended
-    execution.clock[0].logged = index + 1
+"""The fields of an entry that the policy chose."""
 
 
 class EventLog:
-    """Records a simulation from its beginning; stops at a limit, so that its memory is bounded.
+    """Records a run from its beginning; stops at a limit, so that its memory is bounded.
 
-    Give it to a :class:`~tuner.cluster.simulation.Simulation`, then read :attr:`entries`.
+    Give it to a :class:`~tuner.cluster.simulation.Simulation` or a live
+    :class:`~tuner.scheduling.scheduler.Scheduler`, then read :attr:`entries`, an array that can be stored
+    without objects. :meth:`of` makes a log of stored entries.
 
     Args:
         limit: Entries to keep, about 100 bytes each; one per event and one per command.
@@ -110,6 +68,13 @@ class EventLog:
         self._pieces: list[np.ndarray] = []
         self._kept = 0
 
+    @classmethod
+    def of(cls, entries: np.ndarray) -> EventLog:
+        """Return a log that holds these entries.   # (n,) ENTRY."""
+        log = cls(entries.size)
+        log.take(entries)
+        return log
+
     def take(self, entries: np.ndarray) -> None:
         """Append a copy of entries as far as there is room.   # (n,) ENTRY."""
         room = self.limit - self._kept
@@ -118,6 +83,35 @@ class EventLog:
         if entries.size and room:
             self._pieces.append(np.array(entries[:room]))
             self._kept += self._pieces[-1].size
+
+    def note(  # noqa: PLR0917 - as many as an event has
+        self, cluster: Cluster, kind: int, which: int = -1, source: int = 0, number: int = -1, items: int = 0
+    ) -> None:
+        """Append the event that a policy has just handled, and the commands that it answered with.
+
+        Args:
+            cluster: The policy's, after the event.
+            kind: ARRIVE, FINISH or WAKE.
+            which: The session of ARRIVE, the accelerator of FINISH.
+            source: Of ARRIVE, the frontend.
+            number: Of ARRIVE, the request's name.
+            items: Of ARRIVE, the size of the request.
+        """
+        commands = np.asarray(cluster.commands[: cluster.board[0].commands])
+        rows = np.zeros(1 + commands.size, ENTRY)
+        rows["time"] = cluster.board[0].now
+        for name in ("start", "finish", "started", "ended"):
+            rows[name] = np.nan
+        rows[0]["kind"], rows[0]["source"], rows[0]["number"], rows[0]["items"] = kind, source, number, items
+        rows[0]["session"] = which if kind == ARRIVE else -1
+        rows[0]["accelerator"] = which if kind == FINISH else -1
+        rows[0]["queue"] = rows[0]["first"] = -1
+        rows["kind"][1:] = np.where(commands["kind"] == DISPATCH, SEND, REFUSE)
+        slots = commands["first"] & (cluster.waiting.shape[1] - 1)
+        rows["number"][1:] = np.asarray(cluster.waiting)["number"][commands["queue"], slots]
+        for name in COMMANDED:
+            rows[name][1:] = commands[name]
+        self.take(rows)
 
     @property
     def entries(self) -> np.ndarray:
@@ -139,11 +133,11 @@ class Difference(NamedTuple):
 
 
 def replay(log: EventLog, policy: Any) -> Difference | None:
-    """Tell a policy the events of a log and compare its commands, field by field and bit by bit.
+    """Send the events of a log to a policy and compare its commands, field by field and bit by bit.
 
     Args:
-        log: A recorded simulation, or the beginning of one.
-        policy: Its policy as it was at time 0; modified in place.
+        log: Of a simulation or a live scheduler, or the beginning of one.
+        policy: Its policy as it was at the beginning; modified in place.
 
     Returns:
         None if the commands are identical, else the first difference.
@@ -151,7 +145,7 @@ def replay(log: EventLog, policy: Any) -> Difference | None:
     entries = log.entries
     index = 0
     while index < entries.size:
-        policy = _tell(policy, entries[index])
+        policy = _send(policy, entries[index])
         index += 1
         given = [_fields(command) for command in policy[0].commands[: policy[0].board[0].commands]]
         logged: list[dict[str, float]] = []
@@ -168,8 +162,8 @@ def replay(log: EventLog, policy: Any) -> Difference | None:
     return None
 
 
-def _tell(policy: Any, event: Any) -> Any:
-    """Tell one event; return the policy, with larger rings if it needed them."""
+def _send(policy: Any, event: Any) -> Any:
+    """Send one event to a policy; return the policy, with larger rings if it needed them."""
     now = float(event["time"])
     while True:
         if event["kind"] == ARRIVE:
@@ -193,67 +187,3 @@ def _same(one: dict[str, float], other: dict[str, float]) -> bool:
     return all(
         one[name] == other[name] or (one[name] != one[name] and other[name] != other[name]) for name in one
     )
-
-
-def chrome_trace(log: EventLog, names: Sequence[str]) -> dict[str, Any]:
-    """Return a log in the Trace Event Format, for chrome://tracing or Perfetto.
-
-    One row per accelerator shows its batches, named by session and size; counters show how many requests
-    of each session wait, and instants the drops.
-
-    Args:
-        log: A recorded simulation.
-        names: Of the sessions.
-    """
-    entries = log.entries
-    events = [*_rows(entries), *_batches(entries, names), *_queues(entries, names)]
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def _rows(entries: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Name the two groups and the row of each accelerator."""
-    yield {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "accelerators"}}
-    yield {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "sessions"}}
-    used = entries["accelerator"][entries["kind"] == SEND]
-    for accelerator in np.unique(used).tolist():
-        name = {"name": f"accelerator {accelerator}"}
-        yield {"name": "thread_name", "ph": "M", "pid": 0, "tid": accelerator, "args": name}
-
-
-def _batches(entries: np.ndarray, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One slice per batch, over its execution."""
-    for entry in entries[entries["kind"] == SEND]:
-        started, ended = float(entry["started"]), float(entry["ended"])
-        yield {
-            "name": f"{names[entry['session']]} x{entry['count']}",
-            "cat": "batch",
-            "ph": "X",
-            "pid": 0,
-            "tid": int(entry["accelerator"]),
-            "ts": started * 1e6,
-            "dur": (ended - started) * 1e6,
-            "args": {
-                "session": names[entry["session"]],
-                "requests": int(entry["count"]),
-                "first_request": int(entry["number"]),
-                "sent_ms": float(entry["time"]) * 1e3,
-            },
-        }
-
-
-def _queues(entries: np.ndarray, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One counter per session, and an instant for every drop."""
-    waiting = [0] * len(names)
-    for entry in entries[np.isin(entries["kind"], (ARRIVE, SEND, REFUSE))]:
-        session, time = int(entry["session"]), float(entry["time"]) * 1e6
-        waiting[session] += 1 if entry["kind"] == ARRIVE else -int(entry["count"])
-        yield {
-            "name": f"waiting {names[session]}",
-            "ph": "C",
-            "pid": 1,
-            "ts": time,
-            "args": {"requests": waiting[session]},
-        }
-        if entry["kind"] == REFUSE:
-            label = f"{names[session]} drops {entry['count']}"
-            yield {"name": label, "cat": "drop", "ph": "i", "pid": 1, "tid": session, "ts": time, "s": "p"}

@@ -7,23 +7,16 @@ driver's choice; a recent one, because at 1e9 s a float has no nanoseconds left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tuner.scheduling.cluster import grow
 from tuner.scheduling.live import Calls, calls_of
+from tuner.scheduling.log import ARRIVE, FINISH, WAKE, EventLog
 from tuner.scheduling.vocabulary import DISPATCH
 
-__all__ = ["Command", "Dispatch", "Drop", "Event", "Recording", "Scheduler", "replay"]
-
-# Kinds of recorded event.
-ARRIVE = 0  # a is the session, b the source
-FINISH = 1  # a is the accelerator
-WAKE = 2
-
-EVENT = np.dtype([("kind", "i8"), ("a", "i8"), ("b", "i8"), ("number", "i8"), ("now", "f8"), ("items", "i8")])
+__all__ = ["Command", "Dispatch", "Drop", "Scheduler"]
 
 
 class Dispatch(NamedTuple):
@@ -48,46 +41,19 @@ class Drop(NamedTuple):
 Command = Dispatch | Drop
 
 
-class Event(NamedTuple):
-    """Something that a policy was told."""
-
-    kind: int
-    a: int
-    b: int
-    number: int
-    now: float
-    items: int = 1
-
-
-class Recording:
-    """The events that a policy was told, in order; :func:`replay` gives the same commands again."""
-
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.events = list(events)
-
-    def to_array(self) -> np.ndarray:
-        """Return the events as an array that can be stored without objects.   # (n,) EVENT."""
-        return np.array([tuple(event) for event in self.events], EVENT)
-
-    @classmethod
-    def from_array(cls, array: np.ndarray) -> Recording:
-        """Return the recording that :meth:`to_array` gave."""
-        return cls(Event(*row) for row in array.tolist())
-
-
 class Scheduler:
     """A policy and its commands in plain Python.
 
-    It begins with a policy at any state, is told events in the order of time, and answers each with the
+    It begins with a policy in any state. It takes events in the order of time, and answers each with the
     commands to carry out now. Rings that are full are replaced by longer ones.
 
     Args:
         policy: The state, as a policy's `build` makes it; modified in place from now on.
-        recording: Gets every event if given.
+        log: Gets every event with its commands, if given.
     """
 
-    def __init__(self, policy: Any, recording: Recording | None = None) -> None:
-        self._recording = recording
+    def __init__(self, policy: Any, log: EventLog | None = None) -> None:
+        self._log = log
         self._next = 0
         self._adopt(policy)
 
@@ -96,7 +62,7 @@ class Scheduler:
         self._calls: Calls = calls_of(policy)
         self._wake_at = policy[0].board["wake_at"].view(np.ndarray)  # (1,) s
         self._items = policy[0].board["items"].view(np.ndarray)  # (1,)
-        self._told = self._items.item()
+        self._last_items = self._items.item()
 
     @property
     def policy(self) -> Any:
@@ -111,40 +77,40 @@ class Scheduler:
     def arrive(
         self, session: int, now: float, number: int | None = None, source: int = 0, items: int = 1
     ) -> list[Command]:
-        """Tell of a request.
+        """A request arrived.
 
         Args:
             session: Its session.
             now: s.
             number: Its name in the commands; counted from 0 if None.
             source: The frontend that received it.
-            items: How large it is; of interest to the policies of :mod:`tuner.scheduling.distribution`.
+            items: Its size; only the policies of :mod:`tuner.scheduling.distribution` look at it.
         """
         if number is None:
             number = self._next
             self._next = number + 1
-        if self._recording is not None:
-            self._recording.events.append(Event(ARRIVE, session, source, number, now, items))
-        if items != self._told:
-            self._items[0] = self._told = items
+        if items != self._last_items:
+            self._items[0] = self._last_items = items
         count = self._calls.arrive(session, source, number, now)
         while count < 0:
             self._adopt(grow(self._policy))
             count = self._calls.arrive(session, source, number, now)
+        if self._log is not None:
+            self._log.note(self._policy[0], ARRIVE, session, source, number, items)
         return self._commands(count) if count else []
 
     def finish(self, accelerator: int, now: float) -> list[Command]:
-        """Tell that the oldest batch outstanding on an accelerator has ended."""
-        if self._recording is not None:
-            self._recording.events.append(Event(FINISH, accelerator, 0, 0, now))
+        """The oldest batch outstanding on an accelerator has ended."""
         count = self._calls.finish(accelerator, now)
+        if self._log is not None:
+            self._log.note(self._policy[0], FINISH, accelerator)
         return self._commands(count) if count else []
 
     def wake(self, now: float) -> list[Command]:
-        """Tell that :attr:`wake_at` has come."""
-        if self._recording is not None:
-            self._recording.events.append(Event(WAKE, 0, 0, 0, now))
+        """The time :attr:`wake_at` has come."""
         count = self._calls.wake(now)
+        if self._log is not None:
+            self._log.note(self._policy[0], WAKE)
         return self._commands(count) if count else []
 
     def _commands(self, count: int) -> list[Command]:
@@ -164,19 +130,3 @@ def _command(waiting: np.ndarray, row: tuple[Any, ...]) -> Command:
     if kind == DISPATCH:
         return Dispatch(session, accelerator, tuple(numbers), start, finish)
     return Drop(session, tuple(numbers))
-
-
-def replay(recording: Recording, policy: Any) -> list[Command]:
-    """Tell a policy the events of a recording; return all its commands.
-
-    Args:
-        recording: From a live run or any other.
-        policy: Its state before the first event; modified in place.
-    """
-    scheduler = Scheduler(policy)
-    tell: dict[int, Callable[[Event], list[Command]]] = {
-        ARRIVE: lambda event: scheduler.arrive(event.a, event.now, event.number, event.b, event.items),
-        FINISH: lambda event: scheduler.finish(event.a, event.now),
-        WAKE: lambda event: scheduler.wake(event.now),
-    }
-    return [command for event in recording.events for command in tell[event.kind](event)]

@@ -1,15 +1,6 @@
 """Arrival processes: when requests are meant to be sent, whatever the server does.
 
-Each prints as the text that :func:`parse_arrival` reads back:
-
-=====================  =================================================================
-``poisson:200``        exponential gaps; index of dispersion 1
-``gamma:0.5:200``      gamma distributed gaps of that shape; dispersion tends to 1/shape
-``constant:100``       equal gaps; dispersion 0
-``step:30s@100,1m@300``  Poisson, the rate changes in steps; the last rate goes on
-``ramp:60s@100-300``   Poisson, the rate grows (or falls) linearly; the last rate goes on
-``trace:FILE``         send times from a file, in seconds, counted from the first
-=====================  =================================================================
+Each prints as the text that :func:`tuner.workload.notation.parse_arrival` reads back.
 
 Schedules are inverted: unit-rate exponential gaps are mapped through the integral of the rate, so that a
 change of the rate takes effect in the middle of a gap, as it does in an inhomogeneous Poisson process.
@@ -20,15 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from tuner.duration import parse_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["Arrival", "Constant", "Gamma", "Poisson", "Ramp", "Steps", "parse_arrival"]
+__all__ = ["Arrival", "Constant", "Gamma", "Poisson", "Ramp", "Steps", "scheduled"]
 
 CHUNK = 256
 """Random numbers drawn at once: one by one they would cost more than the request."""
@@ -182,43 +171,6 @@ class Ramp:
         raise scheduled(rate, self)
 
 
-def parse_arrival(text: str, setting: str = SETTING) -> Arrival:
-    """Read an arrival process as the table above writes it.
-
-    Args:
-        text: Such as ``poisson:200``.
-        setting: The setting it belongs to, for the error.
-
-    Raises:
-        InvalidInput: Unknown kind, unusable number, or unreadable trace.
-    """
-    kind, _, rest = text.strip().partition(":")
-    if kind == "poisson":
-        return Poisson(_number(rest, text, setting))
-    if kind == "constant":
-        return Constant(_number(rest, text, setting))
-    if kind == "gamma":
-        shape, _, rate = rest.partition(":")
-        return Gamma(_number(shape, text, setting), _number(rate, text, setting))
-    if kind == "step":
-        return Steps(tuple(_step(part, text, setting) for part in rest.split(",")))
-    if kind == "ramp":
-        seconds, _, rates = rest.partition("@")
-        first, _, last = rates.partition("-")
-        return Ramp(
-            parse_duration(seconds, setting), _number(first, text, setting), _number(last, text, setting)
-        )
-    if kind == "trace" and rest:
-        from tuner.workload.trace import Trace
-
-        return Trace(Path(rest))
-    raise InvalidInput(
-        setting,
-        f"'{text}' is not an arrival process",
-        "write poisson:200, gamma:0.5:200, constant:100, step:30s@100,1m@300, ramp:60s@100-300 or trace:FILE",
-    )
-
-
 def _inhomogeneous(
     segments: tuple[tuple[float, float, float], ...], generator: np.random.Generator
 ) -> Iterator[float]:
@@ -245,20 +197,6 @@ def _time_of(expected: float, seconds: float, first: float, last: float) -> floa
     """Return when a linear rate has brought that many requests: solves first*t + slope*t*t/2 = expected."""
     slope = (last - first) / seconds
     return 2 * expected / (first + math.sqrt(max(first * first + 2 * slope * expected, 0.0)))
-
-
-def _step(part: str, text: str, setting: str) -> tuple[float, float]:
-    seconds, _, rate = part.partition("@")
-    return parse_duration(seconds, setting), _number(rate, text, setting)
-
-
-def _number(part: str, text: str, setting: str) -> float:
-    try:
-        return float(part)
-    except ValueError:
-        raise InvalidInput(
-            setting, f"'{part}' in '{text}' is not a number", "write it like poisson:200"
-        ) from None
 
 
 def _check_rate(rate: float) -> None:

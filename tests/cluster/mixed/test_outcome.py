@@ -9,10 +9,10 @@ import pytest
 
 from tests.cluster.mixed.builders import PLAIN, mixed
 from tuner.cluster import EventLog, replay
-from tuner.cluster.log import ARRIVE, SEND, WAKE
 from tuner.cluster.mixed import allowable_throughput, simulate_mixed
 from tuner.cluster.mixed.outcome import simulate_while_kept
 from tuner.scheduling.catalogue import QUERY_POLICIES
+from tuner.scheduling.log import ARRIVE, SEND, WAKE
 from tuner.scheduling.scheduler import Scheduler
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tuner.cluster import simulate
-from tuner.cluster.log import ARRIVE, ENTRY, REFUSE, SEND
 from tuner.experiments.frame.options import Options
 from tuner.experiments.symphony import fig8, fig9, fig10, table4
 from tuner.experiments.symphony.fig8 import share_in_batches_of
@@ -16,6 +15,7 @@ from tuner.experiments.symphony.fig9 import delays
 from tuner.experiments.symphony.fig10 import Found, ideal_bad, ideal_idle, off_the_top
 from tuner.experiments.symphony.two_models import SYSTEMS, Task, panel_name, scenario, tasks_of
 from tuner.experiments.zoo import TABLE_4
+from tuner.scheduling.log import ARRIVE, ENTRY, REFUSE, SEND
 
 
 def test_the_scenarios_are_those_of_table_4(tmp_path):

@@ -18,7 +18,7 @@ from tuner.planning.pools.bound import Terms, bounds
 from tuner.planning.pools.catalogue import InstanceType, make_offers
 from tuner.planning.pools.choice import choose
 from tuner.planning.pools.paper import BUDGET, INSTANCES, MODELS, QOS, paper_catalogue
-from tuner.planning.pools.plan import plan_instances, plan_scenario
+from tuner.planning.pools.planner import plan_instances, plan_scenario
 from tuner.planning.pools.pool import pools_within, ranked
 from tuner.planning.pools.scenario import MixedScenario, QuerySession
 from tuner.planning.pools.sizes import paper_sizes

@@ -14,7 +14,7 @@ from tuner.measurement import Measurement
 from tuner.planning.pools.catalogue import Line, make_offers
 from tuner.planning.pools.learned import LearnedFile, read_observations, with_profiles
 from tuner.planning.pools.paper import paper_catalogue
-from tuner.planning.pools.plan import plan_scenario
+from tuner.planning.pools.planner import plan_scenario
 from tuner.planning.pools.scenario import MixedScenario
 from tuner.planning.pools.sizes import parse_sizes
 from tuner.profile import BatchingProfile

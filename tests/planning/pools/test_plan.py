@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tuner.errors import InvalidInput
 from tuner.planning.pools.catalogue import make_offers
 from tuner.planning.pools.paper import paper_catalogue
-from tuner.planning.pools.plan import plan_instances, plan_scenario
+from tuner.planning.pools.planner import plan_instances, plan_scenario
 from tuner.planning.pools.scenario import MixedScenario, QuerySession
 from tuner.planning.pools.sizes import SizeMonitor, parse_sizes
 

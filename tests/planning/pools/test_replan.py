@@ -7,7 +7,7 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.planning.pools.paper import paper_catalogue
-from tuner.planning.pools.plan import plan_scenario
+from tuner.planning.pools.planner import plan_scenario
 from tuner.planning.pools.replan import Replanner, Rules
 from tuner.planning.pools.scenario import MixedScenario, QuerySession
 from tuner.planning.pools.sizes import parse_sizes

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tuner.cluster.log import EventLog
 from tuner.cluster.mixed.cluster import MixedCluster
 from tuner.cluster.outcome import Outcome, SessionOutcome
 from tuner.cluster.simulation import Simulation, simulate
+from tuner.scheduling.log import EventLog
 
 __all__ = ["MixedOutcome", "simulate_mixed", "simulate_while_kept"]
 

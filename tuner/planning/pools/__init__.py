@@ -6,7 +6,8 @@ from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.choice import best_homogeneous, choose
 from tuner.planning.pools.learned import Learned, LearnedFile, read_observations, with_profiles
 from tuner.planning.pools.paper import paper_catalogue
-from tuner.planning.pools.plan import Plan, plan_instances, plan_scenario
+from tuner.planning.pools.plan import PoolPlan
+from tuner.planning.pools.planner import plan_instances, plan_scenario
 from tuner.planning.pools.pool import pools_within, ranked
 from tuner.planning.pools.replan import Decision, Replanner, Rules
 from tuner.planning.pools.scenario import MixedScenario, QuerySession
@@ -23,7 +24,7 @@ __all__ = [
     "Line",
     "MixedScenario",
     "Offers",
-    "Plan",
+    "PoolPlan",
     "QuerySession",
     "Replanner",
     "Rules",

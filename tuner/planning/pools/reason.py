@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tuner.planning.pools.choice import AGREEING, CANDIDATES
-
-if TYPE_CHECKING:
-    from tuner.planning.pools.plan import Plan
+from tuner.planning.pools.plan import PoolPlan
 
 __all__ = ["reasons"]
 
 
-def reasons(plan: Plan) -> tuple[str, ...]:
+def reasons(plan: PoolPlan) -> tuple[str, ...]:
     """Say what was compared, what each type is good for, how the pool was chosen, and what limits it."""
     return (
         f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that keeps "
@@ -24,18 +20,18 @@ def reasons(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _gain(plan: Plan) -> str:
+def _gain(plan: PoolPlan) -> str:
     name, instances = plan.offers.names[plan.homogeneous.kind], plan.homogeneous.instances
     if {kind: count for kind, count in plan.chosen.counts.items() if count} == {name: instances}:
         return f"Mixed pools gain nothing here: {instances} x {name} is the best pool of one type, too."
     return f"The bound is {plan.gain:.2f} times that of {instances} x {name}, scaled up to the whole budget."
 
 
-def _bases(plan: Plan) -> str:
+def _bases(plan: PoolPlan) -> str:
     return " or ".join(plan.offers.names[index] for index in plan.terms.base.nonzero()[0].tolist())
 
 
-def _auxiliaries(plan: Plan) -> list[str]:
+def _auxiliaries(plan: PoolPlan) -> list[str]:
     texts = []
     for index, name in enumerate(plan.offers.names):
         cutoff = int(plan.terms.cutoff[index])
@@ -47,7 +43,7 @@ def _auxiliaries(plan: Plan) -> list[str]:
     return texts
 
 
-def _rule(plan: Plan) -> str:
+def _rule(plan: PoolPlan) -> str:
     count = min(plan.pools, AGREEING)
     if count == 1:
         return "It is the only pool."
@@ -62,7 +58,7 @@ def _rule(plan: Plan) -> str:
     )
 
 
-def _limit(plan: Plan) -> str:
+def _limit(plan: PoolPlan) -> str:
     counts = list(plan.chosen.counts.values())
     mixed = any(count and not base for count, base in zip(counts, plan.terms.base, strict=True))
     if not mixed:

@@ -34,7 +34,8 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.catalogue import InstanceType, make_offers
-from tuner.planning.pools.plan import Plan, plan_instances
+from tuner.planning.pools.plan import PoolPlan
+from tuner.planning.pools.planner import plan_instances
 from tuner.planning.pools.pool import pools_within
 from tuner.planning.pools.scenario import QuerySession
 from tuner.planning.pools.sizes import MONITORED, SizeDistribution, SizeMonitor
@@ -198,7 +199,7 @@ class Replanner:
             return self._cheaper(plan, serves, needed, changed)
         return self._larger(plan, serves, changed)
 
-    def _larger(self, plan: Plan, serves: float, changed: bool) -> Decision:
+    def _larger(self, plan: PoolPlan, serves: float, changed: bool) -> Decision:
         """The pool is too small: switch to what the plan chooses, if that is better."""
         would_serve = self._rules.share * plan.chosen.bound
         pool = {name: count for name, count in plan.chosen.counts.items() if count}
@@ -213,7 +214,7 @@ class Replanner:
         reason = f"{head}, the chosen one about {would_serve:.4g}"
         return self._decision("switch", pool, reason, (serves, would_serve), changed)
 
-    def _cheaper(self, plan: Plan, serves: float, needed: float, changed: bool) -> Decision:
+    def _cheaper(self, plan: PoolPlan, serves: float, needed: float, changed: bool) -> Decision:
         """The pool is enough: switch to the cheapest that is, if that saves enough."""
         offers = plan.offers
         pools = pools_within(offers.price, offers.max_count, plan.terms.base, self._budget)

@@ -12,7 +12,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import bounds
 
 if TYPE_CHECKING:
-    from tuner.planning.pools.plan import Plan
+    from tuner.planning.pools.plan import PoolPlan
     from tuner.planning.pools.scenario import MixedScenario
 
 __all__ = ["STARTUP", "Running", "Switch", "make_switch", "running_pool"]
@@ -128,7 +128,7 @@ class Running:
         }
 
 
-def running_pool(scenario: MixedScenario, plan: Plan) -> Running | None:
+def running_pool(scenario: MixedScenario, plan: PoolPlan) -> Running | None:
     """Return the pool of the scenario's file beside the one that was chosen; None if the file has none.
 
     Raises:

@@ -1,0 +1,134 @@
+"""Planning: which instances to rent for a session within a budget, and why (Kairos, section 5.2).
+
+Nothing is tried: the pool is chosen from upper bounds, which need the profiles and the query sizes only. The
+bound does not know the quantile of the QoS target; it holds every query to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.errors import InvalidInput
+from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.catalogue import Offers, make_offers
+from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.choice import best_homogeneous, choose
+from tuner.planning.pools.learned import LearnedFile, with_profiles
+from tuner.planning.pools.plan import PlannedPool, PoolPlan
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.planning.pools.reason import reasons
+from tuner.planning.pools.scenario import MixedScenario, QuerySession
+from tuner.planning.pools.sizes import SizeDistribution
+
+__all__ = ["plan_instances", "plan_scenario"]
+
+SHOWN = 20
+"""Pools in a plan, as in Fig. 13."""
+
+
+def plan_scenario(scenario: MixedScenario, learned: LearnedFile | None = None) -> PoolPlan:
+    """Plan the instances of a scenario.
+
+    Args:
+        scenario: What is to be served, within which budget.
+        learned: Profiles in place of the catalogue's.
+
+    Raises:
+        TunerError: It has more than one session or no budget, or a plan is impossible.
+    """
+    if len(scenario.sessions) > 1:
+        names = ", ".join(session.name for session in scenario.sessions)
+        raise InvalidInput(
+            "sessions", f"a plan is for one session, but got {names}", "write a file with a budget for each"
+        )
+    if scenario.budget is None:
+        raise InvalidInput("budget", "is missing", "write how many $/h the instances may cost: budget: 2.5")
+    session = scenario.sessions[0]
+    sizes = session.distribution()
+    types, notes = scenario.types, tuple[str, ...]()
+    if learned is not None:
+        types, notes = with_profiles(types, learned, session.model, sizes)
+    offers = make_offers(types, session.model, sizes)
+    offers = offers._replace(notes=(*notes, *offers.notes))
+    return plan_instances(session, sizes, offers, scenario.budget)
+
+
+def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offers, budget: float) -> PoolPlan:
+    """Choose the pool for a session.
+
+    Args:
+        session: The model and its QoS target; its own ``sizes`` are not looked at.
+        sizes: Of its queries: what its file says, or what a monitor saw.
+        offers: What can be rented for the model.
+        budget: $/h.
+
+    Raises:
+        InvalidInput: No type keeps the QoS target at the largest size, or the budget buys none that does.
+    """
+    terms = make_terms(offers.latency, session.qos, sizes.probability)
+    _check_base(session, sizes, offers, terms)
+    _check_budget(offers, terms, budget)
+    pools = pools_within(offers.price, offers.max_count, terms.base, budget)
+    bound, cost = bounds(pools, terms), pools @ offers.price
+    order = ranked(bound, cost)
+    choice = choose(pools, order, terms.base)
+    homogeneous = best_homogeneous(offers.price, offers.max_count, terms.base_rate, budget)
+    shown = order[:SHOWN].tolist()
+    spare = auxiliary_limited(pools[shown], terms).tolist()
+    ceiling = ceilings(pools[shown], offers.latency, session.qos, sizes.probability, session.quantile)
+    top = tuple(
+        PlannedPool(
+            counts=dict(zip(offers.names, pools[index].tolist(), strict=True)),
+            bound=float(bound[index]),
+            ceiling=float(ceiling[rank]),
+            cost=float(cost[index]),
+            bottleneck="auxiliary" if spare[rank] else "base",
+            distance=int(choice.distance[rank]) if rank < len(choice.distance) else None,
+        )
+        for rank, index in enumerate(shown)
+    )
+    plan = PoolPlan(
+        session=session,
+        sizes=sizes,
+        budget=budget,
+        offers=offers,
+        terms=terms,
+        pools=len(pools),
+        top=top,
+        chosen=top[shown.index(choice.pool)],
+        agreed=choice.agreed,
+        alone=choice.alone,
+        homogeneous=homogeneous,
+    )
+    return replace(plan, why=reasons(plan))
+
+
+def _check_base(session: QuerySession, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:
+    if terms.base.any():
+        return
+    failures = [
+        f"{name} needs {offers.latency[index, sizes.largest] * 1e3:.4g} ms and keeps it "
+        + (f"up to {terms.cutoff[index]} items" if terms.cutoff[index] else "at no size that comes")
+        for index, name in enumerate(offers.names)
+    ]
+    raise InvalidInput(
+        f"session {session.name}",
+        f"no instance type keeps qos_ms {session.qos_ms:g} at the largest size, {sizes.largest} items: "
+        + "; ".join(failures),
+        "raise qos_ms, or add a faster instance type",
+    )
+
+
+def _check_budget(offers: Offers, terms: Terms, budget: float) -> None:
+    base = np.flatnonzero(terms.base)
+    cheapest, least = int(offers.price.argmin()), int(base[offers.price[base].argmin()])
+    if offers.price[least] <= budget * (1 + 1e-9):
+        return
+    needed = f"{offers.names[least]}, which costs {offers.price[least]:g} $/h"
+    if offers.price[cheapest] > budget:
+        problem = f"{budget:g} $/h buys no instance; the cheapest costs {offers.price[cheapest]:g} $/h"
+        raise InvalidInput("budget", problem, f"the largest queries need at least one {needed}")
+    problem = f"{budget:g} $/h buys no instance that keeps qos_ms at the largest size"
+    raise InvalidInput("budget", problem, f"one {needed}, is needed at least")
