@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.control import ControlLoop
+from tuner.control import ControlLoop, Decision
+from tuner.control.decide.event import Changed, InForce, WindowEnded
+from tuner.control.decide.rules import decide
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -59,20 +61,26 @@ def measurement(
     )
 
 
+def turn(loop: ControlLoop, now: float, window: Measurement) -> Decision:
+    """One turn of a driver: the loop observes a window, and the rules decide."""
+    loop.observe(WindowEnded(now, window))
+    return decide(loop.facts)
+
+
 def changed(
     loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
 ) -> None:
-    """What a driver tells the loop after a change."""
-    loop.changed(now, cost)
-    loop.applied(previous)
+    """What the loop observes after a change."""
+    loop.observe(Changed(now, cost))
+    loop.observe(InForce(previous))
 
 
 def taken_back(
     loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
 ) -> None:
-    """What a driver tells the loop after a rollback."""
-    loop.changed(now, cost)
-    loop.taken_back(previous)
+    """What the loop observes after a rollback."""
+    loop.observe(Changed(now, cost))
+    loop.observe(InForce(previous, back=True))
 
 
 class ScriptedAgent:

@@ -172,7 +172,7 @@ class TuningSession:
             )
             self.recorder.note(sentence)
             self.console.print(f"[yellow]{sentence}[/yellow]")
-        self.recorder.learned(self.agent, loop.levels, loop.ledger.visits())
+        self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         data, page = write(report, self.folder)

@@ -1,8 +1,7 @@
 """The control loop: decides without I/O, guarded; a driver carries it out on a live or simulated server."""
 
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
-from tuner.control.decide.guard import WATCHED, ErrorBudget, Guard, GuardLimits, GuardState
-from tuner.control.decide.ledger import Ledger
+from tuner.control.decide.limits import WATCHED, GuardLimits
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.driver import Driver, Journal, WindowRecord
 from tuner.control.drive.state import RunState
@@ -13,13 +12,9 @@ __all__ = [
     "ControlLoop",
     "Decision",
     "Driver",
-    "ErrorBudget",
-    "Guard",
     "GuardLimits",
-    "GuardState",
     "Hold",
     "Journal",
-    "Ledger",
     "Rollback",
     "RunState",
     "WindowRecord",

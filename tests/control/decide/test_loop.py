@@ -8,8 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
+from tests.builders import (
+    OBJECTIVE,
+    SPACE,
+    ScriptedAgent,
+    changed,
+    configuration,
+    measurement,
+    taken_back,
+    turn,
+)
 from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
+from tuner.control.decide.event import InForce, Remembered
 
 
 def loop_with(*proposals, **limits):
@@ -21,7 +31,7 @@ def test_applies_what_the_agent_chooses_with_a_reason():
     """A quiet window leads to the agent's proposal, and the reason tells the latency against the SLO."""
     loop, agent = loop_with(configuration(2))
 
-    decision = loop.decide(10.0, measurement(0.020))
+    decision = turn(loop, 10.0, measurement(0.020))
 
     assert isinstance(decision, Apply)
     assert decision.configuration == configuration(2)
@@ -33,7 +43,7 @@ def test_holds_and_learns_nothing_from_a_disturbed_window():
     """Foreign load says nothing about the configuration."""
     loop, agent = loop_with(configuration(2))
 
-    decision = loop.decide(10.0, measurement(0.5, disturbed=("foreign CPU 0.9 cores",)))
+    decision = turn(loop, 10.0, measurement(0.5, disturbed=("foreign CPU 0.9 cores",)))
 
     assert isinstance(decision, Hold)
     assert "foreign CPU" in decision.reason
@@ -44,7 +54,7 @@ def test_holds_on_a_stale_measurement():
     """A measurement older than the limit is not acted on."""
     loop, agent = loop_with(configuration(2), stale_after=30.0)
 
-    decision = loop.decide(50.1, measurement(end=20.0))
+    decision = turn(loop, 50.1, measurement(end=20.0))
 
     assert isinstance(decision, Hold)
     assert "old" in decision.reason
@@ -55,7 +65,7 @@ def test_holds_when_the_statistic_was_not_measured():
     """Without quantiles a p95 SLO cannot be judged: hold and say so."""
     loop, agent = loop_with(configuration(2))
 
-    decision = loop.decide(10.0, measurement(math.nan))
+    decision = turn(loop, 10.0, measurement(math.nan))
 
     assert isinstance(decision, Hold)
     assert "p95" in decision.reason
@@ -67,7 +77,7 @@ def test_steps_into_the_unknown_are_bounded():
     far = configuration(16, 0.01, 2)
     loop, _ = loop_with(far, step=2.0)
 
-    decision = loop.decide(10.0, measurement(0.020))
+    decision = turn(loop, 10.0, measurement(0.020))
 
     assert isinstance(decision, Hold)
 
@@ -75,10 +85,10 @@ def test_steps_into_the_unknown_are_bounded():
 def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configuration():
     """After a change the next window is its probation."""
     loop, _ = loop_with(configuration(2), configuration(4))
-    assert isinstance(loop.decide(10.0, measurement(0.020)), Apply)
+    assert isinstance(turn(loop, 10.0, measurement(0.020)), Apply)
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
+    decision = turn(loop, 20.0, measurement(0.045, running=configuration(2), end=20.0))
 
     assert isinstance(decision, Rollback)
     assert decision.configuration == configuration()
@@ -88,10 +98,10 @@ def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configurat
 def test_rising_errors_roll_back_to_what_ran_before():
     """Failures after a change undo it even if no configuration is known to keep the SLO."""
     loop, _ = loop_with(configuration(2))
-    loop.decide(10.0, measurement(0.090))
+    turn(loop, 10.0, measurement(0.090))
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0, failures=3))
+    decision = turn(loop, 20.0, measurement(0.020, running=configuration(2), end=20.0, failures=3))
 
     assert isinstance(decision, Rollback)
     assert decision.configuration == configuration()
@@ -101,10 +111,10 @@ def test_rising_errors_roll_back_to_what_ran_before():
 def test_a_change_is_kept_while_nothing_keeps_the_slo():
     """Under overload there is nothing good to return to: the search goes on."""
     loop, _ = loop_with(configuration(2), configuration(4))
-    loop.decide(10.0, measurement(0.900))
+    turn(loop, 10.0, measurement(0.900))
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, measurement(0.400, running=configuration(2), end=20.0))
+    decision = turn(loop, 20.0, measurement(0.400, running=configuration(2), end=20.0))
 
     assert isinstance(decision, Apply)
     assert decision.configuration == configuration(4)
@@ -113,13 +123,13 @@ def test_a_change_is_kept_while_nothing_keeps_the_slo():
 def test_never_explores_while_the_error_budget_is_spent():
     """With the budget spent the agent is not asked to explore, only for its best known choice."""
     loop, agent = loop_with(*[configuration(2)] * 40, budget=0.1, horizon=20, rollback_cooldown=0)
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     for end in (20.0, 30.0):
-        loop.decide(end, measurement(0.045, end=end))
-    assert loop.guard.budget.spent
+        turn(loop, end, measurement(0.045, end=end))
+    assert loop.memory.budget_spent
     agent.selects = 0
 
-    decision = loop.decide(40.0, measurement(0.020, end=40.0))
+    decision = turn(loop, 40.0, measurement(0.020, end=40.0))
 
     assert isinstance(decision, Hold)
     assert "error budget" in decision.reason
@@ -129,15 +139,15 @@ def test_never_explores_while_the_error_budget_is_spent():
 def test_windows_lost_to_a_change_are_charged_to_the_error_budget():
     """Two windows passed unmeasured while the server was changed; its users were there all the same."""
     loop, agent = loop_with(configuration(2), configuration(4), budget=0.1, horizon=20)
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
     agent.selects = 0
 
-    decision = loop.decide(25.0, measurement(0.020, running=configuration(2), end=25.0))
+    decision = turn(loop, 25.0, measurement(0.020, running=configuration(2), end=25.0))
 
     assert isinstance(decision, Hold)
     assert agent.selects == 0
-    assert str(loop.guard.budget) == "2 of 2 windows of the SLO error budget used"
+    assert loop.memory.budget_text() == "2 of 2 windows of the SLO error budget used"
 
 
 def test_windows_of_an_earlier_life_are_charged_to_the_error_budget():
@@ -146,19 +156,19 @@ def test_windows_of_an_earlier_life_are_charged_to_the_error_budget():
     level = loop.levels.level(100.0, None)
 
     for kept in (True, False, False):
-        loop.remember(level, configuration(), 0.5 if kept else 1.5, kept)
+        loop.observe(Remembered(level, configuration(), 0.5 if kept else 1.5, kept))
 
-    assert loop.guard.budget.spent
+    assert loop.memory.budget_spent
 
 
 def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
     """A good configuration may be reached at any distance; nothing is explored before the SLO holds again."""
     good = configuration(16, 0.01, 2)
     loop, agent = loop_with(configuration(2))
-    loop.decide(10.0, measurement(0.015, running=good))
+    turn(loop, 10.0, measurement(0.015, running=good))
     agent.selects = 0
 
-    decision = loop.decide(20.0, measurement(0.080, running=configuration(), end=20.0))
+    decision = turn(loop, 20.0, measurement(0.080, running=configuration(), end=20.0))
 
     assert isinstance(decision, Apply)
     assert decision.configuration == good
@@ -174,10 +184,10 @@ def mixed(mean, running, end):
 def test_mixed_quantiles_are_not_learned_from():
     """For a minute after a change the server's quantiles say nothing about the new configuration."""
     loop, agent = loop_with(configuration(2))
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, mixed(0.010, configuration(2), 20.0))
+    decision = turn(loop, 20.0, mixed(0.010, configuration(2), 20.0))
 
     assert isinstance(decision, Hold)
     assert "look back" in decision.reason
@@ -187,10 +197,10 @@ def test_mixed_quantiles_are_not_learned_from():
 def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles():
     """If even the mean breaks the bound on p95, there is nothing to wait for."""
     loop, _ = loop_with(configuration(2))
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, mixed(0.200, configuration(2), 20.0))
+    decision = turn(loop, 20.0, mixed(0.200, configuration(2), 20.0))
 
     assert isinstance(decision, Rollback)
     assert decision.configuration == configuration()
@@ -204,7 +214,7 @@ def test_the_search_ends_when_nothing_better_is_found():
     explored = []
     for window in range(1, 15):
         agent.selects = 0
-        loop.decide(window * 10.0, measurement(0.010, end=window * 10.0))
+        turn(loop, window * 10.0, measurement(0.010, end=window * 10.0))
         explored.append(bool(agent.selects))
 
     assert explored == [True] * 4 + [False] * 4 + [True] + [False] * 4 + [True]
@@ -214,10 +224,10 @@ def test_the_incumbent_is_the_best_that_kept_the_slo():
     """What a run would leave behind: good before cheap, and nothing untried."""
     loop, _ = loop_with()
     assert loop.incumbent() is None
-    loop.decide(10.0, measurement(0.050, running=configuration(1)))
+    turn(loop, 10.0, measurement(0.050, running=configuration(1)))
     assert loop.incumbent() == configuration(1)
-    loop.decide(20.0, measurement(0.025, running=configuration(4), end=20.0))
-    loop.decide(30.0, measurement(0.015, running=configuration(8), end=30.0))
+    turn(loop, 20.0, measurement(0.025, running=configuration(4), end=20.0))
+    turn(loop, 30.0, measurement(0.015, running=configuration(8), end=30.0))
 
     assert loop.incumbent() == configuration(8)
 
@@ -225,10 +235,10 @@ def test_the_incumbent_is_the_best_that_kept_the_slo():
 def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
     """Switching costs the server a reload, so it must be worth it."""
     loop, _ = loop_with(configuration(2), configuration(), gain=0.05)
-    loop.decide(10.0, measurement(0.0196))
+    turn(loop, 10.0, measurement(0.0196))
     changed(loop, configuration())
 
-    decision = loop.decide(20.0, measurement(0.020, running=configuration(2), end=20.0))
+    decision = turn(loop, 20.0, measurement(0.020, running=configuration(2), end=20.0))
 
     assert isinstance(decision, Hold)
     assert "5% better" in decision.reason
@@ -237,18 +247,18 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
 def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made():
     """The change lost three windows; the load has lasted for two: a sixth of the SLO does not pay for it."""
     loop, _ = loop_with(configuration(2), configuration())
-    loop.decide(10.0, measurement(0.010))
+    turn(loop, 10.0, measurement(0.010))
     changed(loop, configuration())
 
-    decision = loop.decide(30.0, measurement(0.015, running=configuration(2), end=30.0))
+    decision = turn(loop, 30.0, measurement(0.015, running=configuration(2), end=30.0))
 
     assert isinstance(decision, Hold)
     assert "before the load moves on" in decision.reason
 
     careless, _ = loop_with(configuration(2), configuration(), payback=False)
-    careless.decide(10.0, measurement(0.010))
+    turn(careless, 10.0, measurement(0.010))
     changed(careless, configuration())
-    assert isinstance(careless.decide(30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
+    assert isinstance(turn(careless, 30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
 
 
 @pytest.mark.parametrize(("every", "explores"), [(4, True), (12, False)])
@@ -257,11 +267,11 @@ def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every, explo
     loop, agent = loop_with(patience=1000)
     for number in range(1, 25):
         window = measurement(0.020 if number % every else 0.040, end=10.0 * number)
-        assert isinstance(loop.decide(window.end, window), Hold)
-    assert loop.guard.budget.spent
+        assert isinstance(turn(loop, window.end, window), Hold)
+    assert loop.memory.budget_spent
     agent.proposals = [SPACE.encode(configuration(2))]
 
-    decision = loop.decide(250.0, measurement(0.020, end=250.0))
+    decision = turn(loop, 250.0, measurement(0.020, end=250.0))
 
     assert isinstance(decision, Apply) is explores
     assert explores or "not exploring" in decision.reason
@@ -277,7 +287,7 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switche
     def windows(begin, count, *, rate=200.0, p95=0.018, size=1):
         for end in range(begin + 5, begin + 5 * count + 1, 5):
             window = measurement(p95, rate=rate, running=configuration(size), end=float(end))
-            decision = loop.decide(float(end), window)
+            decision = turn(loop, float(end), window)
         return decision
 
     windows(0, 4, p95=0.009, size=2)
@@ -300,12 +310,12 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switche
 def test_cooldown_holds_after_a_rollback():
     """The windows after a rollback are left in peace."""
     loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2, budget=1.0)
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
-    loop.decide(20.0, measurement(0.045, running=configuration(2), end=20.0))
+    turn(loop, 20.0, measurement(0.045, running=configuration(2), end=20.0))
     taken_back(loop, configuration(2))
 
-    decisions = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0, 50.0)]
+    decisions = [turn(loop, end, measurement(0.020, end=end)) for end in (30.0, 40.0, 50.0)]
 
     assert [type(d) for d in decisions] == [Hold, Hold, Apply]
 
@@ -313,13 +323,13 @@ def test_cooldown_holds_after_a_rollback():
 def test_restores_the_last_good_configuration_when_the_server_returns():
     """A restarted server runs its file's configuration; the loop says what to put back."""
     loop, _ = loop_with()
-    loop.decide(10.0, measurement(0.015, running=configuration(8)))
+    turn(loop, 10.0, measurement(0.015, running=configuration(8)))
 
-    restore = loop.returned(configuration())
+    restore = loop.restoration(configuration())
 
     assert restore is not None
     assert restore.configuration == configuration(8)
-    assert loop.returned(configuration(8)) is None
+    assert loop.restoration(configuration(8)) is None
 
 
 def test_same_measurements_give_the_same_decisions():
@@ -330,7 +340,7 @@ def test_same_measurements_give_the_same_decisions():
         decisions = []
         running = configuration()
         for end, p95 in [(10.0, 0.02), (20.0, 0.025), (30.0, 0.05), (40.0, 0.02), (50.0, 0.02)]:
-            decision = loop.decide(end, measurement(p95, running=running, end=end))
+            decision = turn(loop, end, measurement(p95, running=running, end=end))
             if not isinstance(decision, Hold):
                 if isinstance(decision, Apply):
                     changed(loop, running)
@@ -346,12 +356,12 @@ def test_an_earlier_life_is_remembered():
     loop, agent = loop_with()
     good, bad = configuration(4), configuration(16)
 
-    loop.remember(24, bad, 1.4, False, learn=False)
-    loop.remember(24, good, 0.6, True)
+    loop.observe(Remembered(24, bad, 1.4, False, learn=False))
+    loop.observe(Remembered(24, good, 0.6, True))
 
     assert loop.level == 24
-    assert loop.ledger.good(24) == [SPACE.encode(good)]
-    assert loop.ledger.tried(24) == [SPACE.encode(good), SPACE.encode(bad)]
+    assert loop.memory.at(24).good == [SPACE.encode(good)]
+    assert loop.memory.at(24).tried == [SPACE.encode(good), SPACE.encode(bad)]
     assert [(level, SPACE.decode(c)) for level, c, _ in agent.updates] == [(24, good)]
 
 
@@ -360,9 +370,9 @@ def test_who_only_watches_does_not_explore():
     agent = ScriptedAgent(configuration(2))
     loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=False)
 
-    first = loop.decide(10.0, measurement(0.020))
+    first = turn(loop, 10.0, measurement(0.020))
     agent.learned[SPACE.encode(configuration(2))] = 0.1
-    second = loop.decide(10.0, measurement(0.020))
+    second = turn(loop, 10.0, measurement(0.020))
 
     assert isinstance(first, Hold)
     assert isinstance(second, Apply)
@@ -373,10 +383,10 @@ def test_who_only_watches_does_not_explore():
 def test_nothing_is_explored_in_the_first_window_under_a_new_load():
     """The load may go on rising, and nothing is known of it: the server is left as it is for a window."""
     loop, _ = loop_with(configuration(2), configuration(2))
-    loop.decide(10.0, measurement(0.020, rate=100.0))
+    turn(loop, 10.0, measurement(0.020, rate=100.0))
 
-    first = loop.decide(20.0, measurement(0.025, rate=300.0, end=20.0))
-    second = loop.decide(30.0, measurement(0.025, rate=300.0, end=30.0))
+    first = turn(loop, 20.0, measurement(0.025, rate=300.0, end=20.0))
+    second = turn(loop, 30.0, measurement(0.025, rate=300.0, end=30.0))
 
     assert isinstance(first, Hold)
     assert "the first window under this load" in first.reason
@@ -387,12 +397,12 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
     """The SLO is broken and nothing known here: what kept it at the next heavier load comes before trials."""
     loop, agent = loop_with(step=9)
     strong = configuration(8, 0.002, 2)
-    loop.decide(10.0, measurement(0.020, running=strong, rate=600.0))
-    loop.decide(20.0, measurement(0.010, rate=100.0, end=20.0))
+    turn(loop, 10.0, measurement(0.020, running=strong, rate=600.0))
+    turn(loop, 20.0, measurement(0.010, rate=100.0, end=20.0))
     agent.proposals = [SPACE.encode(configuration(2))]
     agent.learned[SPACE.encode(configuration())] = 9.0  # as an agent that takes in how bad it is
 
-    decision = loop.decide(30.0, measurement(0.090, rate=300.0, end=30.0))
+    decision = turn(loop, 30.0, measurement(0.090, rate=300.0, end=30.0))
 
     assert isinstance(decision, Apply)
     assert decision.configuration == strong
@@ -402,9 +412,9 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
 def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_once():
     """One lucky window at the load above must not end the search at this one."""
     loop, _ = loop_with(*[configuration(2)] * 9)
-    loop.decide(10.0, measurement(0.020, rate=600.0))
+    turn(loop, 10.0, measurement(0.020, rate=600.0))
 
-    decisions = [loop.decide(end, measurement(0.050, rate=300.0, end=end)) for end in (20.0, 30.0)]
+    decisions = [turn(loop, end, measurement(0.050, rate=300.0, end=end)) for end in (20.0, 30.0)]
 
     assert isinstance(decisions[-1], Apply)
     assert "exploring" in decisions[-1].reason
@@ -414,10 +424,10 @@ def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search():
     """It has kept the SLO many times: nothing untried is better founded."""
     loop, agent = loop_with(configuration(2), patience=0)
     for end in range(10, 60, 10):
-        loop.decide(float(end), measurement(0.020, end=float(end)))
+        turn(loop, float(end), measurement(0.020, end=float(end)))
     agent.selects = 0
 
-    decision = loop.decide(60.0, measurement(0.045, end=60.0))
+    decision = turn(loop, 60.0, measurement(0.045, end=60.0))
 
     assert isinstance(decision, Hold)
     assert agent.selects == 0
@@ -427,10 +437,10 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
     """Then the search begins anew."""
     loop, _ = loop_with(configuration(2), configuration(2), patience=0)
     for end in range(10, 60, 10):
-        loop.decide(float(end), measurement(0.020, end=float(end)))
+        turn(loop, float(end), measurement(0.020, end=float(end)))
 
-    loop.decide(60.0, measurement(0.045, end=60.0))
-    decision = loop.decide(70.0, measurement(0.045, end=70.0))
+    turn(loop, 60.0, measurement(0.045, end=60.0))
+    decision = turn(loop, 70.0, measurement(0.045, end=70.0))
 
     assert isinstance(decision, Apply)
     assert "exploring" in decision.reason
@@ -441,9 +451,9 @@ def test_what_breaks_the_slo_every_third_window_is_not_good():
     loop, _ = loop_with(*[configuration(2)] * 9, patience=0, budget=0.1, horizon=20)
     decision = None
     for end in range(1, 19):
-        decision = loop.decide(10.0 * end, measurement(0.020 if end % 3 else 0.045, end=10.0 * end))
+        decision = turn(loop, 10.0 * end, measurement(0.020 if end % 3 else 0.045, end=10.0 * end))
 
-    assert loop.guard.budget.spent
+    assert loop.memory.budget_spent
     assert isinstance(decision, Apply)
 
 
@@ -451,10 +461,10 @@ def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_u
     """After many bad windows one good one is not trusted yet, but no reason to go where nobody has been."""
     loop, agent = loop_with(budget=0.1, horizon=20)
     for end, p95 in enumerate([0.020] * 3 + [0.045] * 6):
-        loop.decide(10.0 * end, measurement(p95, end=10.0 * end))
+        turn(loop, 10.0 * end, measurement(p95, end=10.0 * end))
     agent.learned[SPACE.encode(configuration(2))] = 0.1
 
-    decision = loop.decide(90.0, measurement(0.020, end=90.0))
+    decision = turn(loop, 90.0, measurement(0.020, end=90.0))
 
     assert isinstance(decision, Hold)
     assert "error budget used, not exploring" in decision.reason
@@ -463,11 +473,11 @@ def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_u
 def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo():
     """There is nothing left to lose: without a search the SLO would stay broken for good."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8) * 3], budget=0.1, horizon=10)
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
 
-    decisions = [loop.decide(end, measurement(0.050, end=end)) for end in (20.0, 30.0, 40.0)]
+    decisions = [turn(loop, end, measurement(0.050, end=end)) for end in (20.0, 30.0, 40.0)]
 
-    assert loop.guard.budget.spent
+    assert loop.memory.budget_spent
     assert isinstance(decisions[-1], Apply)
     assert "exploring" in decisions[-1].reason
 
@@ -477,13 +487,13 @@ def test_where_nothing_keeps_the_slo_the_changes_end():
     loop, agent = loop_with(*[configuration(b) for b in (2, 4, 8, 1) * 30], patience=5)
     running, changes = configuration(), []
     for end in range(1, 120):
-        decision = loop.decide(
-            10.0 * end, measurement(0.033 if end % 3 else 0.029, running=running, end=10.0 * end)
+        decision = turn(
+            loop, 10.0 * end, measurement(0.033 if end % 3 else 0.029, running=running, end=10.0 * end)
         )
         agent.learned[SPACE.encode(running)] = 1.05
         if isinstance(decision, (Apply, Rollback)):
             changes.append(end)
-            loop.applied(running)
+            loop.observe(InForce(running))
             running = decision.configuration
 
     assert sum(end < 30 for end in changes) >= 3

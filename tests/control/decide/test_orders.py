@@ -8,11 +8,21 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, changed, configuration, measurement, taken_back
+from tests.builders import (
+    OBJECTIVE,
+    SPACE,
+    ScriptedAgent,
+    changed,
+    configuration,
+    measurement,
+    taken_back,
+    turn,
+)
 from tests.control.daemon.daemon_bed import Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
+from tuner.control.decide.event import InForce, Ordered
 from tuner.control.decide.orders import Orders
 from tuner.control.store.journal import recount
 from tuner.control.store.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
@@ -25,24 +35,24 @@ GOOD, BETTER = configuration(2), configuration(4)
 
 def loop_with(*proposals, **orders):
     loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(*proposals))
-    loop.orders = Orders(**orders)
+    loop.observe(Ordered(Orders(**orders)))
     return loop
 
 
 def test_paused_means_that_nothing_is_changed():
     """Not even a change on probation that breaks the SLO; what is seen is learned all the same."""
     loop = loop_with(GOOD)
-    loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
-    loop.orders = Orders(paused="by Ada")
+    turn(loop, 10.0, measurement(0.020))
+    loop.observe(InForce(configuration()))
+    loop.observe(Ordered(Orders(paused="by Ada")))
 
-    held = loop.decide(20.0, measurement(0.050, running=GOOD, end=20.0))
-    loop.orders = Orders()
-    resumed = loop.decide(30.0, measurement(0.050, running=GOOD, end=30.0))
+    held = turn(loop, 20.0, measurement(0.050, running=GOOD, end=20.0))
+    loop.observe(Ordered(Orders()))
+    resumed = turn(loop, 30.0, measurement(0.050, running=GOOD, end=30.0))
 
     assert isinstance(held, Hold)
     assert held.reason == "paused: by Ada"
-    assert loop.ledger.tried(loop.level) == [SPACE.encode(c) for c in (configuration(), GOOD)]
+    assert loop.memory.at(loop.level).tried == [SPACE.encode(c) for c in (configuration(), GOOD)]
     assert isinstance(resumed, Rollback)
 
 
@@ -50,9 +60,9 @@ def test_what_is_pinned_is_applied_and_kept():
     """Whatever the agent would like, and after a restart of the server."""
     loop = loop_with(BETTER, BETTER, pinned=GOOD)
 
-    first = loop.decide(10.0, measurement(0.020))
-    second = loop.decide(20.0, measurement(0.090, running=GOOD, end=20.0))
-    restored = loop.returned(configuration())
+    first = turn(loop, 10.0, measurement(0.020))
+    second = turn(loop, 20.0, measurement(0.090, running=GOOD, end=20.0))
+    restored = loop.restoration(configuration())
 
     assert isinstance(first, Apply)
     assert (first.configuration, first.restores) == (GOOD, True)
@@ -64,22 +74,22 @@ def test_what_is_pinned_is_applied_and_kept():
 def test_a_paused_server_that_was_restarted_is_left_alone():
     """The operator may be working on it."""
     loop = loop_with()
-    loop.decide(10.0, measurement(0.015, running=GOOD))
-    loop.orders = Orders(paused="by Ada", pinned=GOOD)
+    turn(loop, 10.0, measurement(0.015, running=GOOD))
+    loop.observe(Ordered(Orders(paused="by Ada", pinned=GOOD)))
 
-    assert loop.returned(configuration()) is None
+    assert loop.restoration(configuration()) is None
 
 
 def test_a_pin_ends_the_probation():
     """Whoever pins what runs has judged it; a late rollback after `unpin` would surprise."""
     loop = loop_with(BETTER)
-    loop.decide(10.0, measurement(0.020))
+    turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
-    loop.orders = Orders(pinned=BETTER)
-    loop.decide(20.0, measurement(0.045, running=BETTER, end=20.0))
-    loop.orders = Orders()
+    loop.observe(Ordered(Orders(pinned=BETTER)))
+    turn(loop, 20.0, measurement(0.045, running=BETTER, end=20.0))
+    loop.observe(Ordered(Orders()))
 
-    decision = loop.decide(30.0, measurement(0.045, running=BETTER, end=30.0))
+    decision = turn(loop, 30.0, measurement(0.045, running=BETTER, end=30.0))
 
     assert not isinstance(decision, Rollback)
 
@@ -87,14 +97,14 @@ def test_a_pin_ends_the_probation():
 def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
     """The operator's last word counts; the agent does not go there again for a while."""
     loop = loop_with(BETTER, BETTER, BETTER)
-    loop.decide(10.0, measurement(0.020))
-    loop.applied(configuration())
-    loop.orders = Orders(paused="by Ada", rollback=configuration())
+    turn(loop, 10.0, measurement(0.020))
+    loop.observe(InForce(configuration()))
+    loop.observe(Ordered(Orders(paused="by Ada", rollback=configuration())))
 
-    decision = loop.decide(20.0, measurement(0.010, running=BETTER, end=20.0))
+    decision = turn(loop, 20.0, measurement(0.010, running=BETTER, end=20.0))
     taken_back(loop, BETTER)
-    loop.orders = Orders()
-    after = [loop.decide(end, measurement(0.020, end=end)) for end in (30.0, 40.0)]
+    loop.observe(Ordered(Orders()))
+    after = [turn(loop, end, measurement(0.020, end=end)) for end in (30.0, 40.0)]
 
     assert decision == Rollback(configuration=configuration(), reason="the operator rolled back")
     assert all(isinstance(d, Hold) for d in after)
@@ -327,7 +337,7 @@ def test_changes_of_an_earlier_life_count(bed):
     made = len(bed.rows("SELECT * FROM decision WHERE outcome = 'applied'"))
     loop = loop_with()
     counted = []
-    loop.guard.changes.record = lambda now, cost: counted.append((now, cost))
+    loop.memory.count_change = lambda now, cost: counted.append((now, cost))
 
     store = bed.store()
     recount(store, 1, loop, 500.0, bed.now() + 60.0)

@@ -105,7 +105,7 @@ def test_a_bad_change_never_reaches_the_others(fleet, kind, word):
     assert fleet.running == [OLD, OLD, OLD]
     assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
     assert not isinstance(again.decision, Apply)
-    assert fleet.loop.guard.breaker.failures == 0
+    assert fleet.loop.memory.failures == 0
 
 
 def test_a_refusal_by_one_spares_the_others(fleet):

@@ -151,11 +151,11 @@ def test_an_outage_is_not_charged_to_the_error_budget():
     driver, _ = drive(server, configuration(2))
     for _ in range(3):
         driver.step()
-    before = str(driver.loop.guard.budget)
+    before = driver.loop.memory.budget_text()
     server.running, server.away_until = configuration(), server.clock.now() + 60
 
     driver.step()
     driver.step()
 
     assert server.running == configuration(2)
-    assert str(driver.loop.guard.budget) == before
+    assert driver.loop.memory.budget_text() == before

@@ -77,4 +77,4 @@ def test_windows_of_values_that_are_gone_are_not_told(store):
     seen = replay(store, 1, loop, learned=0)
 
     assert seen == 2
-    assert loop.ledger.tried(loop.level) == [space.encode(GOOD)]
+    assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]

@@ -21,7 +21,7 @@ from pydantic import field_validator as check_field
 
 from tuner.adapters.credentials import check_not_in_the_clear, check_private, read_secret
 from tuner.adapters.place import Place, places_of
-from tuner.control.decide.guard import GuardLimits
+from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import KnobSpace, parse_value
@@ -148,7 +148,7 @@ class Maintenance(Section):
 
 
 class GuardSection(Section):
-    """How careful to be with a target; see :class:`~tuner.control.decide.guard.GuardLimits`."""
+    """How careful to be with a target; see :class:`~tuner.control.decide.limits.GuardLimits`."""
 
     step: float = Field(default=GuardLimits().step, ge=1, le=1000)
     cooldown: int = Field(default=GuardLimits().cooldown, ge=0, le=MOST)

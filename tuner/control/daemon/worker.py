@@ -22,7 +22,6 @@ from tuner.adapters import connect
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.cost_map import CostMap, cost_map
 from tuner.control.decide.decision import Apply, Hold, Rollback
-from tuner.control.decide.guard import GuardState
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.driver import Driver, Measurer, WindowRecord
 from tuner.control.drive.requirement import check_target
@@ -325,7 +324,7 @@ class Worker:
     def _leave(self, driver: Driver, target: int) -> None:
         """A change on probation is not left to itself; everything else stays as it is."""
         try:
-            unjudged = driver.loop.guard.state is GuardState.PROBATION
+            unjudged = driver.loop.on_probation
             if self.config.mode == "apply" and unjudged and driver.applies:
                 self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
             if self.record is not None:

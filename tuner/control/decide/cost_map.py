@@ -39,8 +39,8 @@ def cost_map(loop: ControlLoop) -> CostMap | None:
     if loop.level is None or loop.space.size > LARGEST:
         return None
     costs = np.array(loop.agent.costs(loop.level), dtype=np.float64)
-    windows = loop.ledger.visits().get(loop.level, {})
-    for index in windows:
-        trial = loop.ledger.trial(loop.level, index)
-        costs[index] = trial.cost if trial is not None else costs[index]
-    return CostMap(rate=loop.levels.rate(loop.level), space=loop.space, costs=costs, windows=dict(windows))
+    trials = loop.memory.at(loop.level).trials
+    for index, trial in trials.items():
+        costs[index] = trial.cost
+    windows = {index: trial.windows for index, trial in trials.items()}
+    return CostMap(rate=loop.levels.rate(loop.level), space=loop.space, costs=costs, windows=windows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN
@@ -15,6 +15,8 @@ class Hold:
     """Leave the server as it is."""
 
     reason: str
+    rule: str = field(default="", compare=False)
+    """Which rule decided (:mod:`tuner.control.decide.rules`); empty outside the table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,7 @@ class Apply:
     """Its learned cost; NaN if nothing is known of it."""
     restores: bool = False
     """Whether it puts back what the server lost by itself, such as over a restart."""
+    rule: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +40,7 @@ class Rollback:
 
     configuration: Configuration
     reason: str
+    rule: str = field(default="", compare=False)
 
 
 Decision = Hold | Apply | Rollback

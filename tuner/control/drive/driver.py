@@ -11,9 +11,11 @@ from typing import NamedTuple, Protocol
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
 
 from tuner.adapters.backend import ApplyReport, Backend
+from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.orders import NoOrders, OrderBook
+from tuner.control.decide.rules import decide
 from tuner.control.drive.canary import try_first
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
@@ -173,13 +175,17 @@ class Driver:
 
     def step(self) -> WindowRecord:
         """Measure one window, decide, apply."""
-        return self._turn(lambda measurement: self.loop.decide(self._clock.now(), measurement))
+        return self._turn(self._decide)
 
     def observe(self) -> WindowRecord:
         """Measure one window and leave the server as it is."""
         return self._turn(lambda _: Hold(reason="only observing"))
 
-    def _turn(self, decide: Callable[[Measurement], Decision]) -> WindowRecord:
+    def _decide(self, measurement: Measurement) -> Decision:
+        self.loop.observe(on.WindowEnded(self._clock.now(), measurement))
+        return decide(self.loop.facts)
+
+    def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
         self._number += 1
         try:
             measurement = self.profiler.measure(self.window, settle=self._settle)
@@ -188,10 +194,10 @@ class Driver:
         if self._change_before is not None:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
-        self.loop.orders = self._orders.read()
+        self.loop.observe(on.Ordered(self._orders.read()))
         restore = self._put_back(measurement.configuration, away=self._unwatched)
         self._unwatched = False
-        decision = restore or decide(measurement)
+        decision = restore or judge(measurement)
         record = self._carry_out(
             WindowRecord(
                 number=self._number,
@@ -226,12 +232,13 @@ class Driver:
         self.running = found
         if doubt is not None and nearest(found) == nearest(doubt.wanted):
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
-            self._told(doubt.previous, back=doubt.back)
+            self.loop.observe(on.InForce(doubt.previous, back=doubt.back))
             return None
         if not away or nearest(found) != nearest(self.original):
             self._respect(found)
             return None
-        restore = self.loop.returned(found)
+        self.loop.observe(on.Away())
+        restore = self.loop.restoration(found)
         if restore is None and self.loop.orders.paused:
             text = self.loop.space.format(found)
             self._notify(f"the server lost its configuration and runs {text}; nothing is put back: paused")
@@ -239,14 +246,14 @@ class Driver:
 
     def _respect(self, found: Configuration) -> None:
         """Somebody else changed the configuration."""
-        self.loop.overtaken()
+        self.loop.observe(on.Overtaken())
         text = self.loop.space.format(found)
         if self.loop.orders.pinned is None:
             self._notify(f"somebody else set {text}; going on from there")
             return
         self._notify(f"somebody else set {text}; it is pinned to that now")
         self._orders.moved(found)
-        self.loop.orders = replace(self.loop.orders, pinned=found)
+        self.loop.observe(on.Ordered(replace(self.loop.orders, pinned=found)))
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.
@@ -304,29 +311,25 @@ class Driver:
             if self._journal is not None:
                 self._journal.changing()
             if objection := self._try_first(decision):
-                self.loop.disproved(decision)
+                self.loop.observe(on.Disproved(decision))
                 return None, objection
             report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
-            self.loop.failed(decision)
+            self.loop.observe(on.Failed(decision))
             return None, str(error)
         except (AdapterError, StorageError) as error:
             self._notify(f"applying failed: {error}")
             if isinstance(error, AdapterError):
-                self.loop.failed(decision, refused=False)
+                self.loop.observe(on.Failed(decision, refused=False))
                 self.doubt(previous, decision.configuration, back=isinstance(decision, Rollback))
             return None, str(error)
         self.running = report.configuration
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
-        self.loop.changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE)
-        self._told(previous, back=isinstance(decision, Rollback))
+        self.loop.observe(on.Changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE))
+        self.loop.observe(on.InForce(previous, back=isinstance(decision, Rollback)))
         return report, ""
-
-    def _told(self, previous: Configuration, *, back: bool) -> None:
-        """Tell the loop of a change that came about; back to what was good, it needs no probation."""
-        (self.loop.taken_back if back else self.loop.applied)(previous)
 
     def _try_first(self, decision: Apply | Rollback) -> str:
         """Say what a trial on one replica speaks against a change; what repairs is not tried first."""
@@ -343,14 +346,14 @@ class Driver:
         self._save()
         begun, before = self._clock.now(), self.running
         current = self._wait_for_server()
-        self.loop.orders = self._orders.read()
+        self.loop.observe(on.Ordered(self._orders.read()))
         restore = self._put_back(current, away=True)
         nearest, text = self.loop.space.nearest, self.loop.space.format(current)
         same = nearest(current) == nearest(before)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and self._clock.now() - begun < AT_ONCE:
             reason = str(error)  # it was there, and only what measures it was not
-        decision = restore or self.loop.unseen(current, reason)
+        decision = restore or self._decide_unseen(current, reason)
         self._notify(decision.reason)
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
@@ -358,6 +361,10 @@ class Driver:
         self._done(restore)
         self._settle = max(self._settle, 1.0)
         return replace(record, error=record.error or str(error))
+
+    def _decide_unseen(self, running: Configuration, reason: str) -> Decision:
+        self.loop.observe(on.Unseen(running, reason))
+        return decide(self.loop.facts)
 
     def _wait_for_server(self) -> Configuration:
         """Return what the server runs, as soon as it answers.

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters.canary import Canary
-from tuner.control.decide.brakes import HOUR
+from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.loop import ControlLoop
+from tuner.control.decide.memory import HOUR
 from tuner.control.drive.state import RunState
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
@@ -107,7 +108,7 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
         return None
     if space.nearest(driver.backend.current()) != space.nearest(change.wanted):
         return None
-    driver.loop.applied(change.previous)
+    driver.loop.observe(InForce(change.previous))
     sentence = (
         f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
     )
@@ -142,7 +143,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         level = row["level"]  # none if it was only observed
         level = loop.levels.level(row["rate"], loop.level) if level is None else level
         learn = row["number"] > learned
-        loop.remember(level, configuration, row["cost"], bool(row["kept"]), learn=learn)
+        loop.observe(Remembered(level, configuration, row["cost"], bool(row["kept"]), learn=learn))
     return seen
 
 
@@ -165,7 +166,7 @@ def recount(store: Store, target: int, loop: ControlLoop, now: float, today: flo
     ):
         was, wanted = store.configuration(row["previous"]), store.configuration(row["configuration"])
         cost = loop.space.apply_cost(was, wanted)
-        loop.guard.changes.record(now - (today - row["time"]), cost)
+        loop.memory.count_change(now - (today - row["time"]), cost)
 
 
 def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:

@@ -1,0 +1,159 @@
+"""What the control loop remembers: error budget, cooldown, bans, searches, and how changes went."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.builders import configuration
+from tuner.control import GuardLimits
+from tuner.control.decide.memory import HOUR, Memory, Search
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost
+
+
+def memory_with(**limits: float) -> Memory:
+    """A memory with these limits."""
+    return Memory(GuardLimits(**limits), broken=1.0)  # type: ignore[arg-type]
+
+
+def test_budget_is_a_share_of_the_last_windows() -> None:
+    """Charged windows age out of the horizon."""
+    memory = memory_with(budget=0.2, horizon=10)
+    memory.record(0, 1, 0.5, kept=True)
+    for _ in range(2):
+        memory.record(0, 1, 1.5, kept=False)
+    assert memory.budget_spent
+
+    for _ in range(9):
+        memory.record(0, 1, 0.5, kept=True)
+
+    assert not memory.budget_spent
+
+
+def test_a_broken_window_is_not_charged_where_nothing_has_kept_the_slo() -> None:
+    """There was nothing to lose."""
+    memory = memory_with(budget=0.2, horizon=10)
+    for _ in range(5):
+        memory.record(0, 1, 1.5, kept=False)
+
+    assert not memory.budget_spent
+
+
+def test_a_configuration_that_was_rolled_back_is_banned_for_a_while() -> None:
+    """It is not offered again under that load level for the limit's number of windows."""
+    memory = memory_with(retry_after=2)
+    memory.ban(24, 5)
+
+    banned = []
+    for _ in range(3):
+        banned.append(memory.banned(24))
+        memory.record(24, 1, 0.5, kept=True)
+
+    assert banned == [[5], [5], []]
+    assert memory.banned(25) == []
+
+
+def test_a_ban_ends_the_probation_and_leaves_the_server_alone() -> None:
+    """The windows after a rollback are not changed again at once."""
+    memory = memory_with(rollback_cooldown=2)
+    memory.begin_probation(configuration())
+
+    memory.ban(24, 5)
+
+    assert memory.probation is None
+    assert memory.cooldown == 2
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"step": 0.5},
+        {"budget": 0.0},
+        {"horizon": 0},
+        {"gain": 1.0},
+        {"cooldown": -1},
+        {"reloads_per_hour": -1},
+        {"breaker": 0},
+        {"blind": 0},
+        {"thaw": -1},
+        {"breaker_pause": 0},
+    ],
+)
+def test_impossible_limits_are_refused(limits: dict[str, float]) -> None:
+    """Limits that cannot work name what is wrong."""
+    with pytest.raises(InvalidInput, match="guard"):
+        memory_with(**limits)
+
+
+def test_a_search_that_found_nothing_begins_again_after_twice_as_long_each_time() -> None:
+    """Where nothing keeps the SLO, up to once per `review` windows; a success starts from the beginning."""
+    limits = GuardLimits(patience=2, review=10)
+    memory, search = Memory(limits, broken=1.0), Search(1.0)
+    memory.at(0)
+    memory.record(0, 1, 1.0, kept=True)
+    memory.levels[0].search = search
+
+    def began(windows: int, best: float = 1.0, *, good: bool = False) -> list[int]:
+        """The windows in which there is a search."""
+        found = []
+        for window in range(windows):
+            search.add(best, limits, good=good)
+            if not memory.search_over(0):
+                found.append(window)
+        return found
+
+    assert began(40, good=True)[:2] == [0, 1]
+    assert began(1) == [0]  # what kept the SLO no longer does: it had been over for long
+    rests = np.diff(began(60))
+    assert sorted(set(rests[rests > 1])) == [5, 9, 10]
+    assert began(1, best=0.5) == [0]
+
+
+def test_a_search_is_over_at_each_load_by_itself() -> None:
+    """A load never met is not searched."""
+    memory = memory_with(patience=1)
+    for _ in range(5):
+        memory.record(3, 1, 1.0, kept=True)
+
+    assert memory.search_over(3)
+    assert not memory.search_over(4)
+
+
+def test_changes_are_counted_for_an_hour_by_what_they_cost() -> None:
+    """Each kind for itself; what is free is not counted."""
+    memory = memory_with(reloads_per_hour=2, restarts_per_hour=0)
+    for now in (0.0, 10.0):
+        memory.count_change(now, ApplyCost.RELOAD)
+        memory.count_change(now, ApplyCost.FREE)
+
+    assert set(memory.used_up(10.0)) == {ApplyCost.RELOAD, ApplyCost.RESTART}
+    assert memory.used_up(10.0)[ApplyCost.RELOAD] == "the 2 reloads of this hour are used up"
+    assert set(memory.used_up(HOUR)) == {ApplyCost.RESTART}
+
+
+def test_changes_pause_after_failures_in_a_row_for_ever_longer() -> None:
+    """One try at a time; a success ends the pause."""
+    memory = memory_with(breaker=2, breaker_pause=2, breaker_longest=5)
+    memory.failed()
+    assert memory.pause == 0
+
+    pauses = []
+    for _ in range(3):
+        memory.failed()
+        pauses.append(memory.pause)
+    assert pauses == [2, 4, 5]
+
+    memory.changed(0.0, ApplyCost.RELOAD)
+    assert memory.pause == 0
+
+
+def test_metrics_that_fail_freeze_everything_until_they_are_good_again() -> None:
+    """Three bad windows; then two good ones are waited for."""
+    memory = memory_with(blind=3, thaw=2)
+    states = []
+    for seen in (False, False, False, False, True, True, True):
+        (memory.usable if seen else memory.unusable)()
+        states.append(memory.frozen)
+
+    assert states == [False, False, True, True, True, True, False]

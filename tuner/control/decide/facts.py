@@ -1,0 +1,202 @@
+"""The facts of one window: everything that the rules decide from, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from tuner.agents.agent import Agent, State
+from tuner.control.decide.limits import GuardLimits
+from tuner.control.decide.memory import Memory
+from tuner.control.decide.orders import Orders
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.measurement import Measurement
+
+__all__ = ["Facts", "Proposal", "Verdict", "propose"]
+
+
+class Verdict(Enum):
+    """What a window says about the change before it."""
+
+    NONE = "nothing was on probation"
+    PASSED = "the change broke nothing"
+    FAILING = "requests failed after the change"
+    BROKEN = "the change broke the SLO, and something better is known"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """What the agent would have the server run, and what is known of it."""
+
+    choice: int
+    """The number of the configuration; the one in force to stay there."""
+    running: int
+    exploring: bool
+    """Whether the configuration was drawn to learn from it, not because it is the best known."""
+    expected: float
+    """Its learned cost; NaN if nothing is known of it."""
+    known: bool
+    """Whether it was tried under this load."""
+    cost: float
+    """Mean cost of the configuration in force."""
+    at_once: bool
+    """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
+    pays: bool
+    """Whether the change pays for itself before the load moves on."""
+    over: bool
+    """Whether the search for something better has ended."""
+    first: bool
+    """Whether this load was met for the first time."""
+    spent: str
+    """The error budget in words if it is spent and protects the configuration in force, else empty."""
+    used_up: tuple[str, ...]
+    """The kinds of change that this hour has no more of, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known at the end of a window, or where there should have been one."""
+
+    space: KnobSpace
+    limits: GuardLimits
+    orders: Orders
+    running: Configuration
+    """What the server runs."""
+    measurement: Measurement | None = None
+    unused: str = ""
+    """Why the window is of no use although the metrics are sound; empty if it is."""
+    unseen: str = ""
+    """Why nothing was seen: no window, or metrics that are stale, missing or implausible; else empty."""
+    blind: int = 0
+    """Windows in a row in which nothing was seen."""
+    frozen: str = ""
+    """Why nothing may be changed after such windows; empty if it may."""
+    breaker: str = ""
+    """Why nothing may be changed after changes that failed; empty if it may."""
+    probation: Configuration | None = None
+    """What ran before a change that has not been judged; None without one."""
+    verdict: Verdict = Verdict.NONE
+    mean_breaks: bool = False
+    """Whether even the mean latency breaks the SLO while the quantiles look back to another configuration."""
+    best_good: Configuration | None = None
+    """What to go back to: the best other configuration known to keep the SLO under this load."""
+    standing: str = ""
+    """The window's latency beside the SLO, in words."""
+    cooling: bool = False
+    """Whether the server is left alone after a change."""
+    ask: Callable[[], Proposal] | None = None
+    """Asks the agent, which may draw random numbers; only asked if no rule before needs no proposal."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the quantiles of the window are those of two configurations."""
+        return self.measurement is not None and not (self.unused or self.unseen or self.standing)
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """What the agent would have the server run; it is asked once."""
+        assert self.ask is not None, "nothing was learned from this window"
+        return self.ask()
+
+
+def propose(
+    agent: Agent, space: KnobSpace, memory: Memory, state: State, *, now: float, kept: bool, explore: bool
+) -> Proposal:
+    """Ask the agent where to go, within what is allowed.
+
+    Args:
+        agent: Is asked, and not informed of anything.
+        space: The knobs.
+        memory: What is known.
+        state: The load level, and the configuration in force.
+        now: s.
+        kept: Whether the window kept the SLO.
+        explore: False never draws a configuration only to learn from it.
+    """
+    record = memory.at(state.level)
+    # What breaks the SLO time and again spends the budget by itself: standing still would not protect it.
+    spent = kept and memory.budget_spent and record.steady(state.configuration)
+    good = record.good
+    over = memory.search_over(state.level) and (kept or not good)
+    reachable = good or ([state.configuration] if kept else _remedies(memory, state.level, over=over))
+    # A broken SLO is repaired with what is known before anything new is tried.
+    repair = not kept and bool(reachable)
+    # While the load moves it may go on doing so, and nothing is known of where it will end.
+    first = kept and memory.begins(state.level)
+    search = not (spent or repair or over or first)
+    used_up = memory.used_up(now)
+    allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
+    best = agent.best(state, allowed)
+    choice = agent.select(state, allowed) if search and explore else best
+    trial, known = record.trials[state.configuration], choice in record.trials
+    expected = float(agent.costs(state.level)[choice]) if choice != state.configuration else trial.cost
+    urgent = not kept and trial.failing
+    return Proposal(
+        choice=choice,
+        running=state.configuration,
+        exploring=choice != best,
+        expected=expected,
+        known=known,
+        cost=trial.cost,
+        at_once=urgent and not memory.search_over(state.level),
+        pays=urgent
+        or not known
+        or _pays(agent, space, memory, (state.configuration, choice), trial.cost - expected),
+        over=over,
+        first=first,
+        spent=memory.budget_text() if spent else "",
+        used_up=tuple(used_up.values()),
+    )
+
+
+def _pays(agent: Agent, space: KnobSpace, memory: Memory, change: tuple[int, int], gain: float) -> bool:
+    """Whether a change pays for itself, with what it adds to the cost under the load that follows."""
+    running, choice = change
+    if not memory.limits.payback or choice == running:
+        return True
+    after = 0.0
+    if (following := memory.switching.following) is not None:
+        costs = agent.costs(following.level)
+        after = float(np.nan_to_num(max(costs[choice] - costs[running], 0.0)))
+    kind = space.apply_cost(space.decode(running), space.decode(choice))
+    return memory.switching.worth(gain, kind, after=after)
+
+
+def _remedies(memory: Memory, level: int, *, over: bool) -> list[int]:
+    """What to choose from where nothing known keeps the SLO; nothing if only a search is left.
+
+    What keeps it under the next heavier load may do so here, unless it was seen not to. When the search is
+    over without success, a change to anything but the best that was tried would only add to what is lost.
+    """
+    tried = memory.at(level).tried
+    untried = [c for c in memory.good_above(level) if c not in tried]
+    return untried or (tried if over else [])
+
+
+def _allowed(
+    space: KnobSpace,
+    memory: Memory,
+    state: State,
+    reachable: list[int],
+    *,
+    search: bool,
+    used_up: set[ApplyCost],
+) -> np.ndarray:
+    """What the agent may choose from, the configuration in force always among it.   # (n,) int64.
+
+    Configurations known to be good may be reached at once; untried ones only in bounded steps, and only in a
+    search or where no good one is known.
+    """
+    allowed = np.array(reachable, dtype=np.int64)
+    if search or not allowed.size:
+        allowed = np.union1d(allowed, space.region(state.configuration, memory.limits.step))
+    allowed = np.setdiff1d(space.canonical[allowed], memory.banned(state.level))
+    if used_up:
+        here = space.decode(state.configuration)
+        costs = [space.apply_cost(here, space.decode(int(c))) for c in allowed]
+        allowed = allowed[[cost not in used_up for cost in costs]]
+    return np.union1d(allowed, [state.configuration]).astype(np.int64)

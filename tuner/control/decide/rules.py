@@ -1,0 +1,222 @@
+"""What decides: an ordered table of rules, of which the first that has an answer wins.
+
+A rule is a pure function ``Facts -> Decision | None``. :func:`decide` runs the table as it stands; the table
+in the documentation is printed from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
+from tuner.control.decide.facts import Facts, Proposal, Verdict
+from tuner.duration import format_duration
+from tuner.knobs import Configuration
+
+__all__ = ["BREAKER", "RULES", "Rule", "decide", "table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of the table."""
+
+    answer: Callable[[Facts], Decision | None]
+    promise: str
+    """What it keeps for those who depend on the server."""
+
+    @property
+    def name(self) -> str:
+        """What the rule is called where decisions are explained."""
+        return self.answer.__name__.replace("_", " ")
+
+    @property
+    def sentence(self) -> str:
+        """What it does."""
+        return (self.answer.__doc__ or "").strip()
+
+
+def operator_rolls_back(facts: Facts) -> Decision | None:
+    """Go back to what the operator asked for."""
+    wanted = facts.orders.rollback
+    if wanted is None or facts.space.nearest(wanted) == facts.space.nearest(facts.running):
+        return None
+    return Rollback(configuration=wanted, reason="the operator rolled back")
+
+
+def operator_paused(facts: Facts) -> Decision | None:
+    """Hold while the operator has paused the target."""
+    return Hold(reason=f"paused: {facts.orders.paused}") if facts.orders.paused else None
+
+
+def operator_pinned(facts: Facts) -> Decision | None:
+    """Keep the configuration that the operator pinned."""
+    wanted = facts.orders.pinned
+    if wanted is None:
+        return None
+    if facts.space.nearest(wanted) == facts.space.nearest(facts.running):
+        return Hold(reason="pinned by the operator")
+    return Apply(configuration=wanted, reason="pinned by the operator", restores=True)
+
+
+def unused_window(facts: Facts) -> Decision | None:
+    """Hold after a window that says nothing about the configuration."""
+    return Hold(reason=f"window not used: {facts.unused}") if facts.unused else None
+
+
+def blind_on_probation(facts: Facts) -> Decision | None:
+    """Undo a change that cannot be judged because nothing has been seen for several windows."""
+    if not (facts.unseen and facts.frozen and facts.probation is not None):
+        return None
+    why = f"{facts.blind} windows without usable metrics ({facts.unseen})"
+    text = facts.space.format(facts.probation)
+    return Rollback(configuration=facts.probation, reason=f"{why}: the change is undone, back to {text}")
+
+
+def blind(facts: Facts) -> Decision | None:
+    """Hold where nothing was seen."""
+    return Hold(reason=f"window not used: {facts.unseen}") if facts.unseen else None
+
+
+def mean_breaks_the_slo(facts: Facts) -> Decision | None:
+    """Roll back at once if even the mean breaks the SLO while the quantiles still look back."""
+    if not (facts.mixed and facts.mean_breaks and facts.best_good is not None):
+        return None
+    assert facts.measurement is not None
+    mean, text = format_duration(facts.measurement.latency_mean), facts.space.format(facts.best_good)
+    return Rollback(
+        configuration=facts.best_good, reason=f"even the mean, {mean}, breaks the SLO; back to {text}"
+    )
+
+
+def quantiles_look_back(facts: Facts) -> Decision | None:
+    """Hold while the server's quantiles still contain another configuration."""
+    if not facts.mixed:
+        return None
+    return Hold(reason="the server's quantiles still look back to the configuration before")
+
+
+def failures_on_probation(facts: Facts) -> Decision | None:
+    """Roll back a change after which more requests failed."""
+    if facts.verdict is not Verdict.FAILING or facts.probation is None or facts.measurement is None:
+        return None
+    why = f"{facts.measurement.failures} requests failed after the change"
+    return _back(facts, why, facts.probation)
+
+
+def broken_on_probation(facts: Facts) -> Decision | None:
+    """Roll back a change that broke the SLO, to the best configuration that keeps it."""
+    if facts.verdict is not Verdict.BROKEN or facts.best_good is None:
+        return None
+    return _back(facts, f"the change broke the SLO ({facts.standing})", facts.best_good)
+
+
+def frozen(facts: Facts) -> Decision | None:
+    """Hold after windows in which nothing was seen, until the metrics have proved sound."""
+    return Hold(reason=f"{facts.frozen}; {facts.standing}") if facts.frozen else None
+
+
+def cooling_down(facts: Facts) -> Decision | None:
+    """Leave the server alone after a change, so that its effect is seen by itself."""
+    return Hold(reason=f"cooling down after a change; {facts.standing}") if facts.cooling else None
+
+
+def nothing_better(facts: Facts) -> Decision | None:
+    """Hold where the agent would stay."""
+    proposal = facts.proposal
+    if proposal.choice != proposal.running:
+        return None
+    over = "the search is over, this is the best known"
+    why = over if proposal.over else "nothing better is expected"
+    why = "the first window under this load" if proposal.first else why
+    why = f"{proposal.spent}, not exploring" if proposal.spent else why
+    return Hold(reason="; ".join([facts.standing, *proposal.used_up, why]))
+
+
+def gains_too_little(facts: Facts) -> Decision | None:
+    """Hold unless a known configuration is better by more than windows of the same one differ."""
+    proposal = facts.proposal
+    if not proposal.known or proposal.at_once:
+        return None
+    if proposal.expected < proposal.cost * (1 - facts.limits.gain):
+        return None
+    return Hold(reason=f"{facts.standing}; no known configuration is {facts.limits.gain:.0%} better")
+
+
+def costs_too_much(facts: Facts) -> Decision | None:
+    """Hold unless a change to a known configuration pays for itself before the load moves on."""
+    proposal = facts.proposal
+    if not proposal.known or proposal.at_once or proposal.pays:
+        return None
+    why = "a better one is known, but to change costs more than it gains before the load moves on"
+    return Hold(reason=f"{facts.standing}; {why}")
+
+
+def change(facts: Facts) -> Decision | None:
+    """Change to what the agent proposes."""
+    proposal = facts.proposal
+    return Apply(
+        configuration=facts.space.decode(proposal.choice),
+        reason=f"{facts.standing}; {_why(proposal)}",
+        exploring=proposal.exploring,
+        expected=proposal.expected,
+    )
+
+
+RULES = (
+    Rule(operator_rolls_back, "the operator's word comes first"),
+    Rule(operator_paused, "the operator's word comes first"),
+    Rule(operator_pinned, "the operator's word comes first"),
+    Rule(unused_window, "no action on bad data"),
+    Rule(blind_on_probation, "no change stays that nobody can judge"),
+    Rule(blind, "no action on bad data"),
+    Rule(mean_breaks_the_slo, "a bad change ends with the first window that shows it"),
+    Rule(quantiles_look_back, "no action on bad data"),
+    Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
+    Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
+    Rule(frozen, "no action on bad data"),
+    Rule(cooling_down, "changes come one at a time"),
+    Rule(nothing_better, "no needless change"),
+    Rule(gains_too_little, "no needless change"),
+    Rule(costs_too_much, "no needless change"),
+    Rule(change, "the SLO at the least cost"),
+)
+"""In the order in which they are asked."""
+
+
+def circuit_breaker(facts: Facts) -> Decision | None:
+    """Hold, whatever the other rules answer, for a while after changes that failed one after the other."""
+    if not facts.breaker or facts.orders.rollback is not None:  # what the operator asks for is tried at once
+        return None
+    return Hold(reason=facts.breaker)
+
+
+BREAKER = Rule(circuit_breaker, "no hammering on a server that refuses")
+"""Overrules every answer that would change the server."""
+
+
+def decide(facts: Facts) -> Decision:
+    """Return the answer of the first rule that has one."""
+    rule, decision = next((r, answer) for r in RULES if (answer := r.answer(facts)) is not None)
+    if not isinstance(decision, Hold) and (held := BREAKER.answer(facts)) is not None:
+        rule, decision = BREAKER, held
+    return replace(decision, rule=rule.name)
+
+
+def table() -> str:
+    """Return the rules as the rows of a Markdown table, in their order."""
+    rows = [f"| {rule.name} | {rule.sentence} | {rule.promise} |" for rule in (*RULES, BREAKER)]
+    return "\n".join(["| rule | what it does | what it promises |", "|---|---|---|", *rows])
+
+
+def _back(facts: Facts, why: str, target: Configuration) -> Rollback:
+    return Rollback(configuration=target, reason=f"{why}; back to {facts.space.format(target)}")
+
+
+def _why(proposal: Proposal) -> str:
+    tried = "tried before" if proposal.known else "untried"
+    if math.isnan(proposal.expected):
+        return f"exploring a configuration ({tried}, nothing known)"
+    verb = "exploring" if proposal.exploring else "least learned cost"
+    return f"{verb} (expected cost {proposal.expected:.2f}, {tried})"
