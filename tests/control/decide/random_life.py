@@ -21,6 +21,7 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.canary import Share, Trial
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Driver, GuardLimits, Hold, Rollback, WindowRecord
+from tuner.control.decide.event import Remembered
 from tuner.control.decide.orders import Orders
 from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration
@@ -281,7 +282,8 @@ def random_life(seed: int, windows: int) -> list[str]:
     loop = ControlLoop(SPACE, objective, agent, limits=GuardLimits(**random.choice(CARE)), explore=applies)
     for _ in range(random.choice([0, 0, 7])):
         kept = random.random() < 0.6
-        loop.remember(20 + random.randrange(3), server.anything(), 0.6 if kept else 1.4, kept)
+        level, ran = 20 + random.randrange(3), server.anything()
+        loop.observe(Remembered(level, ran, 0.6 if kept else 1.4, kept))
     driver = Driver(
         server,
         server,
