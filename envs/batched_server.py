@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
 from tuner.envs.simulator.batched import BatchedSimulator, Plans, Traffic, WindowArrays
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
-from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.measurement import NOT_KNOWN, QUANTITIES, Measurement
 from tuner.profile import BatchingProfile
 
 __all__ = ["BatchedModel", "BatchedServer", "measure_servers", "row_measurement"]
 
 STEP = 0x9E3779B97F4A7C15
 """Between the seeds of windows: odd, so that no two windows of an episode share one."""
+
+SIMULATED = tuple(quantity for quantity in QUANTITIES if quantity.name in WindowArrays._fields)
+"""Quantities that a rack knows."""
 
 
 class BatchedModel(Protocol):
@@ -172,24 +175,16 @@ def row_measurement(
     arrays: WindowArrays, row: int, configuration: Configuration, begin: float = 0.0
 ) -> Measurement:
     """Return one row as a measurement of a window that began at a time, s."""
+    figures: dict[str, Any] = {
+        quantity.field: quantity.kind(_known(getattr(arrays, quantity.name)[row])) for quantity in SIMULATED
+    }
     return Measurement(
         start=begin,
         end=begin + float(arrays.seconds[row]),
         configuration=configuration,
-        requests=int(arrays.requests[row]),
-        failures=int(arrays.failures[row]),
-        arrival_rate=float(arrays.rate[row]),
-        latency_mean=_known(arrays.mean[row]),
-        latency_p50=_known(arrays.p50[row]),
-        latency_p95=_known(arrays.p95[row]),
-        latency_p99=_known(arrays.p99[row]),
         quantiles_from="client",
-        queue_mean=_known(arrays.queue_mean[row]),
-        compute_mean=_known(arrays.compute_mean[row]),
-        batch_mean=_known(arrays.batch_mean[row]),
-        cpu=_known(arrays.cpu[row]),
         foreign_cpu=0.0,
-        gpu=_known(arrays.gpu[row]),
+        **figures,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,14 +15,12 @@ from tuner.cluster.simulation import Simulation
 from tuner.cluster.statistics import edges
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
-from tuner.measurement import Measurement
+from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
 from tuner.profile import BatchingProfile
 from tuner.scheduling.batching.symphony import Options, reconfigure
 from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
 
 __all__ = ["SimulatedCluster"]
-
-QUANTILES = (0.50, 0.95, 0.99)
 
 
 class SimulatedCluster:
@@ -132,25 +129,25 @@ class SimulatedCluster:
         means = np.array([s.mean_latency for s in answered])
         waits = np.array([s.mean_queueing for s in answered])
         counts = _batches(outcome)
-        executions = int(counts.sum())
-        p50, p95, p99 = self._quantiles(outcome)
-        return Measurement(
+        work = Work(
+            requests=int(weights.sum()),
+            queue=float((waits * weights).sum()),
+            compute=float(((means - waits) * weights).sum()),
+            inferences=int(np.arange(counts.size) @ counts),
+            batch_counts=counts,
+            batch_seconds=np.zeros(counts.size),
+        )
+        mean = float(np.average(means * scales, weights=weights)) if answered else NOT_KNOWN
+        return work.measurement(
             start=start,
             end=self.now(),
             configuration=self._configuration,
             requests=good,
             failures=outcome.requests - good,
             arrival_rate=outcome.rate,
-            latency_mean=_mean(means * scales, weights),
-            latency_p50=p50,
-            latency_p95=p95,
-            latency_p99=p99,
             quantiles_from="client" if answered else "none",
-            queue_mean=_mean(waits, weights),
-            compute_mean=_mean(means - waits, weights),
-            batch_mean=float(np.arange(counts.size) @ counts) / executions if executions else math.nan,
-            batches={int(size): int(counts[size]) for size in np.flatnonzero(counts)},
             gpu=outcome.mean_utilisation,
+            **latencies(mean, self._quantiles(outcome)),
         )
 
     @property
@@ -180,13 +177,9 @@ class SimulatedCluster:
         order = np.argsort(latency, kind="stable")
         below = np.cumsum(counts[order])
         if below[-1] == 0:
-            return [math.nan] * len(QUANTILES)
-        places = np.searchsorted(below, np.array(QUANTILES) * below[-1])
+            return [NOT_KNOWN] * len(QUANTILES)
+        places = np.searchsorted(below, np.array([*QUANTILES.values()]) * below[-1])
         return [float(value) for value in latency[order][places]]
-
-
-def _mean(values: np.ndarray, weights: np.ndarray) -> float:
-    return float(np.average(values, weights=weights)) if weights.size else math.nan
 
 
 def _batches(outcome: Outcome) -> np.ndarray:

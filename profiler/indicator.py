@@ -30,11 +30,10 @@ from typing import Any
 from tuner.adapters.credentials import check_not_in_the_clear, refuse_credentials
 from tuner.adapters.metrics_page import read_bounded
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
-from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
 
 __all__ = ["PrometheusIndicator"]
 
-QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 LARGEST_ANSWER = 1_000_000
 NO_VALUE = "the service-level indicator had no value for this window"
 
@@ -96,7 +95,9 @@ class PrometheusIndicator:
         query = self.query.replace("{window}", f"{max(round(window * 1e3), 1)}ms")
         if "{quantile}" not in query:
             return {self.statistic: self._ask(query)}
-        return {name: self._ask(query.replace("{quantile}", share)) for name, share in QUANTILES.items()}
+        return {
+            name: self._ask(query.replace("{quantile}", f"{share:g}")) for name, share in QUANTILES.items()
+        }
 
     def applied(self, measurement: Measurement) -> Measurement:
         """Return a measurement with the indicator's latencies in the place of the server's or the clients'.
@@ -111,7 +112,7 @@ class PrometheusIndicator:
             found = self.read(measurement.seconds)
         except AdapterError as error:
             found, problem = {self.statistic: NOT_KNOWN}, f"the service-level indicator is not known: {error}"
-        unknown = {f"latency_{name}": NOT_KNOWN for name in (*QUANTILES, "mean")}
+        unknown = {f"latency_{name}": NOT_KNOWN for name in STATISTICS}
         changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
         if any(math.isnan(value) for value in found.values()):
             changes["disturbed"] = (*measurement.disturbed, problem)

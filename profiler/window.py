@@ -16,8 +16,7 @@ import numpy as np
 
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
-from tuner.measurement import NOT_KNOWN, Measurement
-from tuner.profile import BatchingProfile, fit_profile
+from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
 from tuner.profiler.source import ClientSample, HostReading
 
 __all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "batch_difference", "dispersion"]
@@ -27,7 +26,6 @@ OTHERS = 1.2
 FEWEST_BINS = 8
 """Sub-intervals of a window below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
 MOST_BINS = 100
-QUANTILES = (0.50, 0.95, 0.99)
 PER_BIN = 10
 """Requests per sub-interval, at least."""
 
@@ -81,37 +79,34 @@ def assemble(
     limits = limits or Limits()
     if clients is not None and clients.intended.size == 0:
         clients = None
-    requests = new.requests - old.requests
     counts, seconds = batch_difference(old, new)
-    quantiles, source = _quantiles(clients, old, new, (sampled_at or new.time) - old.time)
+    work = Work(
+        requests=new.requests - old.requests,
+        queue=new.queue - old.queue,
+        compute=new.compute - old.compute,
+        inferences=new.inferences - old.inferences,
+        batch_counts=counts,
+        batch_seconds=seconds,
+    )
+    latency, source = _latency(clients, old, new, (sampled_at or new.time) - old.time)
     cpu, foreign = _cpu(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
-    reasons = [*_disturbances(before, after, limits, foreign=foreign, lateness=lateness)]
-    return Measurement(
+    return work.measurement(
         start=old.time,
         end=new.time,
         configuration=after.configuration,
-        requests=requests,
         failures=max(new.failures - old.failures, clients.failed if clients is not None else 0),
         arrival_rate=_arrival_rate(old, new, clients),
         burstiness=_burstiness(old, new, clients, came),
-        latency_mean=quantiles[0] if clients is not None else _ratio(new.latency - old.latency, requests),
-        latency_p50=quantiles[1],
-        latency_p95=quantiles[2],
-        latency_p99=quantiles[3],
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
-        queue_mean=_ratio(new.queue - old.queue, requests),
-        compute_mean=_ratio(new.compute - old.compute, requests),
-        batch_mean=_ratio(new.inferences - old.inferences, int(counts[1:].sum())),
-        batches={int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
-        profile=_profile(counts, seconds),
         cpu=cpu,
         foreign_cpu=foreign,
         gpu=after.host.gpu,
         gpu_memory=after.host.gpu_memory,
         lateness_p99=lateness,
-        disturbed=tuple(reasons),
+        disturbed=tuple(_disturbances(before, after, limits, foreign=foreign, lateness=lateness)),
+        **latency,
     )
 
 
@@ -142,18 +137,21 @@ def dispersion(windows: Sequence[Arrivals]) -> float:
     return squares / freedom if freedom >= FEWEST_BINS - 1 else NOT_KNOWN
 
 
-def _quantiles(
+def _latency(
     clients: ClientSample | None, old: Counters, new: Counters, longest: float
-) -> tuple[list[float], str]:
-    """Return mean, p50, p95 and p99 and who measured them."""
+) -> tuple[dict[str, float], str]:
+    """Return the mean and the quantiles of the latency, and who measured the quantiles."""
+    shares = list(QUANTILES.values())
     if clients is not None:
         latency = np.where(np.isnan(clients.latency), longest, clients.latency)
-        return [float(latency.mean()), *np.quantile(latency, QUANTILES).tolist()], "client"
+        return latencies(latency.mean(), np.quantile(latency, shares)), "client"
+    requests = new.requests - old.requests
+    mean = (new.latency - old.latency) / requests if requests > 0 else NOT_KNOWN
     if old.latencies is not None and new.latencies is not None:
         counted = new.latencies.since(old.latencies)
-        return [NOT_KNOWN, *[counted.quantile(share) for share in QUANTILES]], "server"
-    known = [float(new.quantiles.get(share, NOT_KNOWN)) for share in QUANTILES]
-    return [NOT_KNOWN, *known], "server" if new.quantiles else "none"
+        return latencies(mean, map(counted.quantile, shares)), "server"
+    known = [new.quantiles.get(share, NOT_KNOWN) for share in shares]
+    return latencies(mean, known), "server" if new.quantiles else "none"
 
 
 def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:
@@ -194,10 +192,6 @@ def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:
     return server / seconds, float(np.maximum(foreign, 0.0)) / seconds  # np.maximum keeps NaN
 
 
-def _profile(counts: np.ndarray, seconds: np.ndarray) -> BatchingProfile | None:
-    return fit_profile(counts, seconds) if seconds.sum() > 0 else None
-
-
 def _disturbances(
     before: Reading, after: Reading, limits: Limits, *, foreign: float, lateness: float
 ) -> Iterator[str]:
@@ -215,7 +209,3 @@ def _disturbances(
 
 def _padded(values: np.ndarray, length: int) -> np.ndarray:
     return np.pad(np.asarray(values), (0, length - len(values)))
-
-
-def _ratio(total: float, count: float) -> float:
-    return float(total) / count if count > 0 else NOT_KNOWN

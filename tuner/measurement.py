@@ -1,18 +1,83 @@
-"""What one window of watching a backend showed."""
+"""What a window showed, and the schema of it: the one place where measured quantities are declared.
+
+A window is one interval in which a backend is watched; a measurement is what it showed. Each measured
+quantity is a field of :class:`Measurement` whose annotation holds a :class:`Quantity`. Everything that keeps
+or shows windows goes through :data:`QUANTITIES`: the daemon's store, its history, API and Prometheus export,
+reports and the laboratory. To add a quantity, declare its field here and compute it: in
+:meth:`Work.measurement` if it follows from what every server counts, else in :mod:`tuner.profiler.window`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from typing import Annotated, Any, get_args, get_type_hints
+
+import numpy as np
 
 from tuner.knobs import Configuration
-from tuner.profile import BatchingProfile
+from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["NOT_KNOWN", "Measurement"]
+__all__ = [
+    "NOT_KNOWN",
+    "QUANTILES",
+    "QUANTITIES",
+    "STATISTICS",
+    "Measurement",
+    "Quantity",
+    "Work",
+    "latencies",
+]
 
 NOT_KNOWN = math.nan
 """Stands for a quantity that nobody measured; it is never 0."""
+ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio"}
+"""How the name of a Prometheus metric ends, by the unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What everybody who keeps or shows windows needs to know about one measured quantity.
+
+    Names that are left empty are made from the field's.
+    """
+
+    meaning: str
+    """A phrase for people, without the unit."""
+    unit: str = ""
+    """``s``, ``requests``, ``requests/s``, ``cores``, ``bytes`` or ``share`` (0 to 1); empty for a number."""
+    _: KW_ONLY
+    statistic: str = ""
+    """``mean``, ``p50``, ... of the latency; empty for every other quantity."""
+    quantile: float = NOT_KNOWN
+    """Which quantile the statistic is, 0 to 1; NaN if it is none."""
+    field: str = ""
+    """The field of :class:`Measurement`."""
+    kind: type[int] | type[float] = float
+    """``int`` for what is counted, which is always known; else ``float``."""
+    name: str = ""
+    """What it is called in the store, the history, the API and the laboratory."""
+    metric: str = ""
+    """Its Prometheus metric without ``servetune_``; statistics of the latency share one."""
+    report: str = ""
+    """What it is called in ``report.json``, where durations are in ms."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a number of events, which can be added up over windows."""
+        return self.kind is int
+
+    def declared(self, name: str, kind: type[int] | type[float]) -> Quantity:
+        """Return the quantity with the names that follow from its field, as far as they are not given."""
+        known = replace(self, field=name, kind=kind, name=self.name or self.statistic or name)
+        metric = self.metric or ("latency" if self.statistic else name.removesuffix("_mean"))
+        stem = known.name.removesuffix("_mean")
+        return replace(
+            known,
+            metric=metric + ENDINGS.get(self.unit, ""),
+            report=self.report or (f"{stem}_ms" if self.unit == "s" else known.name),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,45 +94,51 @@ class Measurement:
     """When it ended, s."""
     configuration: Configuration
     """What the server ran during the window."""
-    requests: int
-    """Requests answered."""
-    failures: int = 0
-    """Requests refused, failed or lost."""
-    arrival_rate: float
-    """The load, requests/s."""
-    burstiness: float = NOT_KNOWN
-    """Index of dispersion of arrival counts: 1 for Poisson, 0 for constant gaps, above 1 for bursts.
-
-    Where no clients tell of each request it looks back on the last windows, too, and is unknown in the first.
-    """
-    latency_mean: float = NOT_KNOWN
-    latency_p50: float = NOT_KNOWN
-    latency_p95: float = NOT_KNOWN
-    latency_p99: float = NOT_KNOWN
+    requests: Annotated[int, Quantity("Requests answered", "requests", metric="answered_requests")]
+    failures: Annotated[
+        int, Quantity("Requests refused, failed or lost", "requests", metric="failed_requests")
+    ] = 0
+    arrival_rate: Annotated[
+        float, Quantity("The load", "requests/s", name="rate", metric="request_rate", report="load")
+    ]
+    burstiness: Annotated[
+        float, Quantity("Index of dispersion of arrival counts: 1 for Poisson, more for bursts")
+    ] = NOT_KNOWN
+    """0 for constant gaps. Where no clients time each request it looks back on the last windows, too, and is
+    unknown in the first."""
+    latency_mean: Annotated[float, Quantity("Mean latency", "s", statistic="mean")] = NOT_KNOWN
+    latency_p50: Annotated[float, Quantity("Median of the latency", "s", statistic="p50", quantile=0.50)] = (
+        NOT_KNOWN
+    )
+    latency_p95: Annotated[
+        float, Quantity("95 % quantile of the latency", "s", statistic="p95", quantile=0.95)
+    ] = NOT_KNOWN
+    latency_p99: Annotated[
+        float, Quantity("99 % quantile of the latency", "s", statistic="p99", quantile=0.99)
+    ] = NOT_KNOWN
     quantiles_from: str = "none"
-    """Who measured the quantiles: ``client``, ``server`` or ``none``."""
+    """Who measured the quantiles: ``client``, ``server``, ``indicator`` or ``none``."""
     quantiles_mixed: bool = False
     """Whether the server's quantiles still look back to another configuration; the mean never does."""
-    queue_mean: float = NOT_KNOWN
-    """Mean time a request waited inside the server, s."""
-    compute_mean: float = NOT_KNOWN
-    """Mean time a request spent in execution (input, inference, output), s."""
-    batch_mean: float = NOT_KNOWN
+    queue_mean: Annotated[float, Quantity("Mean time a request waited inside the server", "s")] = NOT_KNOWN
+    compute_mean: Annotated[float, Quantity("Mean time a request spent in execution", "s")] = NOT_KNOWN
+    """Input, inference and output."""
+    batch_mean: Annotated[float, Quantity("Mean batch size", metric="batch_size")] = NOT_KNOWN
     """Requests per execution."""
     batches: Mapping[int, int] = field(default_factory=dict)
     """Executions per batch size."""
     profile: BatchingProfile | None = None
     """l(b) fitted to this window alone."""
-    cpu: float = NOT_KNOWN
-    """Cores used by the server's processes."""
-    foreign_cpu: float = NOT_KNOWN
-    """Cores used by processes that are neither the server nor ours."""
-    gpu: float = NOT_KNOWN
-    """Share of the GPUs' time in use, 0..1."""
-    gpu_memory: float = NOT_KNOWN
-    """GPU memory in use, bytes."""
-    lateness_p99: float = NOT_KNOWN
-    """How late our own load generator sent (99 % quantile), s; large values blame the client."""
+    cpu: Annotated[float, Quantity("Cores used by the server", "cores")] = NOT_KNOWN
+    foreign_cpu: Annotated[float, Quantity("Cores used by others than the server and us", "cores")] = (
+        NOT_KNOWN
+    )
+    gpu: Annotated[float, Quantity("Share of the GPUs' time in use", "share")] = NOT_KNOWN
+    gpu_memory: Annotated[float, Quantity("GPU memory in use", "bytes")] = NOT_KNOWN
+    lateness_p99: Annotated[
+        float, Quantity("How late our own load was sent, 99 % quantile", "s", metric="load_lateness")
+    ] = NOT_KNOWN
+    """Large values blame the client."""
     change_seconds: float = 0.0
     """How long the change of the configuration before this window took, s; 0 without one."""
     change_requests: float = 0.0
@@ -81,8 +152,12 @@ class Measurement:
         return self.end - self.start
 
     def latency(self, statistic: str) -> float:
-        """Return one statistic of the latency by name: ``mean``, ``p50``, ``p95`` or ``p99``."""
+        """Return one statistic of the latency by name, see :data:`STATISTICS`."""
         return float(getattr(self, f"latency_{statistic}"))
+
+    def figures(self) -> dict[str, float]:
+        """Return every quantity by its name, NaN where it is not known."""
+        return {quantity.name: quantity.kind(getattr(self, quantity.field)) for quantity in QUANTITIES}
 
     def to_json(self) -> dict[str, object]:
         """Return plain values for files; NaN becomes None."""
@@ -92,7 +167,81 @@ class Measurement:
         return {name: _plain(value) for name, value in values.items()}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What a server did in a window, in sums, from which the means of the measurement are made."""
+
+    requests: int
+    """Requests that the sums are over: those answered."""
+    queue: float
+    """Time that they waited inside the server, s."""
+    compute: float
+    """Time that they spent in execution, s; each request counts its whole batch."""
+    inferences: int
+    """Rows inferred: more than ``requests`` where requests carry several rows."""
+    batch_counts: np.ndarray
+    """Executions per batch size.   # (B+1,), batch_counts[0] unused"""
+    batch_seconds: np.ndarray
+    """Time in them, 0 where nobody counts it.   # (B+1,) s"""
+
+    def measurement(
+        self, *, start: float, end: float, configuration: Configuration, **known: Any
+    ) -> Measurement:
+        """Return the measurement of the window.
+
+        Args:
+            start: When it began, s.
+            end: When it ended, s.
+            configuration: What the server ran.
+            known: Further fields of :class:`Measurement`, and those that were measured better elsewhere.
+        """
+        counts = self.batch_counts
+        sums: dict[str, Any] = {
+            "requests": self.requests,
+            "queue_mean": _ratio(self.queue, self.requests),
+            "compute_mean": _ratio(self.compute, self.requests),
+            "batch_mean": _ratio(self.inferences, int(counts[1:].sum())),
+            "batches": {int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
+            "profile": fit_profile(counts, self.batch_seconds),
+        }
+        return Measurement(start=start, end=end, configuration=configuration, **{**sums, **known})
+
+
+def latencies(mean: float, quantiles: Iterable[float]) -> dict[str, float]:
+    """Return the latency fields of a measurement, s.
+
+    Args:
+        mean: s.
+        quantiles: Those of :data:`QUANTILES`, in its order, s.
+    """
+    return {
+        f"latency_{statistic}": float(value)
+        for statistic, value in zip(STATISTICS, [mean, *quantiles], strict=True)
+    }
+
+
+def _declared() -> Iterator[Quantity]:
+    """Yield what the annotations of the fields say."""
+    for name, hint in get_type_hints(Measurement, include_extras=True).items():
+        kind, *notes = get_args(hint) or (hint,)
+        for note in notes:
+            if isinstance(note, Quantity):
+                yield note.declared(name, kind)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return list(value) if isinstance(value, tuple) else value
+
+
+def _ratio(total: float, count: float) -> float:
+    return float(total) / count if count > 0 else NOT_KNOWN
+
+
+QUANTITIES = tuple(_declared())
+"""All measured quantities, in the order of their fields."""
+STATISTICS = tuple(quantity.statistic for quantity in QUANTITIES if quantity.statistic)
+"""Statistics of the latency that are measured: the mean and quantiles."""
+QUANTILES = {q.statistic: q.quantile for q in QUANTITIES if not math.isnan(q.quantile)}
+"""The quantiles among them, 0 to 1."""

@@ -33,12 +33,11 @@ from dataclasses import dataclass
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
-from tuner.measurement import Measurement
+from tuner.measurement import STATISTICS, Measurement
 
 __all__ = ["GOALS", "BadRateObjective", "Objective", "Slo", "parse_slo"]
 
 GOALS = ("latency", "strict", "cpu", "gpu")
-STATISTICS = ("mean", "p50", "p95", "p99")
 SATURATION = 10.0
 """Ratio to the SLO above which the cost of latency grows with the logarithm."""
 LONGEST_SLO = 3600.0

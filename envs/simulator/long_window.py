@@ -12,8 +12,7 @@ from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World
 from tuner.knobs import Configuration
-from tuner.measurement import NOT_KNOWN, Measurement
-from tuner.profile import fit_profile
+from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
 from tuner.workload.load import RateSchedule
 
 __all__ = ["kernel_speed", "simulate"]
@@ -59,28 +58,27 @@ def simulate(
     after, end, reading = _Totals(world), world.now, world.read()
     sample = world.sample(start, end)
     answered = sample.latency[~np.isnan(sample.latency)]
-    counts, busy = after.counts - before.counts, after.seconds - before.seconds
-    requests, executions = after.requests - before.requests, int(counts.sum())
-    p50, p95, p99 = np.quantile(answered, [0.5, 0.95, 0.99]) if answered.size else [NOT_KNOWN] * 3
-    return Measurement(
+    work = Work(
+        requests=after.requests - before.requests,
+        queue=after.queue - before.queue,
+        compute=after.compute - before.compute,
+        inferences=after.requests - before.requests,
+        batch_counts=after.counts - before.counts,
+        batch_seconds=after.seconds - before.seconds,
+    )
+    quantiles = (
+        np.quantile(answered, [*QUANTILES.values()]) if answered.size else [NOT_KNOWN] * len(QUANTILES)
+    )
+    return work.measurement(
         start=start,
         end=end,
         configuration=Configuration(configuration),
-        requests=requests,
         failures=sample.failed,
         arrival_rate=sample.intended.size / seconds,
-        latency_mean=float(answered.mean()) if answered.size else NOT_KNOWN,
-        latency_p50=float(p50),
-        latency_p95=float(p95),
-        latency_p99=float(p99),
         quantiles_from="client",
-        queue_mean=(after.queue - before.queue) / requests if requests else NOT_KNOWN,
-        compute_mean=(after.compute - before.compute) / requests if requests else NOT_KNOWN,
-        batch_mean=requests / executions if executions else NOT_KNOWN,
-        batches={int(size): int(counts[size]) for size in np.flatnonzero(counts)},
-        profile=fit_profile(counts, busy),
         cpu=(reading.server - used.server) / seconds,
         foreign_cpu=0.0,
+        **latencies(answered.mean() if answered.size else NOT_KNOWN, quantiles),
     )
 
 
