@@ -63,6 +63,9 @@ class Quantity:
     report: str = ""
     """What it is called in ``report.json``, where durations are in ms."""
 
+    def __str__(self) -> str:
+        return f"{self.meaning}, {self.unit}" if self.unit else self.meaning
+
     @property
     def counted(self) -> bool:
         """Whether it is a number of events, which can be added up over windows."""
@@ -155,9 +158,13 @@ class Measurement:
         """Return one statistic of the latency by name, see :data:`STATISTICS`."""
         return float(getattr(self, f"latency_{statistic}"))
 
+    def value(self, quantity: Quantity) -> float:
+        """Return what was measured of a quantity, NaN where it is not known."""
+        return quantity.kind(getattr(self, quantity.field))
+
     def figures(self) -> dict[str, float]:
         """Return every quantity by its name, NaN where it is not known."""
-        return {quantity.name: quantity.kind(getattr(self, quantity.field)) for quantity in QUANTITIES}
+        return {quantity.name: self.value(quantity) for quantity in QUANTITIES}
 
     def to_json(self) -> dict[str, object]:
         """Return plain values for files; NaN becomes None."""

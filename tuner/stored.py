@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tuner.errors import StorageError
 from tuner.storage import write_atomically
 
-__all__ = ["Part", "Stored"]
+__all__ = ["Part", "Stored", "with_fields"]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Part(BaseModel):
@@ -46,3 +49,17 @@ class Stored(Part):
             raise StorageError(f"{cls.what} {path}: {error.strerror or error}") from error
         except ValidationError as error:
             raise StorageError(f"{cls.what} {path}: not a {cls.what} of this version") from error
+
+
+def with_fields(fields: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
+    """Decorate a model with further fields that follow from a table.
+
+    Args:
+        fields: By name the type and the default, as :func:`pydantic.create_model` takes them.
+    """
+
+    def decorate(model: type[Model]) -> type[Model]:
+        about: dict[str, Any] = {"__doc__": model.__doc__, "__module__": model.__module__}
+        return create_model(model.__name__, __base__=model, **about, **fields)
+
+    return decorate

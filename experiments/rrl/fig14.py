@@ -71,7 +71,7 @@ def run(options: Options) -> Result:
                 "windows not near the oracle": (lambda f: f.windows_off, "windows"),
             },
         )
-        series += exceeding(trials, lambda t: t.p95, f"{case.name}: tail")
+        series += exceeding(trials, lambda t: t.shown["p95"], f"{case.name}: tail")
         series += bars(trials, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
     configuration = {
         "slo": [case.arguments["slo"] for case in CASES],

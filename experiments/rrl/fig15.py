@@ -76,7 +76,7 @@ def run(options: Options) -> Result:
                 "windows not near the oracle": (lambda f: f.windows_off, "windows"),
             },
         )
-        series += over_time(trials, lambda t: 1e3 * t.p95, f"{case.name}: latency")
+        series += over_time(trials, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
         series += over_time(trials, attrgetter(kind), f"{case.name}: use")
         series += over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
     configuration = {

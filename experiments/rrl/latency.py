@@ -58,7 +58,7 @@ def latency_result(
         )
         for what in ("windows not near the oracle", "windows to converge"):
             rows += fewer_rows(case.name, rows, what, case.windows, TIMES_FEWER)
-        series += over_time(trials, lambda t: 1e3 * t.mean, f"{case.name}: latency")
+        series += over_time(trials, lambda t: 1e3 * t.shown["mean"], f"{case.name}: latency")
         series += over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
     configuration = {
         "cases": [f"{case.env} {case.model} {case.workload}" for case in cases],

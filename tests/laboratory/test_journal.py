@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
+from tuner.laboratory import journal as module
 from tuner.laboratory.journal import JOURNAL, Journal, read_journal
 from tuner.laboratory.trial import FIGURES, TrialSpec
 
@@ -70,6 +72,22 @@ def test_what_was_written_is_what_is_read(tmp_path):
 
     assert (spec, knobs) == (SPEC, KNOBS)
     assert same(found, events())
+
+
+def test_what_an_older_journal_did_not_note_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quantity that was not measured yet; all else is as it was written."""
+    write(tmp_path)
+    monkeypatch.setattr(module, "FIGURES", (*FIGURES, "new"))
+
+    _, _, found = read_journal(tmp_path)
+
+    windows = [event for event in found if isinstance(event, TrainingWindow)]
+    assert all(math.isnan(window.figures["new"]) for window in windows)
+    assert [window.figures["p95"] for window in windows] == [
+        event.figures["p95"] for event in events() if isinstance(event, TrainingWindow)
+    ]
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path):

@@ -13,17 +13,27 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.laboratory.environment import environments
 from tuner.laboratory.metrics import figures_of
-from tuner.laboratory.trial import TrialSpec, check_trial, knows_costs, run_trial, serving, stage_environment
+from tuner.laboratory.trial import (
+    SHOWN,
+    TrialSpec,
+    check_trial,
+    knows_costs,
+    run_trial,
+    serving,
+    stage_environment,
+)
 
 SPEC = TrialSpec(**SMALL)
 
 
-def test_the_same_spec_gives_the_same_trial():
+def test_the_same_spec_gives_the_same_trial() -> None:
     """And another seed another one."""
     first, again, other = (run_trial(spec) for spec in (SPEC, SPEC, SPEC.seeded(1)))
 
-    for name in first._fields[2:]:
+    for name in first._fields[2:-1]:
         assert np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), name
+    for name in SHOWN:
+        assert np.array_equal(first.shown[name], again.shown[name], equal_nan=True), name
     assert not np.array_equal(first.cost, other.cost)
 
 
@@ -42,7 +52,7 @@ def test_windows_in_which_nothing_was_asked_break_no_slo():
 
     empty = np.isnan(trial.kept)
     assert 0 < np.count_nonzero(empty) == trial.skipped < 10
-    assert np.array_equal(empty, np.isnan(trial.mean))
+    assert np.array_equal(empty, np.isnan(trial.shown["mean"]))
     assert np.array_equal(empty, np.isnan(trial.cost))
     assert figures_of(trial).slo_violations == 0
 

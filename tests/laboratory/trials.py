@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.laboratory.trial import Trial, TrialSpec
+from tuner.laboratory.trial import SHOWN, Trial, TrialSpec
 from tuner.objective import Slo
 
 SMALL: dict[str, Any] = {
@@ -21,7 +21,8 @@ SMALL: dict[str, Any] = {
 def made_trial(*, agent: str = "rrl", seed: int = 0, **arrays: np.ndarray) -> Trial:
     """Make up a trial; what is not given is 1 in every window."""
     n = len(next(iter(arrays.values())))
-    names = set(Trial._fields) - {"spec", "slo"}
-    whole = {name: np.ones(n) for name in names} | {"learned": np.ones(n, dtype=bool)} | arrays
+    whole = {name: np.ones(n) for name in {*Trial._fields, *SHOWN} - {"spec", "slo", "shown"}}
+    whole |= {"learned": np.ones(n, dtype=bool)} | arrays
+    shown = {name: whole.pop(name) for name in SHOWN}
     spec = TrialSpec(env="tuner/TritonCPU-v0", agent=agent, seed=seed, windows=n)
-    return Trial(spec=spec, slo=Slo(statistic="p95", latency=0.03), **whole)
+    return Trial(spec=spec, slo=Slo(statistic="p95", latency=0.03), shown=shown, **whole)

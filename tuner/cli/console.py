@@ -154,9 +154,9 @@ def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpa
         table.add_column(name, justify="right")
     for load, name, row in rows:
         verdict = "[green]kept[/green]" if row.slo_kept else "[red]broken[/red]"
-        latencies = [_number(value, 1) for value in (row.p50_ms, row.p95_ms, row.p99_ms)]
+        latencies = [_number(row.figure(name), 1) for name in ("p50_ms", "p95_ms", "p99_ms")]
         text = configuration_text(space, Configuration(row.configuration))
-        table.add_row(load, name, text, *latencies, _number(row.cpu, 2), verdict)
+        table.add_row(load, name, text, *latencies, _number(row.figure("cpu"), 2), verdict)
     return table
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tuner.control.store.history import Entry
+    from tuner.control.store.history import StoredDecision
 
 __all__ = ["EXAMPLES", "explain", "history"]
 
@@ -79,7 +79,7 @@ def explain(
         console.print(f"  [dim]{heading:9}[/dim] {plain(sentence)}", soft_wrap=True)
 
 
-def _show(entries: list[Entry]) -> None:
+def _show(entries: list[StoredDecision]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

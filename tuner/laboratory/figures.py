@@ -57,7 +57,7 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
         drawn.append(style.save(figure, folder, f"{name}-convergence"))
 
     figure, axes = style.figure(f"Windows whose {latency} exceeded a latency, {where}", size=(6, 3.8))
-    draw_ccdf(axes[0, 0], exceeding(trials, lambda t: getattr(t, latency)), first.slo.latency)
+    draw_ccdf(axes[0, 0], exceeding(trials, lambda t: t.shown[latency]), first.slo.latency)
     above(axes[0, 0])
     drawn.append(style.save(figure, folder, f"{name}-ccdf"))
 
@@ -65,11 +65,11 @@ def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "compa
     draw_bars(axes[0, 0], bars(trials, lambda f: 100 * f.slo_violations), "% of the windows")
     drawn.append(style.save(figure, folder, f"{name}-slo"))
 
-    gpu = bool(np.isfinite(first.gpu).any())
+    gpu = bool(np.isfinite(first.shown["gpu"]).any())
     figure, axes = style.figure(f"Resources in use, {where}", size=(7.5, 3.8))
     draw_time(
         axes[0, 0],
-        over_time(trials, lambda t: t.gpu if gpu else t.cpu),
+        over_time(trials, lambda t: t.shown["gpu" if gpu else "cpu"]),
         "share of the GPU" if gpu else "cores",
     )
     above(axes[0, 0])

@@ -194,6 +194,7 @@ def _event(values: dict[str, Any]) -> Event:
                 observation=_array(begin["observation"]),
             )
         )
+    figures = {**dict.fromkeys(FIGURES), **values["figures"]}  # an older journal has fewer
     return TrainingWindow(
         window=int(values["window"]),
         level=int(values["level"]),
@@ -203,7 +204,7 @@ def _event(values: dict[str, Any]) -> Event:
         ended=bool(values["ended"]),
         rate=values["rate"],
         observation=_array(values["observation"]),
-        figures={name: _number(values["figures"][name]) for name in FIGURES},
+        figures={name: _number(figures[name]) for name in FIGURES},
     )
 
 

@@ -67,11 +67,11 @@ def figures_of(trial: Trial) -> Figures:
         mean_cost=_mean(trial.cost),
         regret=float(expected.sum() / best.sum() - 1.0) if best.size and best.sum() > 0 else math.nan,
         slo_violations=1.0 - _mean(trial.kept),
-        mean_latency=_mean(trial.mean),
-        p95=_mean(trial.p95),
-        p99=_mean(trial.p99),
-        cpu=_mean(trial.cpu),
-        gpu=_mean(trial.gpu),
+        mean_latency=_mean(trial.shown["mean"]),
+        p95=_mean(trial.shown["p95"]),
+        p99=_mean(trial.shown["p99"]),
+        cpu=_mean(trial.shown["cpu"]),
+        gpu=_mean(trial.shown["gpu"]),
         skipped=trial.skipped,
     )
 

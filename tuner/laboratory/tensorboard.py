@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuner.agents.training import EpisodeBegin, Event
 from tuner.errors import StorageError
+from tuner.laboratory.trial import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ __all__ = ["TensorBoard"]
 
 FILE = "events.out.tfevents.0.servetune"
 """TensorBoard reads what is called so; one name, so that a training that goes on writes its file anew."""
-NOTED = ("expected", "best", "rate", "mean", "p95", "p99", "kept", "cpu", "gpu")
 TAGS = {"expected": "cost/exact", "best": "cost/best", "kept": "slo/kept"}
 
 
@@ -51,7 +51,7 @@ class TensorBoard:
 
         if isinstance(event, EpisodeBegin):
             return
-        figures = {TAGS.get(name, f"window/{name}"): event.figures.get(name, math.nan) for name in NOTED}
+        figures = {TAGS.get(name, f"window/{name}"): event.figures.get(name, math.nan) for name in FIGURES}
         scalars = {
             "cost/measured": event.cost,
             "agent/level": float(event.level),

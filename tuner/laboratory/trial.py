@@ -16,6 +16,7 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.agents.training import Event, TrainingWindow, learn
 from tuner.errors import InvalidInput
 from tuner.laboratory.environment import make_environment
+from tuner.measurement import QUANTITIES
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -38,8 +39,13 @@ __all__ = [
     "train_agent",
 ]
 
-FIGURES = ("rate", "expected", "best", "mean", "p95", "p99", "kept", "failures", "cpu", "gpu")
-"""What is noted of each window beside what the agent is told."""
+JUDGED = ("rate", "expected", "best", "kept")
+"""What no measurement holds: the load that was offered, the exact costs of what was chosen and of the best
+configuration, and whether the SLO was kept."""
+SHOWN = tuple(quantity.name for quantity in QUANTITIES if quantity.name not in JUDGED)
+"""What was measured in it."""
+FIGURES = (*JUDGED, *SHOWN)
+"""What is noted of each window beside what the agent learns from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,13 +104,8 @@ class Trial(NamedTuple):
     rate: np.ndarray  # (n,) offered requests/s
     expected: np.ndarray  # (n,) exact cost of what was chosen; NaN if the environment knows none
     best: np.ndarray  # (n,) exact cost of the best configuration at that rate
-    mean: np.ndarray  # (n,) s
-    p95: np.ndarray  # (n,) s
-    p99: np.ndarray  # (n,) s
     kept: np.ndarray  # (n,) 1 if the SLO was kept, else 0; NaN where nothing was asked
-    failures: np.ndarray  # (n,) requests
-    cpu: np.ndarray  # (n,) cores in use
-    gpu: np.ndarray  # (n,) share in use
+    shown: Mapping[str, np.ndarray]  # (n,) each, what was measured, by the names of its quantities
 
     @property
     def skipped(self) -> int:
@@ -266,18 +267,8 @@ class _Judge:
         rate = float(info.get("rate", m.arrival_rate))
         expected, best = self._costs(configuration, rate)
         asked = m.arrival_rate > 0 or m.requests + m.failures > 0
-        return {
-            "rate": rate,
-            "expected": expected,
-            "best": best,
-            "mean": m.latency_mean,
-            "p95": m.latency_p95,
-            "p99": m.latency_p99,
-            "kept": float(self._env.objective.kept(m)) if asked else math.nan,
-            "failures": float(m.failures),
-            "cpu": m.cpu,
-            "gpu": m.gpu,
-        }
+        kept = float(self._env.objective.kept(m)) if asked else math.nan
+        return {**m.figures(), "rate": rate, "expected": expected, "best": best, "kept": kept}
 
     def _costs(self, configuration: int, rate: float) -> tuple[float, float]:
         """Exact cost of a configuration and of the best; NaN where the environment knows none."""
@@ -306,6 +297,7 @@ def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
 
 def _trial(spec: TrialSpec, slo: Slo, windows: list[TrainingWindow]) -> Trial:
     figures = {name: np.array([w.figures[name] for w in windows], dtype=float) for name in FIGURES}
+    shown = {name: figures.pop(name) for name in SHOWN}
     cost = np.array([w.cost for w in windows], dtype=float)
     cost[np.isnan(figures["kept"])] = math.nan  # nothing was asked: the reward is 0, and no cost was measured
     return Trial(
@@ -315,5 +307,6 @@ def _trial(spec: TrialSpec, slo: Slo, windows: list[TrainingWindow]) -> Trial:
         configuration=np.array([w.configuration for w in windows], dtype=np.int64),
         cost=cost,
         learned=np.array([w.learned for w in windows], dtype=bool),
+        shown=shown,
         **figures,
     )

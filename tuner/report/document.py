@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tuner.measurement import Measurement
-from tuner.stored import Part, Stored
+from tuner.measurement import QUANTITIES, Measurement, Quantity
+from tuner.stored import Part, Stored, with_fields
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
 
 Number = float | None
 """A quantity, or None where nobody measured it."""
+AVERAGED = [quantity for quantity in QUANTITIES if not quantity.counted]
+"""Quantities that have a median over windows."""
+
+
+def _columns(quantities: Iterable[Quantity]) -> dict[str, Any]:
+    """Fields for quantities; a report that was written before one was measured has none of it."""
+    return {quantity.report: (quantity.kind | None, None) for quantity in quantities}
 
 
 class Server(Part):
@@ -24,23 +31,27 @@ class Server(Part):
     version: str
 
 
-class Served(Part):
+class Measured(Part):
+    """A part that has fields for what was measured."""
+
+    def figure(self, name: str) -> Number:
+        """Return a quantity by its name in reports."""
+        value: Number = getattr(self, name)
+        return value
+
+
+@with_fields(_columns(AVERAGED))
+class Served(Measured):
     """How one configuration served under one load."""
 
     configuration: dict[str, float]
-    load: Number
-    p50_ms: Number
-    p95_ms: Number
-    p99_ms: Number
-    mean_ms: Number
-    batch_mean: Number
-    cpu: Number
     slo_kept: bool
     windows: int = 1
     """How many windows the figures are the median of."""
 
 
-class WindowReport(Part):
+@with_fields(_columns(QUANTITIES))
+class WindowReport(Measured):
     """One window of the run."""
 
     number: int
@@ -48,20 +59,7 @@ class WindowReport(Part):
     start: float
     """Seconds since the run began."""
     seconds: float
-    load: Number
-    burstiness: Number
     configuration: dict[str, float]
-    p50_ms: Number
-    p95_ms: Number
-    p99_ms: Number
-    mean_ms: Number
-    queue_ms: Number
-    compute_ms: Number
-    batch_mean: Number
-    cpu: Number
-    foreign_cpu: Number
-    gpu: Number
-    failures: int
     slo_kept: bool
     cost: Number
     level: int | None
@@ -130,23 +128,25 @@ def number(value: float, digits: int = 4) -> Number:
     return round(value, digits) if math.isfinite(value) else None
 
 
+def figures(values: Mapping[Quantity, float]) -> dict[str, Number]:
+    """Return quantities as reports write them: durations in ms."""
+    return {
+        quantity.report: milliseconds(value) if quantity.unit == "s" else number(value)
+        for quantity, value in values.items()
+    }
+
+
 def served(measurements: Sequence[Measurement], configuration: Mapping[str, float], *, kept: bool) -> Served:
-    """Summarise windows of one configuration by the median of each figure."""
+    """Summarise windows of one configuration by the median of each quantity."""
     import numpy as np
 
-    def median(name: str) -> float:
-        values = [v for m in measurements if math.isfinite(v := float(getattr(m, name)))]
+    def median(quantity: Quantity) -> float:
+        values = [v for m in measurements if math.isfinite(v := m.value(quantity))]
         return float(np.median(values)) if values else math.nan
 
     return Served(
         configuration=dict(configuration),
-        load=number(median("arrival_rate")),
-        p50_ms=milliseconds(median("latency_p50")),
-        p95_ms=milliseconds(median("latency_p95")),
-        p99_ms=milliseconds(median("latency_p99")),
-        mean_ms=milliseconds(median("latency_mean")),
-        batch_mean=number(median("batch_mean")),
-        cpu=number(median("cpu")),
         slo_kept=kept,
         windows=len(measurements),
+        **figures({quantity: median(quantity) for quantity in AVERAGED}),
     )

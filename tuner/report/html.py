@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.measurement import QUANTITIES
 from tuner.report.document import Report
 from tuner.report.plots import latency_figure, learned_figure, resources_figure, to_svg
 from tuner.storage import write_atomically
@@ -36,7 +37,9 @@ def render(report: Report) -> str:
         "resources": Markup(to_svg(resources_figure(report))) if report.windows else "",
         "learned": Markup(to_svg(learned)) if learned is not None else "",
     }
-    return environment.get_template("template.html").render(report=report, figures=figures)
+    return environment.get_template("template.html").render(
+        report=report, figures=figures, quantities=QUANTITIES
+    )
 
 
 def _knobs(report: Report, configuration: dict[str, float]) -> str:

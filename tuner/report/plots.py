@@ -44,7 +44,7 @@ def to_svg(figure: Figure) -> str:
 
 
 def _values(windows: Sequence[WindowReport], name: str) -> np.ndarray:
-    return np.array([math.nan if (v := getattr(w, name)) is None else v for w in windows], dtype=float)
+    return np.array([math.nan if (v := w.figure(name)) is None else v for w in windows], dtype=float)
 
 
 def _middles(windows: Sequence[WindowReport]) -> np.ndarray:

@@ -13,7 +13,7 @@ from tuner.adapters.backend import Description
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.drive.driver import WindowRecord
 from tuner.knobs import KnobSpace
-from tuner.measurement import Measurement
+from tuner.measurement import QUANTITIES, Measurement
 from tuner.objective import Objective
 from tuner.report.document import (
     LearnedCost,
@@ -22,6 +22,7 @@ from tuner.report.document import (
     Served,
     Server,
     WindowReport,
+    figures,
     milliseconds,
     number,
     served,
@@ -91,20 +92,7 @@ class Recorder:
             phase=phase,
             start=round(m.start - self._origin, 3),
             seconds=round(m.seconds, 3),
-            load=number(m.arrival_rate),
-            burstiness=number(m.burstiness),
             configuration=dict(m.configuration),
-            p50_ms=milliseconds(m.latency_p50),
-            p95_ms=milliseconds(m.latency_p95),
-            p99_ms=milliseconds(m.latency_p99),
-            mean_ms=milliseconds(m.latency_mean),
-            queue_ms=milliseconds(m.queue_mean),
-            compute_ms=milliseconds(m.compute_mean),
-            batch_mean=number(m.batch_mean),
-            cpu=number(m.cpu),
-            foreign_cpu=number(m.foreign_cpu),
-            gpu=number(m.gpu),
-            failures=m.failures,
             slo_kept=self.objective.kept(m),
             cost=number(record.cost),
             level=record.level,
@@ -112,6 +100,7 @@ class Recorder:
             reason=reason,
             next_configuration=dict(record.report.configuration) if record.report is not None else None,
             disturbed=list(m.disturbed),
+            **figures({quantity: m.value(quantity) for quantity in QUANTITIES}),
         )
 
     def note(self, sentence: str) -> None:

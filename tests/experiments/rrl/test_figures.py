@@ -68,7 +68,7 @@ def test_agents_have_their_own_rows():
 def test_curves_are_medians_with_their_range():
     """Over time, beyond a value, and as bars."""
     latest = next(one for one in over_time(trials(), lambda t: t.cost) if one.name == "capes")
-    tail = exceeding(trials(), lambda t: t.p95)
+    tail = exceeding(trials(), lambda t: t.shown["p95"])
     broken = bars(trials(), lambda f: f.slo_violations)
 
     assert (latest.y[-1], latest.low[-1], latest.high[-1]) == (3.0, 2.0, 4.0)

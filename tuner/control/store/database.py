@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.control.store.schema import APPLICATION, SCHEMA, UPGRADES, VERSION
+from tuner.control.store.schema import APPLICATION, MEASURED, SCHEMA, UPGRADES, VERSION
 from tuner.errors import StorageError
 
 __all__ = ["Database"]
@@ -176,10 +176,31 @@ class Database:
             self._db.executescript(upgrade)
         if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
             raise StorageError(f"state {self.path}: is not a state of this version; give another file")
+        self._complete(reading)
         if missing := sorted(_columns_of_this_version() - _columns(self._db)):
             raise StorageError(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
         if reading:
             self._db.execute("PRAGMA query_only = ON")
+
+    def _complete(self, reading: bool) -> None:
+        """Add the columns of quantities that were not measured yet when the file was written.
+
+        Whoever only reads sees them through a view that hides the table, and leaves the file as it is.
+        """
+        if not self._unmeasured():
+            return
+        if reading:
+            nothing = ", ".join(f"NULL AS {name}" for name in self._unmeasured())
+            self._db.execute(f"CREATE TEMP VIEW window AS SELECT *, {nothing} FROM main.window")
+            return
+        with self.writing() as db:
+            for name in self._unmeasured():  # once more: another process may have added them meanwhile
+                db.execute(f"ALTER TABLE window ADD COLUMN {name} {MEASURED[name]}")
+
+    def _unmeasured(self) -> list[str]:
+        """Return the measured quantities that the table of windows has no column for."""
+        there = {row["name"] for row in self._db.execute("PRAGMA main.table_info(window)")}
+        return [name for name in MEASURED if there and name not in there]
 
     def _upgrade(self) -> str:
         """What makes this file one of the next version; empty if it is no older one of ours."""

@@ -7,22 +7,22 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from tuner.control.store.store import Store, configuration_of, knobs_of
+from tuner.control.store.schema import MEASURED
+from tuner.control.store.store import Store, configuration_of, knobs_of, shown
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["Entry", "Event", "events", "explain", "history", "windows"]
+__all__ = ["StoredDecision", "StoredEvent", "events", "explain", "history", "windows"]
 
-ENTRIES = """
-SELECT decision.*, target.name AS name, target.knobs AS knobs, window.number AS number, window.rate,
-    window.mean, window.p50, window.p95, window.p99, window.cost, window.kept, window.configuration AS seen,
-    window.disturbed, window.failures
+DECISIONS = f"""
+SELECT decision.*, target.name AS name, target.knobs AS knobs, window.number AS number, window.cost,
+    window.kept, window.disturbed, {", ".join(f"window.{name}" for name in MEASURED)}
 FROM decision JOIN target ON target.id = decision.target LEFT JOIN window ON window.id = decision.window
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class StoredDecision:
     """One decision, with the window it came from. What is not known is None."""
 
     decision: int
@@ -50,11 +50,8 @@ class Entry:
     error: str
     window: int | None
     """Number of the window; None if the server was away."""
-    rate: float | None
-    """requests/s."""
-    latencies: dict[str, float | None]
-    """s, by statistic."""
-    failures: int | None
+    shown: dict[str, Any]
+    """What was measured in it, by the names of its quantities; ``latencies`` by statistic."""
     cost: float | None
     kept: bool | None
     disturbed: str
@@ -81,15 +78,17 @@ class Entry:
         return f"{datetime.fromtimestamp(self.time):%Y-%m-%d %H:%M:%S}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+        """Return plain values; what was measured stands beside the rest."""
+        values = asdict(self)
+        del values["shown"]
+        return values | self.shown
 
     def _value(self, name: str, value: float) -> str:
         return format_duration(value) if self.units.get(name) == "s" else f"{value:g}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class StoredEvent:
     """Something unusual that happened."""
 
     target: str
@@ -98,7 +97,9 @@ class Event:
     sentence: str
 
 
-def history(store: Store, *, target: str | None = None, count: int = 20, holds: bool = False) -> list[Entry]:
+def history(
+    store: Store, *, target: str | None = None, count: int = 20, holds: bool = False
+) -> list[StoredDecision]:
     """Return the newest decisions, oldest first.
 
     Args:
@@ -112,7 +113,7 @@ def history(store: Store, *, target: str | None = None, count: int = 20, holds: 
     """
     _check_target(store, target)
     rows = store.rows(
-        f"{ENTRIES} WHERE (? IS NULL OR target.name = ?) AND (? OR decision.action <> 'hold') "
+        f"{DECISIONS} WHERE (? IS NULL OR target.name = ?) AND (? OR decision.action <> 'hold') "
         "ORDER BY decision.id DESC LIMIT ?",
         target,
         target,
@@ -123,7 +124,7 @@ def history(store: Store, *, target: str | None = None, count: int = 20, holds: 
         return [_entry(row) for row in reversed(rows)]
 
 
-def events(store: Store, *, target: str | None = None, count: int = 20) -> list[Event]:
+def events(store: Store, *, target: str | None = None, count: int = 20) -> list[StoredEvent]:
     """Return the newest events, oldest first."""
     _check_target(store, target)
     rows = store.rows(
@@ -133,7 +134,9 @@ def events(store: Store, *, target: str | None = None, count: int = 20) -> list[
         target,
         count,
     )
-    return [Event(target=row["name"], time=row["time"], sentence=row["sentence"]) for row in reversed(rows)]
+    return [
+        StoredEvent(target=row["name"], time=row["time"], sentence=row["sentence"]) for row in reversed(rows)
+    ]
 
 
 def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
@@ -152,7 +155,7 @@ def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
     return rows[::-1]
 
 
-def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
+def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str, str]]]:
     """Say why a decision was made and what came of it.
 
     Returns:
@@ -161,7 +164,7 @@ def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
     Raises:
         InvalidInput: There is no such decision (any more).
     """
-    row = store.row(f"{ENTRIES} WHERE decision.id = ?", decision) if abs(decision) < 2**63 else None
+    row = store.row(f"{DECISIONS} WHERE decision.id = ?", decision) if abs(decision) < 2**63 else None
     if row is None:
         bounds = store.rows("SELECT min(id), max(id) FROM decision")[0]
         there = f"there are {bounds[0]} to {bounds[1]}" if bounds[0] is not None else "there are none yet"
@@ -180,8 +183,8 @@ def explain(store: Store, decision: int) -> tuple[Entry, list[tuple[str, str]]]:
     return entry, lines
 
 
-def _entry(row: sqlite3.Row) -> Entry:
-    return Entry(
+def _entry(row: sqlite3.Row) -> StoredDecision:
+    return StoredDecision(
         decision=row["id"],
         target=row["name"],
         time=row["time"],
@@ -196,9 +199,7 @@ def _entry(row: sqlite3.Row) -> Entry:
         seconds=row["seconds"],
         error=row["error"],
         window=row["number"],
-        rate=row["rate"],
-        latencies={name: row[name] for name in ("mean", "p50", "p95", "p99")},
-        failures=row["failures"],
+        shown=shown(row),
         cost=row["cost"],
         kept=None if row["kept"] is None else bool(row["kept"]),
         disturbed=row["disturbed"] or "",
@@ -206,34 +207,32 @@ def _entry(row: sqlite3.Row) -> Entry:
     )
 
 
-def _seen(entry: Entry) -> str:
+def _seen(entry: StoredDecision) -> str:
     if entry.window is None:
         return "no window: the server was away"
-    latencies = [
-        f"{name} {format_duration(value)}" for name, value in entry.latencies.items() if value is not None
-    ]
+    rate, latencies, failures = (entry.shown[name] for name in ("rate", "latencies", "failures"))
     parts = [f"window {entry.window}"]
-    if entry.rate is not None:
-        parts.append(f"{entry.rate:.4g} requests/s")
-    parts += latencies
-    if entry.failures:
-        parts.append(f"{entry.failures} failed")
+    if rate is not None:
+        parts.append(f"{rate:.4g} requests/s")
+    parts += [f"{name} {format_duration(value)}" for name, value in latencies.items() if value is not None]
+    if failures:
+        parts.append(f"{failures} failed")
     if entry.cost is not None:
         parts.append(f"cost {entry.cost:.2f}, SLO {'kept' if entry.kept else 'broken'}")
     return ", ".join([*parts, *([f"not used: {entry.disturbed}"] if entry.disturbed else [])])
 
 
-def _decided(entry: Entry) -> str:
+def _decided(entry: StoredDecision) -> str:
     exploring = " (exploring)" if entry.exploring else ""
     return f"{entry.action}{exploring}: {entry.change()}" if entry.action != "hold" else "hold"
 
 
-def _outcome(entry: Entry) -> str:
+def _outcome(entry: StoredDecision) -> str:
     took = f" in {format_duration(entry.seconds)}" if entry.seconds is not None else ""
     return f"{entry.outcome}{took}{f': {entry.error}' if entry.error else ''}"
 
 
-def _observed(store: Store, row: sqlite3.Row, entry: Entry) -> str:
+def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
     if entry.observed is None:
         return "no usable window yet"
     after = store.rows(

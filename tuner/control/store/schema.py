@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION", "SCHEMA", "UPGRADES", "VERSION"]
+from tuner.measurement import QUANTITIES
+
+__all__ = ["APPLICATION", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
 
 APPLICATION, VERSION = 0x5E12E7, 3
 """What the file says it is."""
+MEASURED = {quantity.name: "INTEGER" if quantity.counted else "REAL" for quantity in QUANTITIES}
+"""The columns of a window for what was measured, with their types; NULL is not known.
+
+They follow from the schema of a window and need no other version of the file: one that lacks some was written
+before they were measured, and gets them when it is opened.
+"""
 
 ORDERS = """
 CREATE TABLE orders (             -- what operators want, by the name of a target
@@ -16,7 +24,7 @@ CREATE TABLE orders (             -- what operators want, by the name of a targe
 );
 """
 SCHEMA = (
-    """
+    f"""
 CREATE TABLE target (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -36,8 +44,7 @@ CREATE TABLE window (
     time REAL NOT NULL,           -- when it ended, s since 1970
     seconds REAL NOT NULL,
     configuration TEXT NOT NULL,
-    rate REAL, requests INTEGER NOT NULL, failures INTEGER NOT NULL,
-    mean REAL, p50 REAL, p95 REAL, p99 REAL, cpu REAL, gpu REAL,
+    {", ".join(f"{name} {kind}" for name, kind in MEASURED.items())},
     level INTEGER, cost REAL, kept INTEGER NOT NULL,
     disturbed TEXT NOT NULL       -- why it must not be learned from; empty if it may
 );

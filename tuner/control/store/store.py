@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tuner.control.decide.decision import Apply, Hold, Rollback
@@ -24,18 +24,19 @@ from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import QUANTITIES, STATISTICS
 
 if TYPE_CHECKING:
     from tuner.control.drive.driver import WindowRecord
 
 __all__ = [
     "ACTIONS",
-    "STATISTICS",
     "Standing",
     "Store",
     "Unfinished",
     "configuration_of",
     "knobs_of",
+    "shown",
     "without_credentials",
 ]
 
@@ -46,7 +47,6 @@ LONGEST_POLICY = 64 * 2**20
 POLICIES = 3
 """Policies kept per target."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
-STATISTICS = ("mean", "p50", "p95", "p99")
 
 
 class Standing(NamedTuple):
@@ -331,12 +331,7 @@ class Store(Database):
             "time": self._now(),
             "seconds": m.seconds,
             "configuration": _json(m.configuration),
-            "rate": _known(m.arrival_rate),
-            "requests": m.requests,
-            "failures": m.failures,
-            **{name: _known(m.latency(name)) for name in STATISTICS},
-            "cpu": _known(m.cpu),
-            "gpu": _known(m.gpu),
+            **{name: _known(value) for name, value in m.figures().items()},
             "level": record.level,
             "cost": _known(record.cost),
             "kept": int(kept),
@@ -359,8 +354,14 @@ def _json(configuration: Mapping[str, float]) -> str:
     return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
 
 
+def shown(row: sqlite3.Row) -> dict[str, Any]:
+    """Return what a row holds of a window's quantities, as JSON has them: ``latencies`` by statistic."""
+    figures = {quantity.name: row[quantity.name] for quantity in QUANTITIES if not quantity.statistic}
+    return {**figures, "latencies": {statistic: row[statistic] for statistic in STATISTICS}}
+
+
 def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return value if math.isfinite(value) else None
 
 
 def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:

@@ -117,7 +117,7 @@ class Api:
         """Return the newest decisions of a target, oldest first."""
         self._known(name)
         found = self._read(lambda store: history(store, target=name, count=count, holds=holds))
-        return [DecisionView.model_validate(entry) for entry in found]
+        return [DecisionView(**entry.to_json()) for entry in found]
 
     def costs(self, name: Name) -> CostsView:
         """Return what is learned of a target's configurations under its present load."""
@@ -135,7 +135,7 @@ class Api:
             entry, lines = explain(self._store(), number)
         except InvalidInput as error:
             raise HTTPException(404, str(error)) from None
-        return ExplainedView(**DecisionView.model_validate(entry).model_dump(), explanation=dict(lines))
+        return ExplainedView(**entry.to_json(), explanation=dict(lines))
 
     def pause(self, name: Name, order: PauseOrder) -> TargetView:
         """Change nothing, whatever happens, until it is resumed."""

@@ -21,7 +21,8 @@ from prometheus_client import (
 
 from tuner import __version__
 from tuner.control.decide.decision import Apply, Rollback
-from tuner.control.store.store import ACTIONS, STATISTICS
+from tuner.control.store.store import ACTIONS
+from tuner.measurement import QUANTITIES
 
 if TYPE_CHECKING:
     from tuner.control.daemon.worker import Worker, WorkerReport
@@ -55,9 +56,7 @@ class Exporter:
         self._paused = self._gauge("target_paused", "Whether an operator has paused it.")
         self._pinned = self._gauge("target_pinned", "Whether an operator has pinned it.")
         self._slo = self._gauge("slo_latency_seconds", "The latency that the SLO allows.", "statistic")
-        self._latency = self._gauge("latency_seconds", "Latency in the last window.", "statistic")
-        self._rate = self._gauge("request_rate", "Requests per second in the last window.")
-        self._cpu = self._gauge("cpu_cores", "Cores that the server used in the last window.")
+        self._measured = self._quantities()
         self._knob = self._gauge("knob", "What the server runs.", "knob")
         self._cost = self._gauge("cost", "Cost of the last usable window.")
         self._last = self._gauge(
@@ -71,7 +70,6 @@ class Exporter:
             "observed_cost", "Cost of the first usable window after the last change."
         )
         self._windows = self._counter("windows", "Windows by what they showed.", "slo")
-        self._failures = self._counter("failed_requests", "Requests that failed, whatever the reason.")
         self._decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
         self._rollbacks = self._counter("rollbacks", "Changes that were taken back.")
         self._change = Histogram(
@@ -84,7 +82,8 @@ class Exporter:
             buckets=LATENCIES,
             registry=self.registry,
         )
-        self._by_target = [m for m in vars(self).values() if isinstance(m, Gauge | Counter | Histogram)]
+        metrics = [*vars(self).values(), *self._measured.values()]
+        self._by_target = [m for m in metrics if isinstance(m, Gauge | Counter | Histogram)]
 
     def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
         names = list(labels) if name == "build_info" else ["target", *labels]
@@ -92,6 +91,19 @@ class Exporter:
 
     def _counter(self, name: str, words: str, *labels: str) -> Counter:
         return Counter(f"servetune_{name}", words, ["target", *labels], registry=self.registry)
+
+    def _quantities(self) -> dict[str, Gauge | Counter]:
+        """What windows show: a counter for what can be added up, else a gauge of the last window."""
+        found: dict[str, Gauge | Counter] = {}
+        for quantity in QUANTITIES:
+            name, meaning = quantity.metric, quantity.meaning
+            if quantity.counted:
+                found[name] = self._counter(name, f"{meaning}.")
+            elif not quantity.statistic:
+                found[name] = self._gauge(name, f"{meaning}, in the last window.")
+            elif name not in found:
+                found[name] = self._gauge(name, "Latency in the last window.", "statistic")
+        return found
 
     def report(self, name: str, report: WorkerReport) -> None:
         """Take in one turn of a target."""
@@ -113,16 +125,21 @@ class Exporter:
                 return
             self._last.labels(name).set(time.time())
             self._loop.labels(name).observe(max(record.lag, 0.0))
-            self._failures.labels(name).inc(max(m.failures, 0))
-            self._rate.labels(name).set(m.arrival_rate)
-            self._cpu.labels(name).set(m.cpu)
-            for statistic in STATISTICS:
-                self._latency.labels(name, statistic).set(m.latency(statistic))
+            self._show(name, m.figures())
             usable = not m.disturbed and math.isfinite(record.cost)
             verdict = "unusable" if not usable else "kept" if report.kept else "broken"
             self._windows.labels(name, verdict).inc()
             if usable:
                 self._usable(name, report)
+
+    def _show(self, name: str, figures: Mapping[str, float]) -> None:
+        for quantity in QUANTITIES:
+            metric, value = self._measured[quantity.metric], figures[quantity.name]
+            if isinstance(metric, Counter):
+                metric.labels(name).inc(max(value, 0))
+            else:
+                labels = (name, quantity.statistic) if quantity.statistic else (name,)
+                metric.labels(*labels).set(value)
 
     def _usable(self, name: str, report: WorkerReport) -> None:
         cost = report.record.cost

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tuner.control.store.store import STATISTICS, configuration_of, knobs_of, without_credentials
+from tuner.control.store.store import configuration_of, knobs_of, shown, without_credentials
+from tuner.measurement import QUANTITIES
+from tuner.stored import with_fields
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,6 +34,13 @@ __all__ = [
     "TargetView",
     "WindowView",
 ]
+
+SHOWN = {
+    quantity.name: (quantity.kind | None, Field(description=f"{quantity}."))
+    for quantity in QUANTITIES
+    if not quantity.statistic
+} | {"latencies": (dict[str, float | None], Field(description="s, by statistic."))}
+"""What was measured in a window, as fields of an answer."""
 
 
 class SloView(BaseModel):
@@ -86,6 +95,7 @@ class CostsView(BaseModel):
     costs: list[CostView]
 
 
+@with_fields(SHOWN)
 class WindowView(BaseModel):
     """What one window showed; null is not known."""
 
@@ -94,21 +104,14 @@ class WindowView(BaseModel):
     time: float = Field(description="When it ended, s since 1970.")
     seconds: float
     configuration: dict[str, float]
-    rate: float | None = Field(description="requests/s")
-    requests: int
-    failures: int
-    latencies: dict[str, float | None] = Field(description="s, by statistic.")
-    cpu: float | None = Field(description="Cores.")
-    gpu: float | None = Field(description="Share of the GPUs' time, 0 to 1.")
     cost: float | None
     kept: bool = Field(description="Whether it kept the SLO.")
     disturbed: str = Field(description="Why nothing is learned from it; empty if something is.")
 
 
+@with_fields(SHOWN)
 class DecisionView(BaseModel):
     """A decision and what came of it, with the window it came from; null is not known."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     decision: int
     target: str
@@ -124,9 +127,6 @@ class DecisionView(BaseModel):
     seconds: float | None
     error: str
     window: int | None
-    rate: float | None
-    latencies: dict[str, float | None]
-    failures: int | None
     cost: float | None
     kept: bool | None
     disturbed: str
@@ -239,24 +239,6 @@ def costs_view(learned: CostMap | None) -> CostsView:
 
 def window_view(row: sqlite3.Row) -> WindowView:
     """Return a window of the store."""
-    return WindowView(
-        **{
-            name: row[name]
-            for name in (
-                "id",
-                "number",
-                "time",
-                "seconds",
-                "rate",
-                "requests",
-                "failures",
-                "cpu",
-                "gpu",
-                "cost",
-            )
-        },
-        configuration=dict(configuration_of(row["configuration"])),
-        latencies={name: row[name] for name in STATISTICS},
-        kept=bool(row["kept"]),
-        disturbed=row["disturbed"],
-    )
+    kept = {name: row[name] for name in ("id", "number", "time", "seconds", "cost", "kept", "disturbed")}
+    configuration = configuration_of(row["configuration"])
+    return WindowView(**kept, configuration=dict(configuration), **shown(row))
