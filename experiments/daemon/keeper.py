@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tuner.control.daemon.service import run_daemon
+from tuner.control.service import run_daemon
 
 __all__ = ["jumping"]
 

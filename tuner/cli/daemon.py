@@ -32,7 +32,7 @@ def daemon(
 
     What happened is told by `tuner history` and `tuner explain`.
     """
-    from tuner.control.daemon.service import run_daemon
+    from tuner.control.service import run_daemon
     from tuner.errors import InvalidInput
 
     if log_as not in ("text", "json"):

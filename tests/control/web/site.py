@@ -8,6 +8,7 @@ import threading
 from urllib.parse import urlsplit
 
 from tests.control.daemon.daemon_bed import eventually
+from tuner.control.service import web_server
 
 TOKEN = "0123456789abcdef-for-tests"
 
@@ -41,11 +42,12 @@ class Site:
             (bed.folder / "token").chmod(0o600)
             bed.path.write_text("http: {listen: '127.0.0.1:0', token_file: token}\n" + text)
         self.daemon = bed.daemon()
-        self._thread = threading.Thread(target=self.daemon.run)
+        self.web = web_server(self.daemon, bed.said.append)
+        self._thread = threading.Thread(target=self.daemon.run, args=(self.web,))
 
     def __enter__(self):
         self._thread.start()
-        eventually(lambda: self.daemon.address is not None)
+        eventually(lambda: self.web.address is not None)
         eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
         return self
 
@@ -56,7 +58,7 @@ class Site:
 
     def ask(self, path, *, method="GET", body=None, headers=None):
         """One request."""
-        place = urlsplit(self.daemon.address)
+        place = urlsplit(self.web.address)
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
         try:
             connection.request(method, path, body, headers or {})

@@ -25,7 +25,7 @@ def test_no_request_breaks_it(bed):
     bed.write(("a", "apply", ""), ("b", "observe", ""))
     with Site(bed) as site:
         eventually(lambda: all(worker.turns > 5 for worker in site.daemon.workers.values()))
-        command = [str(TOOL), "run", f"{site.daemon.address}/openapi.json", "--checks", "all", "--seed", "1"]
+        command = [str(TOOL), "run", f"{site.web.address}/openapi.json", "--checks", "all", "--seed", "1"]
         command += ["--max-examples", "20", "-H", f"Authorization: Bearer {TOKEN}", "--no-color"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=bed.folder)
 

@@ -32,7 +32,7 @@ def site(bed):
 
 def connected(site):
     """A bare connection."""
-    place = urlsplit(site.daemon.address)
+    place = urlsplit(site.web.address)
     return socket.create_connection((place.hostname, place.port), timeout=10)
 
 

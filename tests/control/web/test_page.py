@@ -47,7 +47,7 @@ def page(browser, bed):
         page.on(
             "console", lambda m: wrong.append(m.text) if m.type == "error" and "401" not in m.text else None
         )
-        page.goto(site.daemon.address)
+        page.goto(site.web.address)
         yield page
         page.close()
         assert wrong == []

@@ -15,6 +15,7 @@ from tests.builders import configuration
 from tests.control.daemon.daemon_bed import eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.daemon import daemon as daemon_module
+from tuner.control.service import web_server
 from tuner.control.web import read_token
 from tuner.control.web.access import allowed_names
 from tuner.errors import InvalidInput
@@ -89,7 +90,7 @@ def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypa
     """The store was deleted under the daemon's feet: all begin anew, and the address stays."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
     eventually(lambda: all(worker.turns for worker in site.daemon.workers.values()))
-    address, events = site.daemon.address, "/api/targets/a/windows"
+    address, events = site.web.address, "/api/targets/a/windows"
     (site.bed.folder / "s.db").unlink()
     eventually(lambda: any("begun anew" in sentence for sentence in site.bed.said))
 
@@ -100,7 +101,7 @@ def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypa
             return False
 
     eventually(answers)
-    assert site.daemon.address == address
+    assert site.web.address == address
 
 
 def test_the_api_tells_what_is_kept_and_why(site):
@@ -239,7 +240,7 @@ def test_probes_are_answered_under_any_name(site):
 
 def test_the_page_may_give_orders(site):
     """Its own origin is let through."""
-    assert site.order("/api/targets/a/pause", Origin=site.daemon.address).status == 200
+    assert site.order("/api/targets/a/pause", Origin=site.web.address).status == 200
 
 
 def test_long_bodies_are_refused(site):
@@ -335,16 +336,17 @@ def test_an_address_in_use_is_told(bed):
         other.mkdir()
         bed.folder, bed.path = other, other / "servetune.yaml"
         bed.write(("a", "observe", ""))
-        port = site.daemon.address.rpartition(":")[2]
+        port = site.web.address.rpartition(":")[2]
         bed.path.write_text(f"http: {{listen: '127.0.0.1:{port}'}}\n" + bed.path.read_text())
+        daemon = bed.daemon()
         with pytest.raises(InvalidInput, match=r"http\.listen: 127\.0\.0\.1:\d+ cannot be used"):
-            bed.daemon().run()
+            daemon.run(web_server(daemon, bed.said.append))
 
 
 def test_nothing_of_it_is_loaded_without_being_asked_for():
     """Neither the command line nor a daemon without `http` imports a web server."""
     code = (
-        "import sys, tuner.cli.app, tuner.control.daemon.daemon, tuner.control.daemon.worker; "
+        "import sys, tuner.cli.app, tuner.control.service, tuner.control.daemon.worker; "
         "print(*sorted({'fastapi', 'starlette', 'uvicorn', 'tuner.control.web'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

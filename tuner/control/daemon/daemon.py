@@ -22,21 +22,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
-from tuner.control.daemon.worker import Worker
+from tuner.control.daemon.worker import Worker, WorkerReport
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
 
-if TYPE_CHECKING:
-    from tuner.control.web import WebServer
-
-__all__ = ["Daemon"]
+__all__ = ["Daemon", "View"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +47,18 @@ CHECK_EVERY = 2.0
 """How often it is looked whether the store is still whole, s."""
 PATIENCE = 120.0
 """How long a target may take to finish a change when the daemon stops, s."""
+
+
+class View(AbstractContextManager["View"], Protocol):
+    """Shows a daemon to people and programs outside it, such as a web server.
+
+    The daemon enters it when its store is open, and leaves it before the store is closed. It may do so
+    several times.
+    """
+
+    def report(self, name: str, report: WorkerReport) -> None:
+        """Take in one turn of a target. Called in the thread of the target's worker."""
+        ...
 
 
 class Daemon:
@@ -85,18 +94,13 @@ class Daemon:
         self._say = say
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
         self._ticked = time.monotonic()
-        self._web = self._make_web()
+        self._view: View | None = None
         self._stopping = self._reloading = False  # only assigned to: safe in a signal handler
 
     @property
     def workers(self) -> dict[str, Worker]:
         """What keeps each target, by name."""
         return {name: worker for name, (worker, _) in dict(self._workers).items()}  # asked by other threads
-
-    @property
-    def address(self) -> str | None:
-        """Where it is seen from outside, such as ``http://127.0.0.1:7411``; None if it is not."""
-        return self._web.address if self._web is not None else None
 
     @property
     def silence(self) -> float:
@@ -111,20 +115,24 @@ class Daemon:
         """Read the file again soon."""
         self._reloading = True
 
-    def run(self) -> None:
+    def run(self, view: View | None = None) -> None:
         """Keep the targets; returns when stopped, or when all had their windows.
+
+        Args:
+            view: Shows the daemon to the outside, if anything does.
 
         Raises:
             StorageError: The store cannot be opened.
             InvalidInput: Another daemon uses it, or its address.
         """
+        self._view = view
         with _only_one(self.config.state):
             while damage := self._run():
                 self._say("", f"{damage}; all targets are begun anew")
 
     def _run(self) -> str:
         """Keep the targets with one store; returns what became of it, or nothing when all is over."""
-        with self._open() as store, self._web or nullcontext():
+        with self._open() as store, self._view or nullcontext():
             try:
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
@@ -134,16 +142,6 @@ class Daemon:
         if store.senseless:  # SQLite finds nothing wrong with it, and would open it again
             self._say("", self._put_aside(damage))
         return damage
-
-    def _make_web(self) -> WebServer | None:
-        """Make what is seen from outside, if the file wants it; nothing of it is loaded otherwise."""
-        http = self.config.http
-        if http is None:
-            return None
-        from tuner.control.web import WebServer, read_token
-
-        token = read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"))
-        return WebServer(self, http, token, say=lambda sentence: self._say("", sentence))
 
     def _wait(self, store: Store) -> str:
         """Look after signals until stopped, or until the store is damaged: then say how."""
@@ -176,7 +174,7 @@ class Daemon:
             fast=self._fast,
             windows=self._windows,
             say=self._say,
-            watch=self._web.exporter.report if self._web is not None else None,
+            watch=self._view.report if self._view is not None else None,
             delay=delay,
         )
         # Not waited for by the interpreter: a server that hangs must not keep the daemon from ending.

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from importlib.resources import files
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -18,6 +18,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from tuner import __version__
+from tuner.control.daemon.config import HttpSection
+from tuner.control.daemon.daemon import Daemon
+from tuner.control.daemon.worker import WorkerReport
 from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
@@ -26,10 +29,6 @@ from tuner.control.web.connection import MOST_CONNECTIONS, Connection
 from tuner.control.web.exporter import Exporter
 from tuner.control.web.views import Health
 from tuner.errors import InvalidInput, StorageError
-
-if TYPE_CHECKING:
-    from tuner.control.daemon.config import HttpSection
-    from tuner.control.daemon.daemon import Daemon
 
 __all__ = ["WebServer"]
 
@@ -107,6 +106,10 @@ class WebServer:
         self._server.should_exit = True
         self._thread.join(10)
         self._store.close()
+
+    def report(self, name: str, report: WorkerReport) -> None:
+        """Count one turn of a target, for Prometheus."""
+        self.exporter.report(name, report)
 
     def application(self) -> FastAPI:
         """Return the application: the API, metrics, health and the page."""

@@ -1,18 +1,23 @@
-"""The daemon as a process: its log on standard output, and what signals do to it."""
+"""The daemon as a process: its log on standard output, its web server, and what signals do to it."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.daemon.log import begin_log
 
-__all__ = ["run_daemon"]
+if TYPE_CHECKING:
+    from tuner.control.web import WebServer
+
+__all__ = ["run_daemon", "web_server"]
 
 
 def run_daemon(
@@ -45,10 +50,29 @@ def run_daemon(
     def say(name: str, sentence: str) -> None:
         log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
 
-    keeper = Daemon(path, now=now, windows=windows, fast=fast, say=say)
-    signal.signal(signal.SIGHUP, lambda *_: keeper.reload())
+    daemon = Daemon(path, now=now, windows=windows, fast=fast, say=say)
+    web = web_server(daemon, lambda sentence: say("", sentence))
+    signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: keeper.stop())
-    say("", f"keeps {len(keeper.config.targets)} targets, state in {keeper.config.state}")
-    keeper.run()
+        signal.signal(number, lambda *_: daemon.stop())
+    say("", f"keeps {len(daemon.config.targets)} targets, state in {daemon.config.state}")
+    daemon.run(web)
     say("", "stopped")
+
+
+def web_server(daemon: Daemon, say: Callable[[str], None]) -> WebServer | None:
+    """Return the web server that a daemon's file asks for; None if it asks for none.
+
+    Args:
+        daemon: The daemon that the server shows.
+        say: Receives a sentence when the server listens.
+
+    Raises:
+        InvalidInput: The token cannot be used.
+    """
+    http = daemon.config.http
+    if http is None:
+        return None
+    from tuner.control.web import WebServer, read_token  # loads FastAPI, which costs time and memory
+
+    return WebServer(daemon, http, read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN")), say)
