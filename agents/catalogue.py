@@ -1,15 +1,14 @@
 """Makes and loads agents by name. Third parties add one with the entry point group ``tuner.agents``.
 
-An entry point names a :class:`~tuner.agents.bookkeeper.Bookkeeper`, which is treated like ours, or what is
-called as ``make(space, *, seed, levels, start, parameters) -> Agent``: a function, or a class. Its attribute
-``load(folder, space, *, seed) -> Agent``, if it has one, reads what such an agent saved; see
+An entry point names a subclass of :class:`~tuner.agents.bookkeeper.Bookkeeper`, which is treated like ours,
+or a function or class that is called as ``make(space, *, seed, levels, start, parameters) -> Agent``. If it
+has an attribute ``load(folder, space, *, seed) -> Agent``, that reads what such an agent saved; see
 ``docs/agents.md``. Nothing heavy is imported before an agent is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from tuner.agents.bookkeeper import Bookkeeper
-    from tuner.agents.rrl import RRLParameters
 
 __all__ = ["AGENTS", "agent_names", "load_agent", "make_agent"]
 
@@ -62,7 +60,8 @@ _CLASSES = {
     "oracle": ("rivals.oracle", "OracleAgent"),
 }
 """Name -> module and class of the agents that are bookkeepers."""
-_FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
+FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
+"""Those that :mod:`tuner.agents.rrl` makes."""
 
 
 def agent_names() -> list[str]:
@@ -95,12 +94,11 @@ def make_agent(
         InvalidInput: There is no such agent or constant, or a value is unusable.
     """
     wanted = dict(parameters or {})
-    if (preset := _rrl_parameters(name)) is not None:
+    if name in FORMS_OF_RRL:
         from tuner.agents.rrl import RRL
-        from tuner.agents.rrl.presets import rrl_changed
+        from tuner.agents.rrl.forms import form
 
-        constants = rrl_changed(name, replace(preset, levels=levels or LoadLevels()), wanted)
-        return RRL(space, constants, seed=seed, synchronous=True)
+        return RRL(space, form(name, wanted, levels=levels), seed=seed, synchronous=True)
     chosen = _named(name)
     if chosen is None:
         raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
@@ -157,13 +155,3 @@ def _is_bookkeeper(chosen: object) -> TypeIs[type[Bookkeeper[Any]]]:
     from tuner.agents.bookkeeper import Bookkeeper
 
     return isinstance(chosen, type) and issubclass(chosen, Bookkeeper)
-
-
-def _rrl_parameters(name: str) -> RRLParameters | None:
-    """The parameters that make RRL the agent of that name; None if it is not one of its forms."""
-    if name not in _FORMS_OF_RRL:
-        return None
-    from tuner.agents.rivals.q_learning import Q_LEARNING
-    from tuner.agents.rrl.presets import PRESETS
-
-    return {**PRESETS, "q_learning": Q_LEARNING}[name]

@@ -50,6 +50,7 @@ class Manifest(BaseModel):
     knobs: list[StoredKnob] = Field(min_length=1)
     parameters: dict[str, Any]
     first_level: int | None = None
+    """Where older policies keep what is now the array of this name."""
     arrays: str = Field(pattern=r"^arrays-[0-9a-f]{16}\.npz$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
@@ -103,7 +104,6 @@ def write_policy(
     parameters: dict[str, Any],
     arrays: dict[str, np.ndarray],
     agent: str = "rrl",
-    first_level: int | None = None,
 ) -> None:
     """Write a policy, replacing one that is there.
 
@@ -113,7 +113,6 @@ def write_policy(
         parameters: The agent's constants, as plain values.
         arrays: What was learned.
         agent: Who learned it.
-        first_level: Where the load feature of RRL's estimator is 0.
 
     Raises:
         StorageError: The folder cannot be written.
@@ -126,7 +125,6 @@ def write_policy(
         knobs=[StoredKnob(name=knob.name, grid=list(knob.grid), unit=knob.unit) for knob in space.knobs],
         agent=agent,
         parameters=parameters,
-        first_level=first_level,
         arrays=f"arrays-{digest[:16]}.npz",
         sha256=digest,
     )
@@ -182,7 +180,11 @@ def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArray
             else f"it is for '{manifest.agent}' to load"
         )
         raise InvalidInput("policy", problem, fix)
-    return manifest, StoredArrays(folder, _read_arrays(folder, manifest))
+    arrays = _read_arrays(folder, manifest)
+    if manifest.agent == "rrl":
+        first = [] if manifest.first_level is None else [manifest.first_level]
+        arrays.setdefault("first_level", np.array(first, dtype=np.int64))
+    return manifest, StoredArrays(folder, arrays)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tuner.agents.bookkeeper import Parameters
-from tuner.agents.rivals.inputs import log_cost
+from tuner.agents.log_cost import log_cost
 from tuner.agents.rivals.walker import Transition, Walker, build_network
 from tuner.knobs import KnobSpace
 

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.agents.log_cost import log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace
 
-__all__ = ["SMALLEST_COST", "Inputs", "log_cost"]
+__all__ = ["Inputs"]
 
-SMALLEST_COST = 1e-3
-"""Costs below count as this much, so that they have a logarithm."""
 LEAST_SPREAD = 0.1
 """Standard deviation that inputs are at least divided by: the first change of the load is no earthquake."""
 FARTHEST = 5.0
 """Standard deviations at which inputs are cut off."""
-
-
-def log_cost(cost: float) -> float:
-    """Return the logarithm of a cost: overload is large, and a tenth less is worth the same everywhere."""
-    return math.log(max(cost, SMALLEST_COST))
 
 
 class Inputs:

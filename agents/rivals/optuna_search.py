@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tuner.agents.log_cost import log_cost
 from tuner.agents.records import LevelRecord
-from tuner.agents.rivals.inputs import log_cost
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
 from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace

@@ -1,4 +1,18 @@
-"""Region-based reinforcement learning with its default perception; :mod:`agent` is where to begin reading."""
+"""Region-based reinforcement learning, in its default form; to be read in this order.
+
+* :mod:`~tuner.agents.rrl.parameters`: the constants.
+* :mod:`~tuner.agents.rrl.agent`: the loop of the paper's algorithm 1: choose, measure, learn.
+* :mod:`~tuner.agents.rrl.policy`: eq. 3, from perceived costs to probabilities (kernel: ``boltzmann``).
+* :mod:`~tuner.agents.rrl.perception`: what each configuration is thought to cost, and why not as in the
+  paper.
+* :mod:`~tuner.agents.rrl.measured`: the windows that this rests on.
+* :mod:`~tuner.agents.rrl.smoothing`: the Gaussian process that predicts the rest (kernel: ``covariance``).
+* :mod:`~tuner.agents.rrl.prior`: a start from a simulation or another server.
+* :mod:`~tuner.agents.rrl.drift`: notices that the machine has changed.
+
+Beside it, and loaded only when asked for (:mod:`~tuner.agents.rrl.forms`): :mod:`~tuner.agents.rrl.table`,
+the paper's form, and :mod:`~tuner.agents.rrl.network`, its estimation function.
+"""
 
 from tuner.agents.rrl.agent import RRL
 from tuner.agents.rrl.parameters import RRLParameters

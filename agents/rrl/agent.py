@@ -2,39 +2,42 @@
 
 Qin et al., "Swift machine learning model serving scheduling: a region based reinforcement learning
 approach", SC'19, section 4, algorithm 1. The state is the load level, the action a configuration. For
-each level there is a perception Q(s, c). In every window:
+each level there is a perception Q(s, c), what each configuration is thought to cost. In every window:
 
-1. choose a configuration with probability proportional to ``exp(-beta * Q(s, c))`` (eq. 3);
-2. measure its cost r_t; estimate that of all configurations in a region around it and update their Q (eq. 2);
-3. the policy follows from the new Q.
+1. :meth:`RRL.select` draws a configuration with a probability proportional to exp(-beta * Q(s, c)) (eq. 3);
+2. the server runs it, and the window shows its cost r_t;
+3. :meth:`RRL.update` teaches the perception what r_t says of all configurations in a region around (eq. 2).
 
-This file chooses; step 2 is the business of a perception. The paper's is
-:mod:`tuner.agents.rrl.table.perception`; :mod:`tuner.agents.rrl.presets` has its constants and those of the
-authors' code. By default it is :mod:`tuner.agents.rrl.perception`, which goes beyond the paper and says
-how. beta may be in units of one over the least cost, so that it needs no tuning per model, and may grow with
-the windows seen at the level.
+Where we differ: step 3 of the default form is :mod:`tuner.agents.rrl.perception`, which goes beyond the paper
+and says how and why. The paper's own is in :mod:`tuner.agents.rrl.table`, and is loaded only if its
+parameters are given. beta may be in units of one over the least cost (:mod:`tuner.agents.rrl.policy`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from tuner.agents.agent import State, check_seed
-from tuner.agents.explanation import Explanation
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.rrl.file import load_perception, save_perception
+from tuner.agents.policy_file import check_knobs, damaged, read_policy, write_policy
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.policy import probabilities
 from tuner.agents.rrl.prior import Prior
-from tuner.agents.rrl.region import boltzmann
-from tuner.agents.rrl.schedule import inverse_logits
-from tuner.agents.rrl.table.perception import TablePerception
 from tuner.knobs import KnobSpace
 
-__all__ = ["RRL", "Explanation", "RRLParameters"]
+if TYPE_CHECKING:
+    from tuner.agents.rrl.table.parameters import TableParameters
+    from tuner.agents.rrl.table.perception import TablePerception
+
+__all__ = ["RRL", "Explanation"]
 
 
 class RRL:
@@ -42,16 +45,16 @@ class RRL:
 
     Args:
         space: The configurations.
-        parameters: The constants.
+        parameters: The constants; their class decides between the default form and the table form.
         seed: Of exploration and of the estimator.
-        synchronous: Train the estimator inside :meth:`update`, so that the same seed gives the same
-            decisions (simulation, tests), rather than in a thread of its own that delays no window (live).
+        synchronous: Train inside :meth:`update`, so that the same seed gives the same decisions (simulation,
+            tests), rather than in a thread, which delays no window (live).
     """
 
     def __init__(
         self,
         space: KnobSpace,
-        parameters: RRLParameters | None = None,
+        parameters: RRLParameters | TableParameters | None = None,
         *,
         seed: int = 0,
         synchronous: bool = False,
@@ -60,11 +63,12 @@ class RRL:
         self.space = space
         self.parameters = parameters or RRLParameters()
         self.perception: SmoothPerception | TablePerception
-        if self.parameters.perception == "table":
-            self.perception = TablePerception(space, self.parameters, seed=seed, synchronous=synchronous)
-        else:
+        if isinstance(self.parameters, RRLParameters):
             self.perception = SmoothPerception(space, self.parameters, synchronous=synchronous)
-        self._everything = space.distinct
+        else:
+            from tuner.agents.rrl.table.perception import TablePerception  # brings the network along
+
+            self.perception = TablePerception(space, self.parameters, seed=seed, synchronous=synchronous)
         self._generator = np.random.default_rng(seed)
 
     @property
@@ -75,15 +79,21 @@ class RRL:
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Draw a configuration from the Boltzmann policy over those allowed (eq. 3)."""
         allowed = self._allowed(allowed)
-        probabilities = self._policy(state, allowed)
-        drawn = int(np.searchsorted(np.cumsum(probabilities), self._generator.random(), side="right"))
-        return int(allowed[min(drawn, allowed.size - 1)])
+        cumulated = np.cumsum(self._probabilities(state, allowed))
+        drawn = int(np.searchsorted(cumulated, self._generator.random(), side="right"))
+        return int(allowed[min(drawn, allowed.size - 1)])  # rounding may leave the last sum just below 1
+
+    def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
+        """Learn from one window: update the region of the configuration (eq. 2)."""
+        if not (math.isfinite(cost) and cost >= 0):
+            raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
+        self.perception.learn(state, configuration, cost, next_state)
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the known configuration with the least cost, one standard error added.
 
-        Where nothing allowed is known, a level never seen is predicted from the nearest one, else the
-        configuration in force stays. Of equals it takes the one in force, then the lowest number.
+        A level that was never seen is predicted from the others; where nothing is known, the configuration in
+        force stays. Among equals the one in force wins, then the lowest number.
         """
         allowed = self._allowed(allowed)
         values = self.perception.cautious(state, allowed)
@@ -92,18 +102,12 @@ class RRL:
         equals = allowed[values == np.nanmin(values)]
         return state.configuration if state.configuration in equals else int(equals.min())
 
-    def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
-        """Learn from one window: update the region of the configuration (eq. 2)."""
-        if not (math.isfinite(cost) and cost >= 0):
-            raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
-        self.perception.learn(state, configuration, cost, next_state)
-
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
         return self.perception.costs(level)
 
     def explain(self, level: int, configuration: int, allowed: np.ndarray | None = None) -> Explanation:
-        """Tell what is known about a configuration at a load level, and how likely it is to be chosen."""
+        """Say what is known of a configuration at a load level, and how likely it is to be chosen."""
         allowed = self._allowed(allowed)
         costs = self.costs(level)
         state = State(level=level, configuration=configuration)
@@ -118,16 +122,15 @@ class RRL:
             best=best,
             best_text=self.space.format(self.space.decode(best)),
             best_cost=float(costs[best]),
-            probability=float(self._policy(state, allowed)[allowed == configuration].sum()),
+            probability=float(self._probabilities(state, allowed)[allowed == configuration].sum()),
         )
 
     def transfer(self, *, synchronous: bool = False) -> None:
-        """Take everything learned so far as hearsay: it comes from a simulation or from another server.
+        """Turn everything learned so far into a prior for another server, or for the real one.
 
-        Costs stay known but weigh so little that a single measurement outweighs them, and all counts as never
-        measured, so that what looks nearly as good as the best is tried again. A table is as greedy as after
-        ``transfer_windows``, and its estimator keeps its weights and a sample of its windows; otherwise what
-        was learned becomes the prior.
+        Costs stay known, but a single measurement outweighs them, and every configuration counts as never
+        measured: what looks nearly as good as the best is tried again. A table stays as greedy as after
+        ``transfer_windows``, and its estimator keeps its weights and a sample of its windows.
 
         Args:
             synchronous: As for the class; false because what follows usually is live.
@@ -136,10 +139,10 @@ class RRL:
         self.perception.trainer.background = not synchronous
 
     def start_from(self, prior: Prior) -> None:
-        """Begin anew from what a simulation or another server says; not for a table, which has no prior.
+        """Forget everything and start from a prior, which a table has not.
 
         Args:
-            prior: What configurations are thought to cost.
+            prior: What a simulation or another server says that configurations cost.
         """
         assert isinstance(self.perception, SmoothPerception), "a table has no prior"
         self.perception.start_from(prior)
@@ -150,7 +153,13 @@ class RRL:
         Raises:
             StorageError: The folder cannot be written.
         """
-        save_perception(Path(folder), self.perception)
+        parameters = TypeAdapter(type(self.parameters)).dump_python(self.parameters, mode="json")
+        write_policy(
+            Path(folder),
+            space=self.space,
+            parameters={"perception": self.parameters.perception, **parameters},
+            arrays=self.perception.arrays(),
+        )
 
     @classmethod
     def load(cls, folder: Path, space: KnobSpace, *, seed: int = 0, synchronous: bool = False) -> RRL:
@@ -166,33 +175,81 @@ class RRL:
             InvalidInput: The policy is about other knobs or grids; names the first that differs.
             StorageError: There is no policy, or it is damaged.
         """
+        folder = Path(folder)
         check_seed(seed)
-        perception = load_perception(Path(folder), space, seed=seed, synchronous=synchronous)
-        agent = cls(space, perception.parameters, seed=seed, synchronous=synchronous)
-        agent.perception = perception
+        manifest, arrays = read_policy(folder)
+        check_knobs(folder, manifest, space)
+        try:
+            parameters = _read_parameters(manifest.parameters)
+        except ValidationError as error:
+            raise damaged(folder, "its parameters are not valid") from error
+        agent = cls(space, parameters, seed=seed, synchronous=synchronous)
+        try:
+            agent.perception.restore(arrays)
+        except ValueError as error:
+            raise damaged(folder, str(error)) from error
         return agent
 
     def close(self) -> None:
         """Stop background training. May be called twice."""
-        self.perception.close()
+        self.perception.trainer.close()
+
+    def _probabilities(self, state: State, allowed: np.ndarray) -> np.ndarray:
+        """The probability of each configuration that may be chosen.   # (n,)."""
+        values = self.perception.values(state, allowed)
+        return probabilities(
+            values,
+            self.parameters,
+            windows=self.perception.windows(state.level),
+            scale=self.perception.scale(state, values),
+        )
 
     def _allowed(self, allowed: np.ndarray | None) -> np.ndarray:
         if allowed is None:
-            return self._everything
+            return self.space.distinct
         if len(allowed) == 0:
             raise ValueError("at least one configuration must be allowed")
         return np.asarray(allowed, dtype=np.int64)
 
-    def _policy(self, state: State, allowed: np.ndarray) -> np.ndarray:
-        """The probability of each configuration (eq. 3).   # (n,)."""
-        p = self.parameters
-        values = self.perception.values(state, allowed)
-        probabilities = np.empty(allowed.size)
-        if p.temperature == "inverse":
-            logits = inverse_logits(np.maximum(values * p.unit, 1e-6))
-            boltzmann(-logits, 1.0, probabilities)
-            return probabilities
-        if p.temperature == "relative":
-            values = values / self.perception.scale(state, values)
-        boltzmann(values, p.beta(self.perception.windows(state.level)), probabilities)
-        return probabilities
+
+def _read_parameters(values: Mapping[str, Any]) -> RRLParameters | TableParameters:
+    """Read the parameters of a saved policy. Older ones hold those of both forms; the other's are ignored."""
+    if values.get("perception") == TABLE:
+        from tuner.agents.rrl.table.parameters import TableParameters
+
+        return TypeAdapter(TableParameters).validate_python(values)
+    return TypeAdapter(RRLParameters).validate_python(values)
+
+
+TABLE = "table"
+"""What a saved policy of the table form says for ``perception``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Why the agent thinks of a configuration as it does. Costs are of one window; NaN stands for unknown."""
+
+    level: int
+    configuration: int
+    text: str
+    """The configuration as people write it."""
+    cost: float
+    """Learned cost."""
+    visits: int
+    """Windows in which it was measured at this level."""
+    windows: int
+    """Windows learned from at this level."""
+    best: int
+    """The best known configuration among those allowed."""
+    best_text: str
+    best_cost: float
+    probability: float
+    """With which :meth:`RRL.select` would choose it now among those allowed; 0 if it is not allowed."""
+
+    def __str__(self) -> str:
+        cost = "nothing is known of its cost" if math.isnan(self.cost) else f"learned cost {self.cost:.3f}"
+        return (
+            f"{self.text}: {cost}, measured in {self.visits} of {self.windows} windows at load level "
+            f"{self.level}; best known {self.best_text} ({self.best_cost:.3f}); "
+            f"chosen with probability {self.probability:.2f}"
+        )

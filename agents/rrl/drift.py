@@ -1,9 +1,13 @@
 """Notices that the model or the machine has changed: configurations no longer cost what they used to.
 
-Beyond the paper. Of every configuration that was measured before it is known what to expect. Page's test
-(E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954) sums up by how many standard deviations the
-logarithm of the cost missed that, less an allowance, in either direction; a sum above the threshold is a
-change, and the sum's last start is when it happened.
+Beyond the paper. For a configuration measured before, the perception predicts the next cost. Page's test
+(CUSUM; E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954) sums up the errors of these
+predictions, in standard deviations of the cost's logarithm and less an allowance, in either direction. A sum
+above the threshold is a change, and the change happened when the sum last left 0: that is where an era ends
+and the next begins.
+
+Why errors are summed: one window may be far off by chance, but only a change puts many windows off to the
+same side.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ class DriftParameters:
     """How sensitive the test is."""
 
     allowance: float = 0.75
-    """Standard deviations that a window may miss by without counting."""
+    """Standard deviations of error that do not count: about as much as an unchanged server shows."""
     threshold: float = 8.0
-    """Sum above which the machine has changed; false alarms become rarer exponentially with it."""
+    """Sum above which the machine has changed; false alarms become exponentially rarer with it."""
     largest: float = 4.0
-    """Standard deviations that one window counts at most: a single one is no change."""
+    """Standard deviations that one window counts at most, less than the threshold: one alone is no change."""
 
     def __post_init__(self) -> None:
         if not (self.allowance >= 0 and self.threshold > self.largest > self.allowance):
@@ -33,31 +37,31 @@ class DriftParameters:
 class DriftDetector:
     """The two sums of Page's test.
 
-    Life: :meth:`add` after every window whose cost was foretold; having told of a change it begins anew.
+    Life: :meth:`add` after every window whose cost was predicted. After a change both sums start again at 0.
     """
 
     parameters: DriftParameters = field(default_factory=DriftParameters)
     above: float = 0.0
-    """Sum of what was dearer than foretold."""
+    """Sum of errors of windows that were dearer than predicted."""
     below: float = 0.0
-    """Sum of what was cheaper."""
+    """Sum of errors of windows that were cheaper."""
     above_since: int = 0
-    """The window with which that sum left 0."""
+    """The window with which ``above`` left 0."""
     below_since: int = 0
-    """The same of the other."""
+    """The window with which ``below`` left 0."""
 
-    def add(self, missed: float, window: int) -> int | None:
+    def add(self, error: float, window: int) -> int | None:
         """Take in one window.
 
         Args:
-            missed: Logarithm of the cost less what was foretold, in standard deviations.
+            error: Logarithm of the cost less the predicted one, in standard deviations.
             window: Its number.
 
         Returns:
-            None, or the window since which the machine has been another.
+            None, or the first window after the change.
         """
         p = self.parameters
-        step = max(-p.largest, min(missed, p.largest))
+        step = max(-p.largest, min(error, p.largest))
         if self.above == 0.0:
             self.above_since = window
         if self.below == 0.0:

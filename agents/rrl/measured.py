@@ -1,4 +1,9 @@
-"""What was measured so far, one entry per configuration and load, as the smoother wants it."""
+"""The windows measured so far, in the form that the smoother needs: one point per configuration and load.
+
+Windows of one configuration at nearly one load are one point, with their mean and their number. The
+smoother's work grows with the cube of the points, and a server that runs one configuration for a day is still
+one point.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +13,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.smoothing import Points
 
 __all__ = ["Measured"]
 
 NEAR = 0.125
-"""Octaves of load (9 %): windows of one configuration that lie nearer to each other are one point. The rate
-of 1,000 Poisson requests is off by 0.045 octaves; the logarithm of the cost is nearly straight so near."""
+"""Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
+requests is off by 0.045 octaves, so that an even load does not scatter; and within 9 % the logarithm of the
+cost is nearly straight, so that the mean stands for all."""
 STEEPEST = 2.0
-"""Costs are thought to grow at most with this power of the load, where a load's least cost is concerned."""
-SMALLEST = 1e-3
-"""Costs below count as this much, so that they have a logarithm."""
+"""The least cost of a load is taken to grow at most with this power of the load. Where only dear
+configurations were measured at a load, the least cost of others bounds what is possible there."""
 ERAS = 3
-"""Eras that are remembered, the present one included."""
+"""Eras that are remembered, the present one included: a machine that changes back is still known."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Windows of one configuration at nearly one load; both are means."""
+    """Windows of one configuration at nearly one load."""
 
     log: float = 0.0
+    """Mean logarithm of the cost."""
     load: float = 0.0
+    """Mean load, octaves."""
     windows: int = 0
 
     def add(self, load: float, log: float) -> None:
@@ -40,15 +48,15 @@ class _Group:
 class Measured:
     """The windows of one agent.
 
-    Life: :meth:`add` after every window; when the machine has changed, :meth:`begin_era` says since when.
+    Life: :meth:`add` after every window; :meth:`begin_era` when the machine has changed.
 
     Args:
         places: Where configurations lie.   # (size, knobs) octaves
         memory: Windows remembered.
 
     Attributes:
-        era: Number of the present one, from 0.
-        total: Windows added ever.
+        era: Number of the present era, from 0.
+        total: Windows ever added, forgotten ones included.
     """
 
     def __init__(self, places: np.ndarray, memory: int) -> None:
@@ -75,6 +83,7 @@ class Measured:
         self.total += 1
         self._rows.append((level, load, configuration, cost, self.era))
         if len(self._rows) > self._memory:
+            # A quarter goes at once: grouping the rest again is too much work for every window.
             self._restore(self._rows[-self._memory * 3 // 4 :], self.era)
             return
         self._enter(*self._rows[-1])
@@ -89,7 +98,7 @@ class Measured:
         return sorted(self._visits)
 
     def since(self, configuration: int, load: float) -> int:
-        """Windows in which a configuration was measured in this era within an octave's quarter of a load."""
+        """Windows in which a configuration was measured in this era within a quarter octave of a load."""
         return sum(
             group.windows
             for level in self._visits
@@ -98,7 +107,7 @@ class Measured:
         )
 
     def begin_era(self, windows: int) -> None:
-        """Begin an era with the last so many windows: the machine is another since then."""
+        """Begin a new era with the given number of last windows: the machine changed before them."""
         cut = len(self._rows) - windows
         rows = [row if n < cut else (*row[:4], self.era + 1) for n, row in enumerate(self._rows)]
         self._restore(rows, self.era + 1)
@@ -114,11 +123,11 @@ class Measured:
         self._restore(plain, era)
 
     def points(self, load: float, ceiling: float, most: int, level: int | None = None) -> Points:
-        """Return what a prediction at a load rests on.
+        """Return the points that a prediction at a load rests on.
 
         Args:
             load: Octaves.
-            ceiling: Logarithms above the least at the same load that a cost may count.
+            ceiling: Costs count as at most the least at the same load plus this, in logarithms.
             most: Points; those nearest in load are taken.
             level: Only what was measured at this level; None for all.
         """
@@ -145,7 +154,7 @@ class Measured:
             if group is None or abs(group.load - load) >= NEAR:
                 group = _Group()
                 groups.append(group)
-            group.add(load, math.log(max(cost, SMALLEST)))
+            group.add(load, log_cost(cost))
         self._visits.setdefault(level, Counter())[configuration] += 1
 
     def _restore(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:
@@ -155,7 +164,7 @@ class Measured:
 
 
 def _least(loads: np.ndarray, logs: np.ndarray, eras: np.ndarray) -> np.ndarray:
-    """The least that was measured in the same era, at each load and on the steepest way there.   # (n,)."""
+    """Bounds on the least cost at each point's load, from all points of the same era.   # (n,)."""
     if not logs.size:
         return logs
     apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])

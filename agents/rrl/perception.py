@@ -1,22 +1,27 @@
-"""Our perception: every measurement teaches about all configurations and loads, the nearer the more.
+"""The default perception: what each configuration is thought to cost, from all that was measured.
 
-What becomes of the parts of the paper's (:mod:`tuner.agents.rrl.table.perception`), and why:
+Every measurement teaches about all configurations and loads, the nearer the more. What becomes of the parts
+of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 
-* *Region.* Not a ball of fixed size but a reach per knob and for the load, fitted to what was measured
-  (:mod:`tuner.agents.rrl.smoothing`). With ``smoothing.adaptive = False`` it keeps the size it starts with.
-* *Estimation function.* The network needs more windows than there are; the smoother takes its place.
-* *Learning rate.* Every update weighs a measurement against what was thought by how sure either is, as
-  a Kalman filter does; for a configuration measured alone that is 1/t.
-* *Q.* What a configuration is thought to cost, less ``smoothing.optimism`` standard deviations: the little
-  known is tried before what is known to be dear, and exploration ends where nothing promises more.
-* *Load levels.* What is learned at one load holds at its neighbours as far as that reach goes (``carry``);
-  where the window's rate is known it is the load, rather than the middle of its level.
-* *A start.* A calibrated simulation may say what to expect (``prior``).
-* *Drift.* When what was foretold turns out wrong for good, an era ends (:mod:`~.drift`): what was
-  measured before counts as that of a similar machine, and loses to what is measured now where they differ.
+* *Region.* A Gaussian process with a length scale per knob and for the load, its reach, takes the place of a
+  ball of fixed size (:mod:`tuner.agents.rrl.smoothing`): how far a measurement may be trusted differs between
+  knobs and models, so it is fitted to what was measured. ``smoothing.adaptive = False`` keeps it fixed.
+* *Estimation function.* The process takes the network's place too: a network needs more windows than there
+  are.
+* *Learning rate.* The posterior weighs a measurement against what was thought before by how sure either is,
+  as a Kalman filter does; for a configuration measured alone that is 1/t.
+* *Q.* The expected cost less ``smoothing.optimism`` standard deviations. Configurations about which little is
+  known are tried before those known to be dear, and exploration ends where nothing promises more.
+* *Load levels.* What is learned at one load holds at others as far as the reach of the load goes (``carry``).
+  The load is the window's own rate where it is known: a level spans a quarter, and near overload costs rise
+  steeply within it.
+* *A start.* A calibrated simulation may give a prior (:mod:`tuner.agents.rrl.prior`).
+* *Drift.* When predictions stay wrong, the machine has changed and a new era begins
+  (:mod:`tuner.agents.rrl.drift`). What was measured before then counts as measured on a similar machine: it
+  is correlated with what is measured now, and loses where they differ.
 
-A known weakness: exploration may end too early. What is far from everything measured is taken to cost about
-the mean of what was, with a fitted deviation that can be too small; on the synthetic valley of
+A known weakness: exploration may end too early. A configuration far from all measured ones is taken to cost
+about their mean, with a fitted deviation that can be too small; on the synthetic valley of
 ``tests/agents/rrl/test_perception.py`` the agent stays at 1.1 to 2.1 times the best. Neither a higher
 ``smoothing.ceiling`` nor a floor under the deviation cured it.
 """
@@ -30,28 +35,44 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.rrl.caution import safe
+from tuner.agents.log_cost import SMALLEST_COST, log_cost
+from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
-from tuner.agents.rrl.measured import SMALLEST, Measured
+from tuner.agents.rrl.measured import Measured
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import Prior
-from tuner.agents.rrl.smoothing import Points, SmoothingParameters, coordinates, fit, posterior, start
+from tuner.agents.rrl.smoothing import (
+    Points,
+    SmoothingParameters,
+    coordinates,
+    fit,
+    initial_theta,
+    posterior,
+)
 from tuner.agents.threads import one_blas_thread
 from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
-__all__ = ["SmoothPerception"]
+__all__ = ["SmoothPerception", "safe"]
 
 CANDIDATES = 8192
-"""Configurations looked at in one decision; of a larger space a sample, and what is near the known."""
+"""Configurations considered in one decision: predicting so many takes tens of milliseconds. A larger space is
+sampled, and the neighbours of measured configurations are added."""
+VISITED = 64
+"""Configurations measured last whose neighbours are added."""
 REFIT = 24
-"""The reach is fitted again when the points have become more by one in so many."""
+"""The reach is fitted again when the points have grown by a 24th. A fit costs the third power of their
+number, and a few points more hardly move it."""
 KNOWN = 0.6
-"""Share of the standard deviation before anything was measured, below which a cost counts as known."""
+"""A cost counts as known once its standard deviation is below this share of what it was before any
+measurement: a configuration that nothing measured bears on keeps the whole of it."""
 BIN = 0.05
-"""Octaves of load (3.5 %) within which beliefs are the same."""
-FORETOLD = 2
-"""Windows of a configuration after which the next one may tell of drift."""
+"""Octaves of load (3.5 %) within which predictions are shared: the rate of a window is no better known."""
+SETTLED = 2
+"""Windows of a configuration after which the next may show drift. A prediction that rests on one window, or
+on neighbours alone, is wrong often enough on a machine that has not changed."""
+LARGEST_LOGARITHM = 50.0
+"""Fitted parameters in a saved policy are within this."""
 
 Belief = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation of the logarithm of costs."""
@@ -60,6 +81,9 @@ Belief = tuple[np.ndarray, np.ndarray]
 class SmoothPerception:
     """What configurations are thought to cost, at any load.
 
+    Life: :meth:`learn` after every window; :meth:`values`, :meth:`cautious` and :meth:`costs` answer from
+    what was learned. In between, the trainer fits the reach.
+
     Args:
         space: The configurations.
         parameters: The constants.
@@ -67,35 +91,31 @@ class SmoothPerception:
 
     Attributes:
         measured: What was measured.
-        theta: The fitted parameters of the smoother.
-        prior: What was thought before, if anything was.
-        drift: Watches whether what was foretold comes true.
+        theta: Logarithms of the fitted hyperparameters.
+        prior: What costs are thought to be before anything is measured; None if nothing is.
+        drift: Watches whether predictions come true.
         fitted: Points that the last fit rested on.
-        trainer: What fits; whether in the background may be changed between windows.
+        trainer: Fits the reach; its ``background`` may change between windows.
     """
 
     def __init__(self, space: KnobSpace, parameters: RRLParameters, *, synchronous: bool = False) -> None:
         self.space = space
         self.parameters = parameters
-        self.prior: Prior | None = None
-        self.drift = DriftDetector(parameters.drift)
         self.trainer = Trainer(self._fit, "rrl-smoother", background=not synchronous)
         self._places = coordinates(space)
-        self.measured = Measured(self._places, parameters.memory)
-        self.theta = start(parameters.smoothing, len(space.knobs))
-        self.fitted = 0
         self._present = State(level=0, configuration=0)
-        self._beliefs: dict[tuple[int, int], Belief] = {}
         self._lock = Lock()
+        self._beliefs: dict[tuple[int, int], Belief] = {}
+        self._forget(None)
 
     def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:  # noqa: ARG002
-        """Take in what a configuration showed."""
+        """Take in what a configuration cost in one window."""
         load, since = self._load(state), None
-        if self.parameters.detect_drift and self.measured.since(configuration, load) >= FORETOLD:
-            mean, deviation = self._foretell(state, np.array([configuration]))
-            missed = math.log(max(cost, SMALLEST)) - float(mean[0])
-            spread = math.hypot(float(deviation[0]), math.exp(self.theta[-1]))
-            since = self.drift.add(missed / spread, self.measured.total)
+        if self.parameters.detect_drift and self.measured.since(configuration, load) >= SETTLED:
+            mean, deviation = self._predict(state, np.array([configuration]))
+            error = log_cost(cost) - float(mean[0])
+            spread = math.hypot(float(deviation[0]), math.exp(self.theta[-1]))  # of prediction and of window
+            since = self.drift.add(error / spread, self.measured.total)
         with self._lock:
             self.measured.add(state.level, load, configuration, cost)
             if since is not None:
@@ -113,89 +133,113 @@ class SmoothPerception:
         """Windows in which a configuration was measured at a level."""
         return self.measured.visits(level)[configuration]
 
-    def costs(self, level: int) -> np.ndarray:
-        """Expected cost of every configuration; NaN where nothing near was measured, or told.   # (size,)."""
-        costs = np.full(self.space.size, np.nan)
-        if self.windows(level) or self.prior is not None:
-            looked = self._candidates(level, self.space.distinct)
-            mean, deviation = self._belief(State(level=level, configuration=0), looked)
-            told = self.prior is not None
-            known = told | (deviation < KNOWN * self._smoothing.deviation)
-            costs[looked[known]] = np.exp(mean[known])
-        return np.asarray(costs[self.space.canonical])
+    def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Optimistic costs, which the policy weighs; infinite for what should not be tried.   # (n,)."""
+        values = np.full(self.space.size, np.inf)
+        if not self._knows(state.level):
+            # Nothing to go by: first measure what runs, because everything else might be worse.
+            here = configurations == state.configuration
+            return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
+        candidates = self._candidates(state.level, configurations)
+        mean, deviation = self._belief(state, candidates)
+        optimistic = np.exp(mean - self.parameters.smoothing.optimism * deviation)
+        if self.parameters.caution is not None:
+            optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
+        values[candidates] = optimistic
+        return np.asarray(values[configurations])
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
         values = np.full(self.space.size, np.nan)
         if self._knows(state.level):
-            looked = self._candidates(state.level, configurations)
-            mean, deviation = self._belief(state, looked)
-            values[looked] = np.exp(mean + deviation)
+            candidates = self._candidates(state.level, configurations)
+            mean, deviation = self._belief(state, candidates)
+            values[candidates] = np.exp(mean + deviation)
         return np.asarray(values[configurations])
 
-    def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """What the policy weighs: an optimistic cost, infinite where nothing should be tried.   # (n,)."""
-        values = np.full(self.space.size, np.inf)
-        if not self._knows(state.level):  # what runs is measured first
-            here = configurations == state.configuration
-            return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
-        looked = self._candidates(state.level, configurations)
-        mean, deviation = self._belief(state, looked)
-        optimistic = np.exp(mean - self.parameters.smoothing.optimism * deviation)
-        if self.parameters.caution is not None:
-            optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
-        values[looked] = optimistic
-        return np.asarray(values[configurations])
+    def costs(self, level: int) -> np.ndarray:
+        """Expected cost of every configuration; NaN where nothing known bears on it.   # (size,)."""
+        costs = np.full(self.space.size, np.nan)
+        if self.windows(level) or self.prior is not None:
+            candidates = self._candidates(level, self.space.distinct)
+            mean, deviation = self._belief(State(level=level, configuration=0), candidates)
+            known = (self.prior is not None) | (deviation < KNOWN * self._smoothing.deviation)
+            costs[candidates[known]] = np.exp(mean[known])
+        return np.asarray(costs[self.space.canonical])
 
-    def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table knows better
+    def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """The least value, to which a relative temperature refers."""
-        return max(float(values.min()), SMALLEST)
+        return max(float(values.min()), SMALLEST_COST)
 
     def transfer(self) -> None:
-        """Make what was learned the prior of another server; see :meth:`RRL.transfer`."""
+        """Make what was learned the prior for another server; see :meth:`RRL.transfer`."""
         levels = self.measured.levels
         if not levels:
             return
         everything = np.arange(self.space.size)
         loads = [math.log2(self.parameters.levels.rate(level)) for level in levels]
         states = [State(level=level, configuration=0) for level in levels]
-        self.start_from(Prior(np.array(loads), np.array([self._foretell(s, everything)[0] for s in states])))
+        self.start_from(Prior(np.array(loads), np.array([self._predict(s, everything)[0] for s in states])))
 
     def start_from(self, prior: Prior) -> None:
-        """Begin anew, from what a simulation or another server says."""
+        """Forget everything measured and start from a prior."""
         with self._lock:
-            self.prior = prior
-            self.measured = Measured(self._places, self.parameters.memory)
-            self.theta = start(self._smoothing, len(self.space.knobs))
-            self.drift = DriftDetector(self.parameters.drift)
-            self.fitted = 0
-            self._beliefs = {}
+            self._forget(prior)
 
-    def resume(self, rows: np.ndarray, theta: np.ndarray, *, era: int, total: int, fitted: int) -> None:
-        """Take over windows and fitted parameters that were saved.
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything learned as arrays, which :meth:`restore` reads."""
+        drift, measured = self.drift, self.measured
+        counts = [measured.total, measured.era, self.fitted, drift.above_since, drift.below_since]
+        arrays = {
+            "windows": measured.rows(),
+            "theta": self.theta,
+            "counts": np.array(counts),
+            "drift": np.array([drift.above, drift.below]),
+        }
+        if self.prior is not None:
+            arrays |= {"prior_loads": self.prior.loads, "prior_logs": self.prior.logs}
+        return arrays
 
-        Args:
-            rows: As :meth:`Measured.rows` returns them.
-            theta: The fitted parameters.
-            era: The present one.
-            total: Windows there ever were.
-            fitted: Points that the last fit rested on.
+    def restore(self, arrays: StoredArrays) -> None:
+        """Take over what :meth:`arrays` returned.
+
+        Raises:
+            ValueError: A value is out of range.
+            StorageError: An array is missing or of another shape.
         """
+        size, knobs = self.space.size, len(self.space.knobs)
+        rows, theta = arrays.take("windows", (None, 5)), arrays.take("theta", (knobs + 3,))
+        counts, sums = arrays.take("counts", (5,), "i"), arrays.take("drift", (2,))
+        total, era, fitted, above_since, below_since = map(int, counts)
+        _, _, numbers, costs, eras = rows.T
+        inside = (numbers >= 0) & (numbers < size) & (costs >= 0) & (eras >= 0) & (eras <= era)
+        finite = all(np.isfinite(array).all() for array in (rows, theta, sums))
+        if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
+            raise ValueError("its windows have values out of range")
         with self._lock:
+            self._forget(_stored_prior(arrays, size))
             self.measured.restore(rows, era, total)
-            self.theta, self.fitted, self._beliefs = theta.copy(), fitted, {}
+            self.theta, self.fitted = theta.copy(), fitted
+            self.drift.above, self.drift.below = map(float, sums)
+            self.drift.above_since, self.drift.below_since = above_since, below_since
 
-    def close(self) -> None:
-        """Stop background work. May be called twice."""
-        self.trainer.close()
+    def _forget(self, prior: Prior | None) -> None:
+        """Know nothing but a prior."""
+        self.prior = prior
+        self.measured = Measured(self._places, self.parameters.memory)
+        self.theta = initial_theta(self._smoothing, len(self.space.knobs))
+        self.drift = DriftDetector(self.parameters.drift)
+        self.fitted = 0
+        self._beliefs = {}
 
     @property
     def _smoothing(self) -> SmoothingParameters:
+        """With a prior the process describes by how much reality differs from it, which is less."""
         p = self.parameters.smoothing
         return p if self.prior is None else replace(p, deviation=p.prior_deviation)
 
     def _load(self, state: State) -> float:
-        """Octaves."""
+        """Octaves: logarithm of the rate to base 2."""
         rate = state.rate if state.rate else self.parameters.levels.rate(state.level)
         return math.log2(max(rate, self.parameters.levels.lowest))
 
@@ -208,58 +252,60 @@ class SmoothPerception:
         )
 
     def _candidates(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """Of very many configurations those to look at: near what was measured, and some of all others."""
+        """All configurations; of very many a sample, and the neighbours of measured ones.   # (n,) int64."""
         if configurations.size <= CANDIDATES:
             return configurations
         stride = -(-configurations.size // CANDIDATES)
-        chosen = configurations[self.measured.total % stride :: stride]
-        visited = list(self.measured.visits(level))[-64:]
+        # Another sample in every window: all configurations get their turn.
+        sample = configurations[self.measured.total % stride :: stride]
+        visited = list(self.measured.visits(level))[-VISITED:]
         near = [self.space.region(c, 1.0) for c in visited]
-        return np.intersect1d(np.concatenate([chosen, *near]), configurations)
+        return np.intersect1d(np.concatenate([sample, *near]), configurations)
 
     def _belief(self, state: State, configurations: np.ndarray) -> Belief:
-        """The same as :meth:`_foretell`, remembered until more is learned if the space is not too large."""
+        """As :meth:`_predict`; of a space that is not too large, kept until more is learned."""
         if self.space.size > CANDIDATES:
-            return self._foretell(state, configurations)
+            return self._predict(state, configurations)
         key = (state.level, round(self._load(state) / BIN))
         beliefs = self._beliefs
         if key not in beliefs:
-            beliefs[key] = self._foretell(state, np.arange(self.space.size))
+            beliefs[key] = self._predict(state, np.arange(self.space.size))
         mean, deviation = beliefs[key]
         return mean[configurations], deviation[configurations]
 
-    def _foretell(self, state: State, configurations: np.ndarray) -> Belief:
+    def _predict(self, state: State, configurations: np.ndarray) -> Belief:
         """Mean and standard deviation of the logarithm of what configurations cost now.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
-        ahead = self._expected(load)[configurations]
+        prior_mean = self._prior_mean(load)[configurations]
         if not points.logs.size:
-            return ahead, np.full(configurations.size, smoothing.deviation)
+            return prior_mean, np.full(configurations.size, smoothing.deviation)
         count = configurations.size
         now = [np.full((count, 1), load), np.full((count, 1), float(self.measured.era))]
         where = np.concatenate([self._places[configurations], *now], axis=1)
         with one_blas_thread():
             mean, deviation = posterior(theta, points, smoothing, where)
-        return ahead + mean, deviation
+        return prior_mean + mean, deviation
 
     def _points(self, state: State) -> Points:
-        """What was measured beyond what the prior says."""
+        """What was measured, less the prior mean."""
         smoothing, load = self.parameters.smoothing, self._load(state)
         level = None if self.parameters.carry else state.level
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
         if self.prior is None:
             return points
-        ahead = [self._expected(at)[c] for at, c in zip(points.places[:, -2], points.numbers, strict=True)]
-        return points._replace(logs=points.logs - np.array(ahead))
+        loads = points.places[:, -2]
+        means = [self._prior_mean(at)[c] for at, c in zip(loads, points.numbers, strict=True)]
+        return points._replace(logs=points.logs - np.array(means))
 
-    def _expected(self, load: float) -> np.ndarray:
-        """What the prior says, no more above its least than costs count; 0 without one.   # (size,)."""
+    def _prior_mean(self, load: float) -> np.ndarray:
+        """Logarithms of the costs by the prior, under the same ceiling as measured ones.   # (size,)."""
         if self.prior is None:
             return np.zeros(self.space.size)
         logs = self.prior.at(load)
         return np.asarray(np.minimum(logs, logs.min() + self.parameters.smoothing.ceiling))
 
-    def _fit(self, requests: int) -> None:  # noqa: ARG002 - whatever came meanwhile is fitted together
+    def _fit(self, requests: int) -> None:  # noqa: ARG002 - one fit serves all windows that came meanwhile
         """Fit the reach to what is known now, unless hardly anything was added."""
         with self._lock:
             points = self._points(self._present)
@@ -269,3 +315,34 @@ class SmoothPerception:
             theta = fit(self.theta, points, self._smoothing)
         with self._lock:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
+
+
+def safe(mean: np.ndarray, deviation: np.ndarray, caution: float) -> np.ndarray:
+    """Return which configurations may be explored: those whose cost is nearly sure to keep the SLO.
+
+    Beyond the paper. A cost of at most 1 keeps the SLO (:mod:`tuner.objective`), so the upper bound of the
+    prediction decides. If no configuration is sure to keep it, all may be explored: one that does has to be
+    found first.
+
+    Args:
+        mean: Expected logarithm of the cost.   # (n,)
+        deviation: Its standard deviation.   # (n,)
+        caution: Standard deviations between the mean and the upper bound; 0 trusts the mean.
+
+    Returns:
+        True for each that may be explored.   # (n,) bool
+    """
+    kept = mean + caution * deviation <= 0.0
+    return np.asarray(kept if kept.any() else np.ones(mean.size, dtype=bool))
+
+
+def _stored_prior(arrays: StoredArrays, size: int) -> Prior | None:
+    """Read the prior of a saved policy; None if it has none."""
+    if "prior_loads" not in arrays:
+        return None
+    loads = arrays.take("prior_loads", (None,))
+    logs = arrays.take("prior_logs", (loads.size, size))
+    increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
+    if not (increasing and np.isfinite(logs).all()):
+        raise ValueError("its prior has values out of range")
+    return Prior(loads, logs)

@@ -1,4 +1,12 @@
-"""How greedy RRL's policy is, and when: the paper leaves beta open, its authors' code has another form."""
+"""RRL's policy: how likely each configuration is to be chosen, given its perceived cost.
+
+Qin et al., SC'19, section 4.2.2, eq. 3: the probability is proportional to ``exp(-beta * Q(s, c))``. A small
+beta explores, a large one exploits.
+
+Where we differ: the paper leaves beta open, and a beta that suits costs of 0.5 is too greedy for costs of 30.
+By default beta is therefore in units of one over the least cost (``relative``). The authors' code has another
+softmax, without a beta: over a constant divided by Q (``inverse``).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +14,38 @@ import math
 
 import numpy as np
 
-__all__ = ["TEMPERATURES", "geometric", "inverse_logits"]
+from tuner.agents.rrl.boltzmann import boltzmann
+from tuner.agents.rrl.parameters import FormParameters
 
-TEMPERATURES = ("relative", "absolute", "inverse")
-"""What the policy's exponent is: ``-beta * Q / least Q``, ``-beta * Q`` (eq. 3), or the authors' code's."""
-LARGEST_EXPONENT = 700.0
-"""``exp`` overflows beyond."""
+__all__ = ["inverse_logits", "probabilities"]
+
 CODE_NUMERATOR = 20e6
 """The authors' code: logits are this over Q in microseconds ..."""
 CODE_LARGEST = 500.0
 """... and all of them are halved until none is larger than this."""
+SHORTEST = 1e-6
+"""Latencies below count as this much, s."""
 
 
-def geometric(first: float, growth: float, last: float, windows: int) -> float:
-    """Return ``first * growth ** windows``, at most ``last``; does not overflow in a year of windows."""
-    return min(last, first * math.exp(min(windows * math.log(growth), LARGEST_EXPONENT)))
+def probabilities(
+    values: np.ndarray, parameters: FormParameters, *, windows: int, scale: float
+) -> np.ndarray:
+    """Return the probability of each configuration (eq. 3).   # (n,).
+
+    Args:
+        values: Perceived costs of the configurations that may be chosen.   # (n,), n >= 1
+        parameters: Temperature and beta.
+        windows: Windows learned from at this load level; beta may grow with them.
+        scale: The cost that a ``relative`` temperature refers to.
+    """
+    out = np.empty(values.size)
+    if parameters.temperature == "inverse":
+        boltzmann(-inverse_logits(np.maximum(values * parameters.unit, SHORTEST)), 1.0, out)
+        return out
+    if parameters.temperature == "relative":
+        values = values / scale
+    boltzmann(values, parameters.beta(windows), out)
+    return out
 
 
 def inverse_logits(latencies: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""What costs are thought to be before anything was measured: a calibrated simulation's, or another server's.
+"""The prior: what costs are thought to be before anything was measured.
 
-Beyond the paper, whose estimation function starts from nothing. The smoother then learns by how much reality
-differs, which is smoother than the costs themselves and needs fewer windows.
+It comes from a calibrated simulation or from another server. Beyond the paper, whose estimation function
+starts from nothing. With a prior the smoother learns by how much reality differs from it; the difference is
+smoother than the costs themselves, and needs fewer windows.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Prior", "make_prior"]
+from tuner.agents.log_cost import log_costs
 
-SMALLEST = 1e-3
-"""Costs below count as this much, so that they have a logarithm."""
+__all__ = ["Prior", "make_prior"]
 
 
 class Prior(NamedTuple):
-    """Expected costs at some loads; in between they are interpolated, beyond them the nearest hold."""
+    """Expected costs at some loads; interpolated in between, those of the nearest load beyond the ends."""
 
     loads: np.ndarray  # (k,) octaves, increasing, k >= 1
     logs: np.ndarray  # (k, size) logarithms of the costs
@@ -34,14 +34,14 @@ class Prior(NamedTuple):
 
 
 def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> Prior:
-    """Return the prior that a simulation gives.
+    """Make a prior from a simulation.
 
     Args:
-        rates: Loads, requests/s, each once.
+        rates: Loads to simulate, requests/s, each once.
         costs: Rate -> cost of every configuration.   # (size,)
     """
     if not rates or min(rates) <= 0 or len(set(rates)) < len(rates):
         raise ValueError(f"rates must be positive and each once, but got {list(rates)}")
     ordered = sorted(rates)
-    logs = np.array([np.log(np.maximum(costs(rate), SMALLEST)) for rate in ordered])
+    logs = np.array([log_costs(costs(rate)) for rate in ordered])
     return Prior(np.log2(ordered), logs)

@@ -1,15 +1,27 @@
-"""Gaussian smoothing of measured costs over configurations and loads: RRL's region without a hard edge.
+"""A Gaussian process over configurations and loads: RRL's region without a hard edge.
 
-Beyond the paper. A region of fixed size asks how far a measurement may be trusted; here that is *fitted*: the
-costs' logarithms are a Gaussian process (Matern 5/2) over the knobs and the load, with a reach of its own per
-knob. The reach that makes what was measured most likely shrinks where neighbours turned out to differ and
-grows where they did not (marginal likelihood, Rasmussen and Williams, "Gaussian processes for machine
-learning", 2006, sections 2.2, 2.7 and 5.4).
+Beyond the paper. A region of fixed size assumes how far a measurement may be trusted. Here that is *fitted*:
+the logarithms of the costs are a Gaussian process over the knobs and the load, with a length scale per knob,
+its reach. Maximising the marginal likelihood shrinks a reach where neighbours turned out to differ and lets
+it grow where they did not (Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections
+2.2, 2.7 and 5.4).
 
-Distances are in octaves of the knobs' values: one thread or two matters more than nine or ten.
+What is assumed, and why:
 
-All functions here are pure. Parameters are a vector: the logarithms of each knob's reach, the load's reach,
-the standard deviation of costs, and that of the noise of one window.
+* *Logarithms of costs.* The noise of a window is a share of its cost, and in overload costs are 30 times as
+  large. On the logarithm the noise is alike everywhere, which the process assumes, and a tenth less counts
+  the same everywhere.
+* *Octaves.* Distances are in octaves of the knobs' values, because one thread or two matters more than nine
+  or ten.
+* *Matern 5/2.* A squared exponential would take costs for smoother than they are (Snoek et al., "Practical
+  Bayesian optimization of machine learning algorithms", NIPS'12, section 3.1): they have kinks, such as where
+  a batch fills.
+* *A trend over the load.* All configurations cost more at a higher load. A linear trend takes that up, so
+  that the reach of the load only describes how the best configuration moves.
+* *An offset per era.* A machine that became slower makes every configuration dearer by about the same factor.
+
+All functions here are pure. The hyperparameters are a vector ``theta``: the logarithms of each knob's reach,
+of the load's reach, of the standard deviation of costs, and of that of the noise of one window.
 """
 
 from __future__ import annotations
@@ -20,17 +32,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.agents.rrl.covariance import Law, contract, covariance
+from tuner.agents.rrl.covariance import Hyperparameters, contract, covariance
 from tuner.knobs import Knob, KnobSpace
 
-__all__ = ["Points", "SmoothingParameters", "coordinates", "fit", "misfit", "posterior", "start"]
+__all__ = [
+    "Points",
+    "SmoothingParameters",
+    "coordinates",
+    "fit",
+    "initial_theta",
+    "negative_log_posterior",
+    "posterior",
+]
 
 JITTER = 1e-8
-"""Added to the diagonal, so that it can be factorised."""
+"""Added to the diagonal: two points at nearly one place would make the matrix singular in floating point."""
 REACH_SPREAD, DEVIATION_SPREAD, NOISE_SPREAD = 0.8, 1.0, 0.4
-"""Standard deviations of the parameters' logarithms before anything was measured."""
-REACHES, DEVIATIONS, NOISES = (0.1, 20.0), (0.05, 7.4), (0.02, 0.5)
-"""Within which they are fitted: octaves, and logarithms of the cost."""
+"""Standard deviations of theta before anything was measured. A handful of points is explained equally well by
+pure noise and by no noise at all; a weak prior about the defaults decides until there are more. 0.8 is a
+factor of 2.2 either way."""
+REACHES = (0.1, 20.0)
+"""Octaves within which a reach is fitted. At 0.1 even 9 and 10 threads, 0.15 octaves apart, hardly bear on
+each other; at 20 a knob of ten values has hardly any effect."""
+DEVIATIONS, NOISES = (0.05, 7.4), (0.02, 0.5)
+"""Standard deviations within which those of costs and of noise are fitted, of the logarithm. No window is
+more exact than 2 %, and a fit must not explain every difference by noise."""
+SLOPE, OFFSET = 1.0, 0.5
+"""Standard deviations of the trend, per octave of load, and of an era's offset, of the logarithm of costs.
+They are not fitted: a few loads and eras would not determine them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,22 +73,23 @@ class SmoothingParameters:
     deviation: float = 1.0
     """Standard deviation of the logarithm of costs."""
     noise: float = 0.06
-    """Relative noise of one window, its load being known."""
+    """Relative noise of one window at a known load."""
     prior_deviation: float = 0.3
     """Standard deviation of the logarithm of costs about a prior, such as a simulation's."""
     ceiling: float = 1.0
-    """Costs count as at most ``e ** ceiling`` times the least at that load: how bad the bad ones are does not
-    matter, and a cliff is no smooth function."""
+    """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not
+    matter, and the cliff into overload is no smooth function: it would shorten every reach."""
     optimism: float = 1.0
-    """Standard deviations that the value of a configuration is below what it is expected to cost."""
+    """Standard deviations by which the value of a configuration is below its expected cost."""
     shared: float = 0.8
-    """Correlation of what is measured with what was before the machine changed."""
+    """Correlation of costs before and after the machine changed: another machine, but the same kind of
+    server."""
     adaptive: bool = True
-    """Fit the reach (and all else) to what was measured; False keeps it as it is here."""
+    """Fit the hyperparameters to what was measured; False keeps them as they are here."""
     points: int = 200
-    """Most points that a prediction rests on: those nearest in load, the work grows with their cube."""
+    """Most points that a prediction rests on, those nearest in load; the work grows with their cube."""
     steps: int = 10
-    """Most steps of one fit."""
+    """Most steps of one fit. The next fit begins where this one ended, so few are enough."""
 
     def __post_init__(self) -> None:
         scales = (self.reach, self.load_reach, self.deviation, self.prior_deviation, self.noise, self.ceiling)
@@ -88,7 +118,7 @@ def coordinates(space: KnobSpace) -> np.ndarray:
 
 
 def _octaves(knob: Knob) -> np.ndarray:
-    """Logarithms to base 2 of a grid; what is not above 0 lies one octave below the rest, step by step."""
+    """Logarithms to base 2 of a grid; values without one, such as 0 for "off", lie below, an octave apart."""
     grid = np.array(knob.grid)
     above = grid > 0
     if not above.any():
@@ -100,26 +130,28 @@ def _octaves(knob: Knob) -> np.ndarray:
     return octaves
 
 
-def start(parameters: SmoothingParameters, knobs: int) -> np.ndarray:
-    """Return the parameters as a vector, before anything was measured.   # (knobs + 3,)."""
+def initial_theta(parameters: SmoothingParameters, knobs: int) -> np.ndarray:
+    """Return theta before anything was measured.   # (knobs + 3,)."""
     p = parameters
     return np.log([p.reach] * knobs + [p.load_reach, p.deviation, p.noise])
 
 
-def misfit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -> tuple[float, np.ndarray]:
-    """Return how unlikely parameters are given what was measured, up to a constant, and the gradient.
+def negative_log_posterior(
+    theta: np.ndarray, points: Points, parameters: SmoothingParameters
+) -> tuple[float, np.ndarray]:
+    """Return how unlikely theta is given what was measured, up to a constant, and the gradient.
 
     Args:
-        theta: The vector of parameters.   # (knobs + 3,)
+        theta: The hyperparameters.   # (knobs + 3,)
         points: What was measured.
         parameters: What was assumed before.
 
     Returns:
-        The negative logarithm of posterior density (mean of the costs profiled out); infinite if the points
-        cannot be told apart under these parameters.   # scalar, (knobs + 3,)
+        The negative logarithm of the posterior density, at the likeliest mean of the costs; infinite if the
+        covariance is singular under these hyperparameters.   # scalar, (knobs + 3,)
     """
-    law, noise = _law(theta, parameters), math.exp(2.0 * theta[-1])
-    matrix = _with_noise(points, law, noise)
+    hyper, noise = _hyperparameters(theta, parameters), math.exp(2.0 * theta[-1])
+    matrix = _with_noise(points, hyper, noise)
     try:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -127,19 +159,19 @@ def misfit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -
     inverse = np.linalg.inv(factor)
     inverse = inverse.T @ inverse
     alpha = _residual(inverse, points.logs)
-    value = 0.5 * float(points.logs @ alpha) + float(np.log(np.diag(factor)).sum())
-    weight = inverse - np.outer(alpha, alpha)
+    value = 0.5 * float(points.logs @ alpha) + float(np.log(np.diag(factor)).sum())  # eq. 5.8
+    weight = inverse - np.outer(alpha, alpha)  # eq. 5.9
     gradient = np.empty(theta.size)
-    contract(points.places, weight, law, gradient[:-1])
+    contract(points.places, weight, hyper, gradient[:-1])
     gradient[-1] = 2.0 * noise * float((np.diag(weight) / points.windows).sum())
     knobs = theta.size - 3
     spread = np.array([REACH_SPREAD] * (knobs + 1) + [DEVIATION_SPREAD, NOISE_SPREAD])
-    away = (theta - start(parameters, knobs)) / spread
+    away = (theta - initial_theta(parameters, knobs)) / spread
     return value + 0.5 * float(away @ away), 0.5 * gradient + away / spread
 
 
 def fit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -> np.ndarray:
-    """Return the likeliest parameters near a beginning.   # (knobs + 3,).
+    """Return the likeliest hyperparameters near a beginning.   # (knobs + 3,).
 
     Args:
         theta: Where to begin.   # (knobs + 3,)
@@ -150,7 +182,7 @@ def fit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -> n
 
     limits = [REACHES] * (theta.size - 2) + [DEVIATIONS, NOISES]
     found = minimize(
-        misfit,
+        negative_log_posterior,
         theta,
         args=(points, parameters),
         jac=True,
@@ -167,33 +199,34 @@ def posterior(
     """Return what costs are expected to be, and how sure that is.
 
     Args:
-        theta: The vector of parameters.   # (knobs + 3,)
+        theta: The hyperparameters.   # (knobs + 3,)
         points: What was measured, at least one.
         parameters: What was assumed before.
-        where: Points to be told about.   # (m, knobs + 2)
+        where: Places to predict.   # (m, knobs + 2)
 
     Returns:
         Mean and standard deviation of the logarithm of the cost.   # (m,), (m,)
     """
     from scipy.linalg import solve_triangular
 
-    law = _law(theta, parameters)
-    factor = np.linalg.cholesky(_with_noise(points, law, math.exp(2.0 * theta[-1])))
+    hyper = _hyperparameters(theta, parameters)
+    factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1])))
     across = np.empty((points.logs.size, where.shape[0]))
-    covariance(points.places, where, law, across)
+    covariance(points.places, where, hyper, across)
     right = np.column_stack([points.logs, np.ones(points.logs.size), across])
     right = solve_triangular(factor, right, lower=True, check_finite=False, overwrite_b=True)
     logs, ones, across = right[:, 0], right[:, 1], right[:, 2:]
     weight = float(ones @ ones)
-    mean = float(ones @ logs) / weight
+    mean = float(ones @ logs) / weight  # of all costs, by generalised least squares (section 2.7)
     expected = mean + across.T @ (logs - mean * ones)
-    unsure = law.variance + law.offset + law.slope * where[:, -2] ** 2 - (across * across).sum(axis=0)
-    unsure += (1.0 - across.T @ ones) ** 2 / weight  # of the mean itself
-    return expected, np.sqrt(np.maximum(unsure, JITTER))
+    prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
+    variance = prior - (across * across).sum(axis=0)
+    variance += (1.0 - across.T @ ones) ** 2 / weight  # the mean itself is estimated
+    return expected, np.sqrt(np.maximum(variance, JITTER))
 
 
-def _law(theta: np.ndarray, parameters: SmoothingParameters) -> Law:
-    return Law(
+def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters) -> Hyperparameters:
+    return Hyperparameters(
         inverse_reach=np.exp(-theta[:-2]),
         variance=math.exp(2.0 * theta[-2]),
         shared=parameters.shared,
@@ -202,13 +235,10 @@ def _law(theta: np.ndarray, parameters: SmoothingParameters) -> Law:
     )
 
 
-SLOPE, OFFSET = 1.0, 0.5
-"""Standard deviations of the logarithm of costs per octave of load, and of an era against another."""
-
-
-def _with_noise(points: Points, law: Law, noise: float) -> np.ndarray:
+def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndarray:
+    """The covariance of what was measured; a mean over n windows has an n-th of their noise.   # (n, n)."""
     matrix = np.empty((points.logs.size, points.logs.size))
-    covariance(points.places, points.places, law, matrix)
+    covariance(points.places, points.places, hyper, matrix)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER
     return matrix
 

@@ -27,7 +27,7 @@ import numpy as np
 import tuner.envs  # noqa: F401  (registers the environments)
 from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
-from tuner.agents.rrl.region import region_update
+from tuner.agents.rrl.table.region import region_update
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
 from tuner.experiments.frame.options import Options

@@ -11,15 +11,14 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, make_space
 from tuner.agents import State
-from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl import RRL
 from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
-PARAMETERS = RRLParameters(
-    perception="table", estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3
-)
+PARAMETERS = TableParameters(estimator=EstimatorParameters(hidden=(8, 4), steps=3), delta=1.5, gamma=0.3)
 
 
 @pytest.fixture

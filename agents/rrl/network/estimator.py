@@ -1,4 +1,4 @@
-"""Estimates what configurations near a measured one cost: RRL's ``f(c, r_t(s_t, c_t))``.
+"""RRL's estimation function ``f(c, r_t(s_t, c_t))``: what configurations near a measured one cost.
 
 Qin et al., SC'19, section 5.1: a network of 256 and 64 ReLU units with a linear output, trained with
 FTRL on all windows seen so far. It predicts the logarithm of the cost, ``g(s, c)``, and is anchored at
@@ -6,17 +6,17 @@ the measurement (eq. 1 asks for ``f(c_t, r_t) = r_t``)::
 
     r_hat(c) = r_t * exp(g(s, c) - g(s, c_t))
 
-Where we differ: the paper does not say how the anchoring is done; the ratio is limited to
-``1/ratio_limit .. ratio_limit``, because a network extrapolates without shame. Until there are
-``minimum_samples`` windows, ``g = 0``: neighbours are taken to cost what was measured, which is the
-paper's observation of Fig. 6.
+Where we differ: the paper does not say how the anchoring is done. We limit the ratio to ``1/ratio_limit ..
+ratio_limit``, because a network may predict anything where it has seen nothing. Until there are
+``minimum_samples`` windows, ``g = 0``: neighbours are taken to cost what was measured, which is the paper's
+observation of Fig. 6. The network learns logarithms, on which noise is alike everywhere.
 
-The authors' code differs again, and :class:`EstimatorParameters` can say so: labels in milliseconds instead
-of logarithms, no anchoring, a Huber loss, and a network trained from scratch in every window.
+The authors' code differs again, and :class:`EstimatorParameters` can follow it: labels in milliseconds
+instead of logarithms, no anchoring, a Huber loss, and a network trained from scratch in every window.
 
 Training never delays a window: :meth:`Estimator.observe` notes the sample and returns; a background
 thread trains a copy and swaps the finished weights in. With ``background=False`` training happens inside
-``observe``, and the same seed gives the same estimates: for simulation, tests and offline training.
+``observe``, and the same seed gives the same estimates, as simulation and tests need it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tuner.agents.log_cost import log_costs
 from tuner.agents.rrl.network.network import Weights, forward, frozen, initial_weights
 from tuner.agents.threads import one_blas_thread
 from tuner.agents.trainer import Trainer
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimator", "EstimatorParameters"]
 
-SMALLEST_COST = 1e-3
-"""Costs below count as this much, so that they have a logarithm."""
 LEVELS_PER_UNIT = 10.0
 """Load levels that make one unit of the load feature: nearly a decade of rate at a ratio of 1.25."""
 
@@ -138,7 +137,7 @@ class Estimator:
             return np.array(self._samples, dtype=np.float64).reshape(-1, 3)
 
     def observe(self, level: int, configuration: int, cost: float) -> None:
-        """Note one window, and train or have the background thread train."""
+        """Note one window, and train on all windows."""
         with self._lock:
             if self.first_level is None:
                 self.first_level = level
@@ -156,7 +155,7 @@ class Estimator:
             outputs = forward(self.weights, inputs)
         if self.parameters.label == "log":
             return outputs
-        return np.asarray(np.log(np.maximum(outputs / self._milliseconds, SMALLEST_COST)))
+        return log_costs(outputs / self._milliseconds)
 
     def estimates(self, level: int, configurations: np.ndarray, anchor: int, cost: float) -> np.ndarray:
         """Return r_hat, what configurations cost when ``anchor`` was measured to cost ``cost``.   # (n,)."""
@@ -192,21 +191,13 @@ class Estimator:
             self._trained = len(self._samples) >= self.parameters.minimum_samples
 
     def thin(self, most: int) -> None:
-        """Forget all but so many of the windows, evenly chosen."""
+        """Forget windows, evenly chosen, until at most ``most`` are left."""
         with self._lock:
             kept = list(self._samples)
             if len(kept) > most:
                 chosen = np.linspace(0, len(kept) - 1, most).round().astype(int)
                 self._samples.clear()
                 self._samples.extend(kept[i] for i in chosen)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until the background thread has trained on everything observed; False if it has not."""
-        return self.trainer.wait(seconds)
-
-    def close(self) -> None:
-        """Stop the background thread. May be called twice."""
-        self.trainer.close()
 
     def _inputs(self, levels: np.ndarray, configurations: np.ndarray) -> np.ndarray:
         load = (np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
@@ -218,7 +209,7 @@ class Estimator:
         samples = self.samples()
         levels, configurations = samples[:, 0].astype(np.int64), samples[:, 1].astype(np.int64)
         if self.parameters.label == "log":
-            targets = np.log(np.maximum(samples[:, 2], SMALLEST_COST))
+            targets = log_costs(samples[:, 2])
         else:
             targets = self._milliseconds * samples[:, 2]
         weights = self._fit(self._inputs(levels, configurations), targets.astype(np.float32), steps)

@@ -1,16 +1,16 @@
 """The paper's perception: a table Q(s, c) whose region around each measurement is updated (eq. 1 and 2).
 
 Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
-(:mod:`tuner.agents.rrl.presets` has the paper's values):
+(:mod:`tuner.agents.rrl.table.presets` has the paper's values):
 
 * *Learning rate.* ``a = (weight / summed weight) ** rate_exponent``, counted per state and configuration; a
-  measurement weighs 1 and an estimate less, so that estimates never drown what was measured
-  (``estimate_weight = 1``: not told apart).
+  measurement weighs 1 and an estimate less, so that estimates never outweigh what was measured
+  (``estimate_weight = 1``: both weigh the same).
 * *Unknown configurations* start at ``q0 = 1/|C|`` in the paper, below every real cost, so each is tried,
-  directly or through a neighbour. Once the estimator is trained its prediction stands in for them. What
-  was never measured, unknown or estimated, is valued a share ``optimism`` nearer to q0, a share that
-  fades: an estimate that is too high would otherwise never be put right (``optimism = 1``: q0 alone for the
-  unknown). A level never seen is predicted from the nearest one (``carry``).
+  directly or through a neighbour. Once the estimator is trained its prediction stands in for them. A
+  configuration never measured is valued a share ``optimism`` nearer to q0, a share that fades: otherwise
+  nothing would ever correct an estimate that is too high (``optimism = 1``: q0 alone for the unknown). A
+  level never seen is predicted from the nearest one (``carry``).
 * *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
   all of them and the best configuration is that of gamma = 0; larger values only add noise (the bound of
   theorem 4.1 is Delta / (1 - gamma)). Learned costs are kept beside Q without the future.
@@ -23,21 +23,23 @@ import math
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.agents.log_cost import SMALLEST_COST
+from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.network.estimator import Estimator
-from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.region import region_update
+from tuner.agents.rrl.network.network import layer_shapes
 from tuner.agents.rrl.table.level_table import LevelTable
+from tuner.agents.rrl.table.parameters import TableParameters
+from tuner.agents.rrl.table.region import region_update
 from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
 __all__ = ["TablePerception"]
 
-HEARSAY_SAMPLES = 256
-"""Windows of a simulation or another server that the estimator keeps training on."""
+TRANSFERRED_SAMPLES = 256
+"""Windows of a simulation or another server that the estimator keeps training on after a transfer: few enough
+that windows of the new server soon outnumber them."""
 OPTIMISM_WINDOWS = 10.0
 """Windows measured at a level until optimism is 0.7 of its start; it fades with one over their root."""
-SMALLEST_SCALE = 1e-3
-"""Least learned cost that the temperature refers to."""
 
 
 class TablePerception:
@@ -56,7 +58,7 @@ class TablePerception:
     """
 
     def __init__(
-        self, space: KnobSpace, parameters: RRLParameters, *, seed: int = 0, synchronous: bool = False
+        self, space: KnobSpace, parameters: TableParameters, *, seed: int = 0, synchronous: bool = False
     ) -> None:
         self.space = space
         self.parameters = parameters
@@ -80,7 +82,7 @@ class TablePerception:
         region = self._region(configuration)
         self.estimator.observe(level, configuration, cost)
         estimates = self.estimator.estimates(level, region, configuration, cost)
-        table.cost[region[table.evidence[region] == 0]] = 0.0  # its rate is 1: any number will do
+        table.cost[region[table.evidence[region] == 0]] = 0.0  # not NaN; its rate is 1, so the value is lost
         rates = table.weigh(region, configuration, p.estimate_weight) ** p.rate_exponent
         own = rates if p.learning_rate is None else np.full(region.size, p.learning_rate)
         future = p.gamma * float(self._table(next_state.level).q.min()) if p.gamma else 0.0
@@ -117,7 +119,7 @@ class TablePerception:
         """The least learned cost, to which a relative temperature refers; else the least of the values."""
         table = self._known(state.level)
         least = table.least() if table else None
-        return max(least[1] if least else float(values.min()), SMALLEST_SCALE)
+        return max(least[1] if least else float(values.min()), SMALLEST_COST)
 
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """What the policy weighs: Q, predictions for the unknown, optimism for the unmeasured.   # (n,)."""
@@ -137,21 +139,53 @@ class TablePerception:
         return np.asarray(values)
 
     def transfer(self) -> None:
-        """Take everything learned so far as hearsay; see :meth:`RRL.transfer`."""
+        """Turn everything learned so far into a prior; see :meth:`RRL.transfer`."""
         for table in self.tables.values():
             np.minimum(table.evidence, self.parameters.estimate_weight, out=table.evidence)
             table.visits[:] = 0
             table.windows = min(table.windows, self.parameters.transfer_windows)
-        self.estimator.thin(HEARSAY_SAMPLES)
+        self.estimator.thin(TRANSFERRED_SAMPLES)
 
     @property
     def trainer(self) -> Trainer:
         """Trains the network."""
         return self.estimator.trainer
 
-    def close(self) -> None:
-        """Stop background training. May be called twice."""
-        self.estimator.close()
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything learned as arrays, which :meth:`restore` reads."""
+        levels, first = sorted(self.tables), self.estimator.first_level
+        tables = [self.tables[level] for level in levels]
+        arrays = {
+            "levels": np.array(levels, dtype=np.int64),
+            "windows": np.array([table.windows for table in tables], dtype=np.int64),
+            "samples": self.estimator.samples(),
+            "first_level": np.array([] if first is None else [first], dtype=np.int64),
+            "q0": np.array([self.q0]),
+        }
+        kinds = {"q": np.float64, "cost": np.float64, "evidence": np.float64, "visits": np.int64}
+        for name, kind in kinds.items():
+            rows = np.array([getattr(table, name) for table in tables], dtype=kind)
+            arrays[name] = rows.reshape(len(tables), self.space.size)
+        return arrays | {f"weight_{i}": array for i, array in enumerate(self.estimator.weights)}
+
+    def restore(self, arrays: StoredArrays) -> None:
+        """Take over what :meth:`arrays` returned.
+
+        Raises:
+            ValueError: A value is out of range.
+            StorageError: An array is missing or of another shape.
+        """
+        self.tables = _stored_tables(arrays, self.space.size)
+        self.q0 = float(arrays.take("q0", (1,))[0])
+        shapes = layer_shapes(self.estimator.inputs, self.parameters.estimator.hidden)
+        weights = [arrays.take(f"weight_{i}", shape) for i, shape in enumerate(shapes)]
+        samples = arrays.take("samples", (None, 3))
+        finite = all(np.isfinite(array).all() for array in (*weights, samples))
+        inside = (samples[:, 1] >= 0) & (samples[:, 1] < self.space.size) & (samples[:, 2] >= 0)
+        if not (finite and np.isfinite(self.q0) and inside.all()):
+            raise ValueError("its estimator has values out of range")
+        first = arrays.take("first_level", (None,), "i")
+        self.estimator.restore(tuple(weights), samples, int(first[0]) if first.size else None)
 
     def _key(self, level: int) -> int:
         return 0 if self.parameters.shared_table else level
@@ -171,7 +205,7 @@ class TablePerception:
         return self._regions[configuration]
 
     def _predict(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """Estimated cost of what is unknown at a level; NaN where there is no telling.   # (n,)."""
+        """Estimated cost of configurations unknown at a level; NaN where nothing says anything.   # (n,)."""
         table = self._known(level)
         if table is not None and (least := table.least()) is not None:
             if not self.estimator.trained:
@@ -195,3 +229,35 @@ class TablePerception:
         limit = math.log(self.parameters.estimator.ratio_limit)
         here, there = (self.estimator.log_costs(at, configurations) for at in (level, nearest))
         return self.tables[nearest], np.exp(np.clip(here - there, -limit, limit))
+
+
+def _stored_tables(arrays: StoredArrays, size: int) -> dict[int, LevelTable]:
+    """Read and check the tables of a saved policy."""
+    levels = arrays.take("levels", (None,), "i")
+    count = len(levels)
+    windows = arrays.take("windows", (count,), "i")
+    q, cost, evidence = (arrays.take(name, (count, size)) for name in ("q", "cost", "evidence"))
+    visits = arrays.take("visits", (count, size), "i")
+    known = evidence > 0
+    sound = (
+        len(set(levels.tolist())) == count
+        and np.isfinite(q).all()
+        and np.isfinite(cost[known]).all()
+        and np.isnan(cost[~known]).all()
+        and (evidence >= 0).all()
+        and (cost[known] >= 0).all()
+        and (visits >= 0).all()
+        and (windows >= 0).all()
+    )
+    if not sound:
+        raise ValueError("its tables have values out of range")
+    return {
+        int(level): LevelTable(
+            q=q[i].copy(),
+            cost=cost[i].copy(),
+            evidence=evidence[i].copy(),
+            visits=visits[i].astype(np.int64),
+            windows=int(windows[i]),
+        )
+        for i, level in enumerate(levels)
+    }

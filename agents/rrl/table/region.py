@@ -1,18 +1,15 @@
-"""Compiled kernels of region-based reinforcement learning: the region update and the Boltzmann policy.
+"""Compiled kernel of RRL's region update (Qin et al., SC'19, eq. 2).
 
-Qin et al., SC'19, equations 2 and 3. Shapes are checked and randomness is drawn by the caller
-(``rrl.py``); the plain twins are in ``tests/agents/naive.py``.
+The caller (``table/perception.py``) checks shapes; the plain twin is in ``tests/agents/naive.py``.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from tuner._jit import njit
 
-__all__ = ["boltzmann", "region_update"]
+__all__ = ["region_update"]
 
 
 @njit
@@ -31,25 +28,3 @@ def region_update(
     for i in range(region.size):
         c = region[i]
         q[c] = (1.0 - rates[i]) * q[c] + rates[i] * (estimates[i] + future)
-
-
-@njit
-def boltzmann(values: np.ndarray, beta: float, probabilities: np.ndarray) -> None:
-    """Fill in the probabilities ``exp(-beta * value) / sum`` (eq. 3).
-
-    The least value is subtracted first, so that no exponent is positive and the sum is at least 1.
-
-    Args:
-        values: Perceived costs of the configurations that may be chosen, finite.   # (n,), n >= 1
-        beta: At least 0; large values exploit.
-        probabilities: Sums to 1 afterwards; modified in place.   # (n,)
-    """
-    least = values[0]
-    for i in range(1, values.size):
-        least = min(least, values[i])
-    total = 0.0
-    for i in range(values.size):
-        probabilities[i] = math.exp(-beta * (values[i] - least))
-        total += probabilities[i]
-    for i in range(values.size):
-        probabilities[i] /= total

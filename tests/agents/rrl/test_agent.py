@@ -11,14 +11,14 @@ import pytest
 from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, windows_to_near
 from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.rrl import RRL, RRLParameters
-from tuner.agents.rrl import presets as rrl_presets
 from tuner.agents.rrl.network.estimator import EstimatorParameters
+from tuner.agents.rrl.table.parameters import TableParameters
 
 SPACE = make_space()
 NEVER = EstimatorParameters(minimum_samples=10**6)
 """An estimator that never trains: g = 0."""
 QUICK = EstimatorParameters(hidden=(16, 8), steps=5)
-TABLE = rrl_presets.TABLE
+TABLE = TableParameters()
 PLAIN = replace(TABLE, estimator=NEVER)
 
 
@@ -26,7 +26,7 @@ def at(level: int, configuration: int = 0) -> State:
     return State(level=level, configuration=configuration)
 
 
-def make(parameters: RRLParameters = PLAIN, seed: int = 0) -> RRL:
+def make(parameters: TableParameters = PLAIN, seed: int = 0) -> RRL:
     return RRL(SPACE, parameters, seed=seed, synchronous=True)
 
 
@@ -295,7 +295,7 @@ def test_live_agent_trains_behind_the_windows() -> None:
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))
 
-    finished = agent.perception.estimator.wait(30)
+    finished = agent.perception.trainer.wait(30)
     agent.close()
     agent.close()
 
@@ -317,7 +317,7 @@ def test_live_agent_trains_behind_the_windows() -> None:
 def test_constants_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
-        RRLParameters(**wrong)
+        TableParameters(**wrong)
 
 
 def test_near_is_what_the_issue_says() -> None:

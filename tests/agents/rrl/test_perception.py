@@ -11,8 +11,8 @@ import pytest
 from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
 from tuner.agents.rrl import RRL
-from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.presets import preset
+from tuner.agents.rrl.forms import form
+from tuner.agents.rrl.perception import SmoothPerception, safe
 from tuner.agents.rrl.prior import make_prior
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
@@ -23,7 +23,7 @@ WIDE = KnobSpace([Knob(name=name, grid=tuple(range(11)), default=5) for name in 
 
 
 def make(changes: dict[str, Any] | None = None, seed: int = 0, space: KnobSpace = SPACE) -> RRL:
-    return RRL(space, preset("rrl", changes), seed=seed, synchronous=True)
+    return RRL(space, form("rrl", changes), seed=seed, synchronous=True)
 
 
 def smooth(agent: RRL) -> SmoothPerception:
@@ -205,3 +205,16 @@ def test_live_agent_fits_behind_the_windows() -> None:
     agent.close()
 
     assert finished
+
+
+def test_caution_looks_at_the_upper_bound() -> None:
+    """A cheap but unsure configuration is as unsafe as a dear one."""
+    mean, deviation = np.log([0.5, 0.5, 1.2]), np.array([0.1, 0.9, 0.1])
+
+    assert safe(mean, deviation, 1.0).tolist() == [True, False, False]
+    assert safe(mean, deviation, 0.0).tolist() == [True, True, False]
+
+
+def test_where_caution_leaves_nothing_all_may_be_tried() -> None:
+    """One that keeps the SLO has to be found first."""
+    assert safe(np.log([2.0, 3.0]), np.array([0.1, 0.1]), 1.0).tolist() == [True, True]

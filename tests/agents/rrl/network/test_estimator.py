@@ -133,8 +133,8 @@ def test_training_in_the_background_delays_no_window() -> None:
         estimator.observe(LOW, c, 1.0 + c)  # returns although training has not
     before = (estimator.trained, estimator.ratios(LOW, np.arange(3), 0).tolist())
     estimator.go.set()
-    finished = estimator.wait(30)
-    estimator.close()
+    finished = estimator.trainer.wait(30)
+    estimator.trainer.close()
 
     assert before == (False, [1.0] * 3)
     assert finished
@@ -148,8 +148,8 @@ def test_close_stops_the_thread() -> None:
     for c in range(5):
         estimator.observe(LOW, c, 1.0)
 
-    estimator.close()
-    estimator.close()
+    estimator.trainer.close()
+    estimator.trainer.close()
     estimator.observe(LOW, 5, 1.0)
 
     assert not any(thread.name == "rrl-estimator" for thread in threading.enumerate())

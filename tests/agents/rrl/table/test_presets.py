@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +11,13 @@ import pytest
 from tests.agents.bed import HIGH, LOW, make_space
 from tests.agents.naive import boltzmann
 from tuner.agents import State
-from tuner.agents.rrl import RRL
-from tuner.agents.rrl import parameters as rrl_parameters
+from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.network.estimator import EstimatorParameters
-from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.presets import PRESETS, preset
+from tuner.agents.rrl.table.presets import CODE, PAPER, PRESETS
 from tuner.errors import InvalidInput
 
 SPACE = make_space()
-PAPER, CODE = PRESETS["rrl_paper"], PRESETS["rrl_code"]
 SMALL_NETWORK = {"estimator": {"hidden": [8, 4], "steps": 2}}
 NEVER = EstimatorParameters(minimum_samples=10**6)
 
@@ -111,7 +107,7 @@ def test_code_policy_is_a_softmax_of_one_over_q() -> None:
 
 def test_code_estimates_are_not_anchored() -> None:
     """Only what was measured is taken as it was; neighbours are what the network says."""
-    agent = RRL(SPACE, preset("rrl_code", {"estimator": {"hidden": [8, 4], "steps": 3}}), synchronous=True)
+    agent = RRL(SPACE, form("rrl_code", {"estimator": {"hidden": [8, 4], "steps": 3}}), synchronous=True)
     for c in range(0, 60, 7):
         agent.update(at(LOW), c, 1.0 + c / 60, at(LOW))
 
@@ -125,7 +121,7 @@ def test_code_estimates_are_not_anchored() -> None:
 
 def test_code_network_starts_from_scratch() -> None:
     """Its weights after a window owe nothing to those before: they are of another random start."""
-    agent = RRL(SPACE, preset("rrl_code", {"estimator": {"hidden": [8, 4], "steps": 1}}), synchronous=True)
+    agent = RRL(SPACE, form("rrl_code", {"estimator": {"hidden": [8, 4], "steps": 1}}), synchronous=True)
     agent.update(at(LOW), 3, 1.0, at(LOW))
     before = agent.perception.estimator.weights[0]
     agent.update(at(LOW), 3, 1.0, at(LOW))
@@ -133,12 +129,12 @@ def test_code_network_starts_from_scratch() -> None:
     assert not np.allclose(before, agent.perception.estimator.weights[0], atol=0.5)
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("name", ["rrl", *PRESETS])
 def test_same_seed_same_decisions(name: str) -> None:
     """A run is resumed by replaying its windows."""
 
     def play() -> list[int]:
-        agent = RRL(SPACE, preset(name, SMALL_NETWORK if name != "rrl" else {}), seed=3, synchronous=True)
+        agent = RRL(SPACE, form(name, SMALL_NETWORK if name != "rrl" else {}), seed=3, synchronous=True)
         choices = []
         for window in range(15):
             choices.append(agent.select(at(LOW)))
@@ -150,7 +146,7 @@ def test_same_seed_same_decisions(name: str) -> None:
 
 def test_presets_can_be_changed() -> None:
     """By field, and by field of the estimator and the levels."""
-    changed = preset("rrl_paper", {"delta": 2, "estimator": {"steps": 7}, "levels": {"ratio": 1.5}})
+    changed = form("rrl_paper", {"delta": 2, "estimator": {"steps": 7}, "levels": {"ratio": 1.5}})
 
     assert changed == replace(
         PAPER,
@@ -158,13 +154,13 @@ def test_presets_can_be_changed() -> None:
         estimator=replace(PAPER.estimator, steps=7),
         levels=replace(PAPER.levels, ratio=1.5),
     )
-    assert preset("rrl") == RRLParameters()
+    assert form("rrl") == RRLParameters()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"detla": 1}, "parameter detla: unknown; there are perception, delta, gamma"),
+        ({"detla": 1}, "parameter detla: unknown; there are temperature, beta_first"),
         ({"estimator": {"layers": 1}}, r"parameter estimator\.layers: unknown; there are hidden"),
         ({"delta": "wide"}, "parameter delta"),
         ({"delta": -1}, "`delta >= 0`"),
@@ -173,13 +169,4 @@ def test_presets_can_be_changed() -> None:
 def test_wrong_changes_are_named(changes: dict[str, Any], message: str) -> None:
     """One line for the command line."""
     with pytest.raises(InvalidInput, match=message):
-        preset("rrl_paper", changes)
-
-
-def test_every_parameter_says_to_whom_it_means_something() -> None:
-    """Its description begins with the perception if it means nothing to the other."""
-    source = inspect.getsource(rrl_parameters.RRLParameters)
-    described = dict(re.findall(r'^    (\w+): .*\n    """(\w+): ', source, re.MULTILINE))
-
-    assert {name for name, whose in described.items() if whose == "Table"} == rrl_parameters.TABLE_ONLY
-    assert {name for name, whose in described.items() if whose == "Smooth"} == rrl_parameters.SMOOTH_ONLY
+        form("rrl_paper", changes)
