@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tuner.adapters.histogram import Histogram
+from tuner.adapters.metrics.histogram import Histogram
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
-from tuner.adapters.address import grpc_address, parse_address
+from tuner.adapters.connection.address import grpc_address, parse_address
 from tuner.adapters.registry import scheme_of
-from tuner.adapters.replica_targets import OPTION
+from tuner.adapters.replicas.targets import OPTION
 from tuner.adapters.tfserving import target as tfserving
 from tuner.adapters.triton import target as triton
 

@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from tuner.adapters.backend import Backend
-from tuner.adapters.credentials import refuse_credentials
+from tuner.adapters.connection.address import WHERE_CREDENTIALS_BELONG
+from tuner.adapters.connection.credentials import refuse_credentials
 from tuner.errors import InvalidInput
 
-__all__ = ["WHERE_THEY_BELONG", "connect", "parameters", "scheme_of", "schemes"]
+__all__ = ["Grids", "connect", "scheme_of", "schemes"]
 
 GROUP = "tuner.backends"
 
 Grids = Mapping[str, tuple[float, ...]]
 """Knob name -> grid values: overrides of the adapter's default grids, and further knobs."""
-WHERE_THEY_BELONG = "name their files: token_file=/path/token, or cert=/path and key=/path"
-"""Credentials of a target."""
 Factory = Callable[[str, Grids], Backend]
 
 
@@ -40,7 +39,7 @@ def scheme_of(target: str) -> str:
     Raises:
         InvalidInput: No adapter has it, or the target is malformed or holds credentials.
     """
-    refuse_credentials(target, "TARGET", WHERE_THEY_BELONG)
+    refuse_credentials(target, "TARGET", WHERE_CREDENTIALS_BELONG)
     scheme, separator, _ = target.partition("://")
     if not separator or scheme.lower() not in schemes():
         known = ", ".join(f"{name}://" for name in schemes())
@@ -69,23 +68,3 @@ def connect(target: str, grids: Grids | None = None) -> Backend:
     """
     factory = cast(Factory, _adapters()[scheme_of(target)].load())
     return factory(target, grids or {})
-
-
-def parameters(url: SplitResult, known: Mapping[str, str]) -> dict[str, str]:
-    """Read the options after ``?`` of a target.
-
-    Args:
-        url: The split target.
-        known: Option name -> default.
-
-    Raises:
-        InvalidInput: An option is unknown or given twice.
-    """
-    options = dict(known)
-    for name, values in parse_qs(url.query, keep_blank_values=True).items():
-        if name not in known or len(values) != 1:
-            raise InvalidInput(
-                "TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known)}"
-            )
-        options[name] = values[0]
-    return options

@@ -27,8 +27,8 @@ import urllib.request
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tuner.adapters.credentials import check_not_in_the_clear, refuse_credentials
-from tuner.adapters.metrics_page import read_bounded
+from tuner.adapters.connection.credentials import check_not_in_the_clear, refuse_credentials
+from tuner.adapters.metrics.page import read_bounded
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from tuner.adapters.credentials import refuse_credentials
-from tuner.adapters.registry import WHERE_THEY_BELONG, parameters
+from tuner.adapters.connection.credentials import refuse_credentials
 from tuner.errors import InvalidInput
 
-__all__ = ["Address", "checked_port", "existing_path", "grpc_address", "parse_address"]
+__all__ = [
+    "WHERE_CREDENTIALS_BELONG",
+    "Address",
+    "checked_port",
+    "existing_path",
+    "grpc_address",
+    "parameters",
+    "parse_address",
+]
+
+WHERE_CREDENTIALS_BELONG = "name their files: token_file=/path/token, or cert=/path and key=/path"
+"""What a user is told who writes credentials into a target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +48,7 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
     Raises:
         InvalidInput: It does not have the form, holds credentials, or an option is unknown.
     """
-    refuse_credentials(text, "TARGET", WHERE_THEY_BELONG)
+    refuse_credentials(text, "TARGET", WHERE_CREDENTIALS_BELONG)
     try:
         url = urlsplit(text)
         host, given = url.hostname, url.port
@@ -49,6 +59,26 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
         raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)
     number = port if given is None else checked_port(given, "the port", form)
     return Address(host=host, port=number, model=model, options=parameters(url, options))
+
+
+def parameters(url: SplitResult, known: Mapping[str, str]) -> dict[str, str]:
+    """Read the options after ``?`` of a target.
+
+    Args:
+        url: The split target.
+        known: Option name -> default.
+
+    Raises:
+        InvalidInput: An option is unknown or given twice.
+    """
+    options = dict(known)
+    for name, values in parse_qs(url.query, keep_blank_values=True).items():
+        if name not in known or len(values) != 1:
+            raise InvalidInput(
+                "TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known)}"
+            )
+        options[name] = values[0]
+    return options
 
 
 def checked_port(port: int, what: str, form: str) -> int:

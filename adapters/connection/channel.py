@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tuner.adapters.connection.credentials import is_loopback
 from tuner.adapters.connection.security import Security
-from tuner.adapters.credentials import is_loopback
 from tuner.printable import one_line
 
 __all__ = ["channel_options", "open_channel", "tidy"]

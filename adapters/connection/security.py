@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.adapters.address import existing_path
-from tuner.adapters.credentials import read_secret
+from tuner.adapters.connection.address import existing_path
+from tuner.adapters.connection.credentials import read_secret
 from tuner.errors import InvalidInput, StorageError, TunerError
 
 __all__ = ["SECURITY_OPTIONS", "Security", "parse_security"]

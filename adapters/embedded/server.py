@@ -22,8 +22,8 @@ from typing import Self
 import psutil
 import tenacity
 
-from tuner.adapters import watchdog
-from tuner.adapters.cache import Progress, silent
+from tuner.adapters.embedded import watchdog
+from tuner.adapters.embedded.cache import Progress, silent
 from tuner.errors import AdapterError, InvalidInput
 
 __all__ = ["HOST", "EmbeddedServer", "free_ports"]

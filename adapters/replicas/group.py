@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
-from tuner.adapters.canary import Share, Trial
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
-from tuner.adapters.histogram import Histogram
+from tuner.adapters.metrics.histogram import Histogram
+from tuner.adapters.replicas.canary import Share, Trial
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from tuner.adapters.address import grpc_address
-from tuner.adapters.replicas import REFRESH
+from tuner.adapters.connection.address import grpc_address
+from tuner.adapters.replicas.group import REFRESH
 from tuner.errors import InvalidInput, Unreachable
 
 __all__ = ["Replicas", "replicas_of"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.host import listening_processes, local_cores
-from tuner.adapters.metrics_page import expected
+from tuner.adapters.connection.host import listening_processes, local_cores
+from tuner.adapters.metrics.page import expected
 from tuner.adapters.registry import Grids
 from tuner.adapters.tfserving.batching import MAX_BATCH_SIZE
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version

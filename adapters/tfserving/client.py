@@ -13,7 +13,7 @@ from urllib.parse import quote
 import grpc
 
 from tuner.adapters.connection.channel import open_channel, tidy
-from tuner.adapters.metrics_page import get
+from tuner.adapters.metrics.page import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import Target
 from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import tuner
-from tuner.adapters.cache import Progress, cached_folder, run_pip, silent
+from tuner.adapters.embedded.cache import Progress, cached_folder, run_pip, silent
 from tuner.errors import AdapterError, UnsupportedPlatform
 
 __all__ = ["python_path", "require_platform"]

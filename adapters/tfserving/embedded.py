@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from google.protobuf import text_format
 
-from tuner.adapters.cache import Progress, cached_folder, silent
-from tuner.adapters.embedded import HOST, EmbeddedServer
+from tuner.adapters.embedded.cache import Progress, cached_folder, silent
+from tuner.adapters.embedded.server import HOST, EmbeddedServer
 from tuner.adapters.tfserving.download import python_path, require_platform
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import METRICS_PATH

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.adapters.metrics_page import MetricsPage, Sample, is_sane, read_samples
+from tuner.adapters.metrics.page import MetricsPage, Sample, is_sane, read_samples
 from tuner.adapters.tfserving.target import Target
 
 __all__ = ["Buckets", "MetricsReading", "metrics_page", "parse_metrics"]

@@ -14,7 +14,7 @@ from dataclasses import fields
 import numpy as np
 
 from tuner.adapters.backend import Counters
-from tuner.adapters.histogram import Histogram, PrintedSum
+from tuner.adapters.metrics.histogram import Histogram, PrintedSum
 from tuner.adapters.tfserving.metrics import Buckets, MetricsReading
 
 __all__ = ["Statistics", "largest_request"]

@@ -22,14 +22,14 @@ def connect(target: str, grids: Grids) -> Backend:
             ``replicas=dns``, for several replicas.
         grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
     """
-    from tuner.adapters.replica_targets import replicas_of
+    from tuner.adapters.replicas.targets import replicas_of
     from tuner.adapters.triton.ensemble import open_model
     from tuner.adapters.triton.target import GRPC_PORT
 
     replicas = replicas_of(target, GRPC_PORT)
     if replicas is None:
         return open_model(target, grids)
-    from tuner.adapters.replicas import ReplicaGroup
+    from tuner.adapters.replicas.group import ReplicaGroup
 
     return ReplicaGroup(target, replicas.find, lambda one: open_model(one, grids), refresh=replicas.refresh)
 

@@ -7,10 +7,10 @@ import time
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.host import listening_processes, local_cores
-from tuner.adapters.metrics_page import expected
+from tuner.adapters.connection.host import listening_processes, local_cores
+from tuner.adapters.metrics.page import expected
+from tuner.adapters.metrics.totals import Totals
 from tuner.adapters.registry import Grids
-from tuner.adapters.totals import Totals
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.change import Control, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient

@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
 from tuner.adapters.connection.channel import channel_options, tidy
-from tuner.adapters.totals import Reading
+from tuner.adapters.metrics.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics
 from tuner.adapters.triton.target import Target

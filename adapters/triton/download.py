@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tuner.adapters.cache import Progress, cached_folder, run_pip, silent
+from tuner.adapters.embedded.cache import Progress, cached_folder, run_pip, silent
 from tuner.errors import AdapterError, UnsupportedPlatform
 
 __all__ = ["fetch_triton", "python_library_folder", "require_platform"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.adapters.cache import Progress, silent
-from tuner.adapters.embedded import HOST, EmbeddedServer
+from tuner.adapters.embedded.cache import Progress, silent
+from tuner.adapters.embedded.server import HOST, EmbeddedServer
 from tuner.adapters.triton.download import fetch_triton, python_library_folder, require_platform
 from tuner.adapters.triton.repository import assemble_backends, make_repository
 from tuner.errors import InvalidInput

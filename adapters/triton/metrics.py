@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuner.adapters.connection.security import Security
-from tuner.adapters.metrics_page import MetricsPage, is_sane, read_samples
+from tuner.adapters.metrics.page import MetricsPage, is_sane, read_samples
 
 __all__ = ["QUANTILE_MEMORY", "MetricsReading", "metrics_page", "parse_metrics"]
 

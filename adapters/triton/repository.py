@@ -10,7 +10,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from tuner.adapters.cache import Progress, cached_folder, silent
+from tuner.adapters.embedded.cache import Progress, cached_folder, silent
 from tuner.adapters.triton.networks import NETWORKS
 from tuner.errors import InvalidInput
 

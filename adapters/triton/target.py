@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.adapters.address import checked_port, existing_path, grpc_address, parse_address
+from tuner.adapters.connection.address import checked_port, existing_path, grpc_address, parse_address
 from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.registry import parameters
+from tuner.adapters.connection.address import parameters
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import MODELS, ServerModel

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tuner.adapters.embedded import EmbeddedServer
+from tuner.adapters.embedded.server import EmbeddedServer
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, load_until_it_breaks, serve

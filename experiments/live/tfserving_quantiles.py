@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tuner.adapters.histogram import Histogram
+from tuner.adapters.metrics.histogram import Histogram
 from tuner.experiments.frame.catalogue import Options
 from tuner.experiments.frame.result import Result, row
 from tuner.experiments.live.testbed import tfserving

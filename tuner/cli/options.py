@@ -198,7 +198,7 @@ def indicator(
     if url is None or query is None:
         missing = "--sli-prometheus" if url is None else "--sli-query"
         raise InvalidInput(missing, "missing", "--sli-prometheus and --sli-query belong together")
-    from tuner.adapters.credentials import read_secret
+    from tuner.adapters.connection.credentials import read_secret
     from tuner.profiler.indicator import PrometheusIndicator
 
     secret = read_secret(token, "--sli-token-file") if token is not None else ""

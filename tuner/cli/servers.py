@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tuner.adapters.embedded import EmbeddedServer
+    from tuner.adapters.embedded.server import EmbeddedServer
 
 __all__ = ["NAMES", "ServerName", "start_server"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.adapters import connect
-from tuner.adapters.credentials import check_not_in_the_clear, is_loopback, read_secret
+from tuner.adapters.connection.credentials import check_not_in_the_clear, is_loopback, read_secret
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
 from tuner.adapters.triton.target import parse_target as parse_triton
 from tuner.errors import InvalidInput, StorageError

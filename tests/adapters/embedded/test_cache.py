@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tuner.adapters.cache import cache_folder, cached_folder
+from tuner.adapters.embedded.cache import cache_folder, cached_folder
 from tuner.errors import AdapterError, StorageError
 
 

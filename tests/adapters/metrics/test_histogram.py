@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import PchipInterpolator
 
-from tuner.adapters.histogram import Histogram, PrintedSum, monotone_cubic
+from tuner.adapters.metrics.histogram import Histogram, PrintedSum, monotone_cubic
 
 BOUNDS = np.append(10e-6 * 1.8 ** np.arange(33), np.inf)
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from tuner.adapters import metrics_page as metrics_page_module
-from tuner.adapters.metrics_page import expected, is_sane
+from tuner.adapters.metrics import page as page_module
+from tuner.adapters.metrics.page import expected, is_sane
 from tuner.adapters.triton.metrics import metrics_page
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
@@ -87,7 +87,7 @@ def test_fetch_from_something_else(answer):
 
 def test_fetch_is_bounded(monkeypatch):
     """A page without end is not read to memory."""
-    monkeypatch.setattr(metrics_page_module, "LARGEST_PAGE", 100)
+    monkeypatch.setattr(page_module, "LARGEST_PAGE", 100)
     body = b"#" * 5000
 
     with (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.adapters.totals import Totals
+from tuner.adapters.metrics.totals import Totals
 from tuner.adapters.triton.statistics import REQUESTS
 
 

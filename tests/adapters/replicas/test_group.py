@@ -10,8 +10,8 @@ import pytest
 from tests.builders import SPACE, configuration
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.replica_targets import replicas_of
-from tuner.adapters.replicas import ReplicaGroup
+from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.targets import replicas_of
 from tuner.errors import InvalidInput, Refused, Unreachable
 from tuner.knobs import ApplyCost, KnobSpace
 

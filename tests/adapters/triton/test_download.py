@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tuner.adapters.cache import cache_folder
+from tuner.adapters.embedded.cache import cache_folder
 from tuner.adapters.triton import download
 from tuner.adapters.triton.download import fetch_triton, require_platform
 from tuner.errors import AdapterError, UnsupportedPlatform

@@ -15,8 +15,8 @@ import pytest
 import tenacity
 
 from tests.conftest import sender
-from tuner.adapters import embedded as module
-from tuner.adapters import watchdog
+from tuner.adapters.embedded import server as module
+from tuner.adapters.embedded import watchdog
 from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
 from tuner.errors import AdapterError, InvalidInput
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.builders import configuration
 from tests.control.daemon.file_server import RATE, FileServer
-from tuner.adapters.canary import Canary
-from tuner.adapters.replicas import ReplicaGroup
+from tuner.adapters.replicas.canary import Canary
+from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.knobs import Configuration
 
 NAMES = ("a1", "a2", "a3")

@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.builders import SPACE, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.canary import Share, Trial
+from tuner.adapters.replicas.canary import Share, Trial
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Driver, GuardLimits, Hold, Rollback, WindowRecord
 from tuner.control.decide.event import Remembered

@@ -9,8 +9,8 @@ import pytest
 from tests.adapters.test_replicas import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import FakeClock
-from tuner.adapters.canary import Canary, Share, Trial
-from tuner.adapters.replicas import ReplicaGroup
+from tuner.adapters.replicas.canary import Canary, Share, Trial
+from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, RunState, WindowRecord
 from tuner.control.drive.canary import objection
 from tuner.control.store.journal import resolve

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 
-from tuner.adapters.credentials import check_not_in_the_clear, check_private, read_secret
+from tuner.adapters.connection.credentials import check_not_in_the_clear, check_private, read_secret
 from tuner.adapters.place import Place, places_of
 from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration

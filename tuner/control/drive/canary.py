@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.adapters.canary import Canary, Share, Trial
+from tuner.adapters.replicas.canary import Canary, Share, Trial
 from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.objective import Slo

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.adapters.canary import Canary
+from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR

@@ -28,7 +28,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from tuner.adapters.credentials import check_private, is_loopback
+from tuner.adapters.connection.credentials import check_private, is_loopback
 from tuner.errors import InvalidInput
 
 __all__ = ["Access", "Gate", "bearer", "read_token"]

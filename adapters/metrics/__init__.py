@@ -1,0 +1,1 @@
+"""What servers count: their metrics pages, histograms, and totals that never fall."""

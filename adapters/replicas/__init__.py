@@ -1,0 +1,1 @@
+"""Several servers with one model behind one load balancer, as one backend."""
