@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.adapters.test_replicas import Server
+from tests.adapters.replicas.test_group import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import FakeClock
 from tuner.adapters.replicas.canary import Canary, Share, Trial
