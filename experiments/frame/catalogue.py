@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InvalidInput
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.discovery import Declared, declared
+from tuner.experiments.frame.options import ExperimentOptions, Options, Watcher
 from tuner.experiments.frame.result import Result
 
 __all__ = ["EXPERIMENTS", "LIVE", "Experiment", "Options", "find", "papers"]
@@ -54,7 +55,7 @@ class Experiment:
         return draw
 
 
-EXPERIMENTS = {
+LISTED: dict[str, Any] = {
     experiment.name: experiment
     for experiment in (
         Experiment(
@@ -136,48 +137,6 @@ EXPERIMENTS = {
             minutes=4,
         ),
         Experiment(
-            name="symphony-table2",
-            title="Spread of the requests per window that a backend gets from 1 and from 25 frontends",
-            module="tuner.experiments.symphony.table2",
-            minutes=2,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-analytic",
-            title="The ideal: batch size and goodput with and without coordination",
-            module="tuner.experiments.symphony.analytic",
-            minutes=0.1,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-table4",
-            title="Goodput of one model on 8 accelerators under Symphony, Nexus, Clockwork and eager",
-            module="tuner.experiments.symphony.table4",
-            minutes=1,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig8",
-            title="Batch sizes at the goodput of each system",
-            module="tuner.experiments.symphony.fig8",
-            minutes=0.5,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig9",
-            title="Queueing delay at the goodput of each system",
-            module="tuner.experiments.symphony.fig9",
-            minutes=0.5,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig10",
-            title="Overload and idle accelerators: how flat the top is",
-            module="tuner.experiments.symphony.fig10",
-            minutes=1,
-            paper=SYMPHONY,
-        ),
-        Experiment(
             name="nexus-fig5",
             title="Lazy dropping under even and under Poisson arrivals",
             module="tuner.experiments.nexus.fig5",
@@ -190,41 +149,6 @@ EXPERIMENTS = {
             module="tuner.experiments.nexus.fig9",
             minutes=1,
             paper=NEXUS,
-        ),
-        Experiment(
-            name="symphony-fig4",
-            title="Goodput of deferred over work-conserving batching on a sample of the grid of Table 3",
-            module="tuner.experiments.symphony.fig4",
-            minutes=6,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-tuned",
-            title="The scheduler's knobs tuned for each of these clusters, against symphony and eager",
-            module="tuner.experiments.symphony.tuned",
-            minutes=10,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig6",
-            title="Goodput of the mixed model zoos on 64 accelerators",
-            module="tuner.experiments.symphony.fig6",
-            minutes=1,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig7",
-            title="Goodput against the SLO: popularity and burstiness of 20 equal models",
-            module="tuner.experiments.symphony.fig7",
-            minutes=1,
-            paper=SYMPHONY,
-        ),
-        Experiment(
-            name="symphony-fig11",
-            title="Requests/s of the scheduler alone; goodput against the number of accelerators",
-            module="tuner.experiments.symphony.fig11",
-            minutes=3,
-            paper=SYMPHONY,
         ),
         Experiment(
             name="rrl-fig6",
@@ -295,13 +219,6 @@ EXPERIMENTS = {
             module="tuner.experiments.rrl.sim_to_real",
             minutes=18,
             paper=RRL,
-        ),
-        Experiment(
-            name="symphony-fig13",
-            title="Goodput with ever longer tails of the network's delay",
-            module="tuner.experiments.symphony.fig13",
-            minutes=3,
-            paper=SYMPHONY,
         ),
         Experiment(
             name="kairos-pools",
@@ -391,15 +308,46 @@ EXPERIMENTS = {
 }
 
 
-def papers() -> dict[str, list[Experiment]]:
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A declared experiment, as long as others are listed here."""
+
+    declared: Declared
+
+    def run(self, options: Options) -> Result:
+        """Run it."""
+        size = ExperimentOptions(
+            seeds=options.seeds,
+            quick=options.quick,
+            folder=options.folder,
+            foreign_limit=options.foreign_limit,
+            workers=options.workers,
+        )
+        return self.declared.load()(size, Watcher(report=options.report, bars=options.bars)).run()
+
+    @property
+    def plot(self) -> Any:
+        """Draws its figures."""
+        kind = self.declared.load()
+        return kind.plot if kind.has_figure() else None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what is known of it."""
+        return getattr(self.declared if name == "module" else self.declared.about, name)
+
+
+EXPERIMENTS: dict[str, Any] = LISTED | {name: Bridge(one) for name, one in declared().items()}
+
+
+def papers() -> dict[str, list[Any]]:
     """Return the experiments grouped by paper, in the order of the catalogue."""
-    groups: dict[str, list[Experiment]] = {}
+    groups: dict[str, list[Any]] = {}
     for experiment in EXPERIMENTS.values():
         groups.setdefault(experiment.paper, []).append(experiment)
     return groups
 
 
-def find(name: str) -> Experiment:
+def find(name: str) -> Any:
     """Return an experiment.
 
     Raises:

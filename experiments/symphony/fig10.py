@@ -7,42 +7,28 @@ The peak is each system's own goodput.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.goodput import goodput
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import ALLOWANCES, SYSTEMS
 from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["off_the_top", "plot", "run"]
+__all__ = ["Figure10", "LoadCurve", "ideal_bad", "ideal_goodput", "ideal_idle", "off_the_top"]
 
-NAME = "symphony-fig10"
 COMPARED = ("symphony", "nexus", "clockwork", "clockwork, nothing ahead", "eager")
-LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""Offered, in peaks."""
-QUICK_LOADS = (0.2, 0.6, 1.0, 1.4, 2.0)
 SESSIONS, ACCELERATORS, SLO = 10, 24, 100.0
-SECONDS, QUICK_SECONDS = 10.0, 2.0
 GOODPUT, BAD, IDLE = "goodput", "bad rate", "idle time"
 
 
-class Task(NamedTuple):
-    """One system with one seed."""
-
-    system: str
-    loads: tuple[float, ...]
-    seconds: float
-    seed: int
-
-
-class Found(NamedTuple):
-    """The peak, and what happens at each load."""
+class LoadCurve(NamedTuple):
+    """The peak of a system, and what happens at each load."""
 
     peak: float  # requests/s
     good: list[float]  # good answers per second, in peaks
@@ -50,61 +36,108 @@ class Found(NamedTuple):
     idle: list[float]  # share of the time of the accelerators
 
 
-def run(options: Options) -> Result:
-    """Search each peak and simulate loads below and above it."""
-    loads = QUICK_LOADS if options.quick else LOADS
-    seconds = QUICK_SECONDS if options.quick else SECONDS
-    tasks = [Task(system, loads, seconds, seed) for system in COMPARED for seed in range(options.seeds)]
-    found = dict(zip(tasks, options.run_all(measure, tasks, "systems and seeds"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for system in COMPARED:
-        seeds = [found[task] for task in tasks if task.system == system]
-        rows += _rows(system, loads, seeds)
-        for panel, values in (
-            (GOODPUT, [each.good for each in seeds]),
-            (BAD, [each.bad for each in seeds]),
-            (IDLE, [each.idle for each in seeds]),
-        ):
-            series.append(curve(system, loads, list(zip(*values, strict=True)), panel=panel))
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={
+@experiment(
+    name="symphony-fig10",
+    title="Overload and idle accelerators: how flat the top is",
+    paper="Symphony",
+    minutes=1,
+)
+class Figure10(Experiment[str, LoadCurve]):
+    """Searches the peak of each system and simulates loads below and above it."""
+
+    loads = Scaled(
+        (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0),
+        quick=(0.2, 0.6, 1.0, 1.4, 2.0),
+    )
+    """Offered, in peaks."""
+    seconds = Scaled(10.0, quick=2.0)
+
+    def tasks(self) -> Sequence[str]:
+        return COMPARED
+
+    def measure(self, system: str, seed: int) -> LoadCurve:
+        model = TABLE_4[0].model
+        session = Session(
+            name=model.name, alpha_ms=model.alpha_ms, beta_ms=model.beta_ms, slo_ms=SLO, copies=SESSIONS
+        )
+        scenario = Scenario(
+            policy=SYSTEMS[system].policy,
+            options=SYSTEMS[system].options,
+            accelerators=ACCELERATORS,
+            sessions=(session,),
+            rate=20_000.0,
+            network=ALLOWANCES,
+            seconds=self.seconds,
+            seed=seed,
+        )
+        found = goodput(scenario, tolerance=0.005)
+        outcomes = [simulate(scenario.scaled(found.multiplier * load)) for load in self.loads]
+        return LoadCurve(
+            peak=found.rate,
+            good=[outcome.good_rate / found.rate for outcome in outcomes],
+            bad=[outcome.bad_rate for outcome in outcomes],
+            idle=[1 - outcome.mean_utilisation for outcome in outcomes],
+        )
+
+    def rows(self, found: Answers[str, LoadCurve]) -> Iterator[Row]:
+        for system, curves in found.items():
+            far = [off_the_top(self.loads, each) for each in curves]
+            ours = system == "symphony"
+            yield row(f"{system}: peak goodput", [each.peak for each in curves], unit="requests/s")
+            yield row(
+                f"{system}: bad rate above the peak, farthest from (o-p)/o",
+                [bad for bad, _ in far],
+                note="expected: at most 0.05" if ours else "",
+            )
+            yield row(
+                f"{system}: idle time below the peak, farthest from (p-o)/p",
+                [idle for _, idle in far],
+                note="expected: at most 0.1" if ours else "",
+            )
+            most = [each.good[-1] for each in curves]
+            yield row(f"{system}: goodput at {self.loads[-1]:g} peaks", most, unit="peaks")
+
+    def series(self, found: Answers[str, LoadCurve]) -> Iterator[Series]:
+        for system, curves in found.items():
+            for panel, values in (
+                (GOODPUT, [each.good for each in curves]),
+                (BAD, [each.bad for each in curves]),
+                (IDLE, [each.idle for each in curves]),
+            ):
+                yield curve(system, self.loads, list(zip(*values, strict=True)), panel=panel)
+
+    def configuration(self) -> dict[str, Any]:
+        return {
             "sessions": SESSIONS,
             "accelerators": ACCELERATORS,
             "slo_ms": SLO,
-            "measured_seconds": seconds,
-        },
-        rows=rows,
-        series=series,
-    )
+            "measured_seconds": self.seconds,
+        }
 
-
-def measure(task: Task) -> Found:
-    """Search one peak and simulate all loads."""
-    model = TABLE_4[0].model
-    session = Session(
-        name=model.name, alpha_ms=model.alpha_ms, beta_ms=model.beta_ms, slo_ms=SLO, copies=SESSIONS
-    )
-    scenario = Scenario(
-        policy=SYSTEMS[task.system].policy,
-        options=SYSTEMS[task.system].options,
-        accelerators=ACCELERATORS,
-        sessions=(session,),
-        rate=20_000.0,
-        network=ALLOWANCES,
-        seconds=task.seconds,
-        seed=task.seed,
-    )
-    found = goodput(scenario, tolerance=0.005)
-    outcomes = [simulate(scenario.scaled(found.multiplier * load)) for load in task.loads]
-    return Found(
-        peak=found.rate,
-        good=[outcome.good_rate / found.rate for outcome in outcomes],
-        bad=[outcome.bad_rate for outcome in outcomes],
-        idle=[1 - outcome.mean_utilisation for outcome in outcomes],
-    )
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw goodput, bad rate and idle time against the load."""
+        title = f"Load from light to twice the peak: {SESSIONS} ResNet50, {ACCELERATORS} accelerators"
+        figure, axes = style.figure(title, columns=3)
+        panels = (
+            (GOODPUT, "good answers, peaks", ideal_goodput),
+            (BAD, "late or dropped, share of the requests", ideal_bad),
+            (IDLE, "idle, share of the time", ideal_idle),
+        )
+        for axis, (panel, label, ideal) in zip(axes.flat, panels, strict=True):
+            series = result.panel(panel)
+            style.curves(axis, [one for one in series if "," not in one.name])
+            for one in [one for one in series if "," in one.name]:
+                color, marker = style.look(one.name)
+                axis.plot(
+                    one.x, one.y, color=color, marker=marker, mfc="white", ms=4, ls="--", label=one.name
+                )
+            grid = [0.2 + 0.01 * step for step in range(181)]
+            axis.plot(grid, [ideal(load) for load in grid], color=style.INK, ls=":", lw=1.6, label="ideal")
+            axis.set(title=panel, xlabel="offered load, in peaks of the system", ylabel=label)
+            axis.set_ylim(bottom=0)
+        style.legend(axes.flat[-1], loc="upper right")
+        return [style.save(figure, folder, result.experiment)]
 
 
 def ideal_goodput(load: float) -> float:
@@ -122,52 +155,8 @@ def ideal_idle(load: float) -> float:
     return max(0.0, 1 - load)
 
 
-def off_the_top(loads: Sequence[float], found: Found) -> tuple[float, float]:
+def off_the_top(loads: Sequence[float], found: LoadCurve) -> tuple[float, float]:
     """Return how far the bad rate above the peak and the idle time below it are from the ideal, at most."""
     bad = [abs(value - ideal_bad(load)) for load, value in zip(loads, found.bad, strict=True) if load > 1]
     idle = [abs(value - ideal_idle(load)) for load, value in zip(loads, found.idle, strict=True) if load < 1]
     return max(bad), max(idle)
-
-
-def _rows(system: str, loads: Sequence[float], seeds: list[Found]) -> list[Row]:
-    far = [off_the_top(loads, each) for each in seeds]
-    ours = system == "symphony"
-    return [
-        row(f"{system}: peak goodput", [each.peak for each in seeds], unit="requests/s"),
-        row(
-            f"{system}: bad rate above the peak, farthest from (o-p)/o",
-            [bad for bad, _ in far],
-            note="expected: at most 0.05" if ours else "",
-        ),
-        row(
-            f"{system}: idle time below the peak, farthest from (p-o)/p",
-            [idle for _, idle in far],
-            note="expected: at most 0.1" if ours else "",
-        ),
-        row(f"{system}: goodput at {loads[-1]:g} peaks", [each.good[-1] for each in seeds], unit="peaks"),
-    ]
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw goodput, bad rate and idle time against the load."""
-    title = f"Load from light to twice the peak: {SESSIONS} ResNet50, {ACCELERATORS} accelerators"
-    figure, axes = style.figure(title, columns=3)
-    panels = (
-        (GOODPUT, "good answers, peaks", ideal_goodput),
-        (BAD, "late or dropped, share of the requests", ideal_bad),
-        (IDLE, "idle, share of the time", ideal_idle),
-    )
-    for axis, (panel, label, ideal) in zip(axes.flat, panels, strict=True):
-        series = result.panel(panel)
-        style.curves(axis, [one for one in series if "," not in one.name])
-        for one in [one for one in series if "," in one.name]:
-            look = style.look(one.name)
-            axis.plot(
-                one.x, one.y, color=look.color, marker=look.marker, mfc="white", ms=4, ls="--", label=one.name
-            )
-        grid = [0.2 + 0.01 * step for step in range(181)]
-        axis.plot(grid, [ideal(load) for load in grid], color=style.INK, ls=":", lw=1.6, label="ideal")
-        axis.set(title=panel, xlabel="offered load, in peaks of the system", ylabel=label)
-        axis.set_ylim(bottom=0)
-    style.legend(axes.flat[-1], loc="upper right")
-    return [style.save(figure, folder, NAME)]

@@ -10,18 +10,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.microbenchmark import (
     MIXED,
     RATIOS,
     SAMPLE_SEED,
     SHAPES,
-    Point,
+    ClusterPoint,
     cases,
     line,
     mixed,
@@ -31,9 +31,11 @@ from tuner.experiments.symphony.microbenchmark import (
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-NAME = "symphony-fig4"
+__all__ = ["Figure4", "make_rows", "make_series", "ratios", "shares_below"]
+
 REQUESTS, SAMPLE_REQUESTS, QUICK_REQUESTS = 40_000.0, 20_000.0, 4_000.0
 """Per trial: of the zoo and the curves with every seed, of the sample with one, of a quick run."""
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -47,70 +49,116 @@ WORK_CONSERVING = ("eager", "undeferred")
 RIVALS = ("eager", "undeferred", "beta lambda")
 PANELS = ("mixed zoo of 35 models", "32 x DenseNet121, 30 and 50 ms", "32 x BERT, 30 ms", "all clusters")
 CURVE_POINTS = 400
-Ratios = dict[Point, list[float]]
+Ratios = dict[ClusterPoint, list[float]]
 """Of each cluster the ratio of goodputs, per seed."""
 
 
-class Task(NamedTuple):
-    """One cluster with one seed, under all policies."""
+class Compared(NamedTuple):
+    """One cluster, under all policies."""
 
-    point: Point
+    point: ClusterPoint
     requests: float
-    seed: int
+    """About how many arrive in a trial."""
 
 
-def run(options: Options) -> Result:
-    """Measure the goodput of every cluster under every policy."""
-    tasks = make_tasks(options)
-    rates: dict[Point, list[dict[str, float]]] = {}
-    for task, found in zip(tasks, options.run_all(measure, tasks, "clusters and seeds"), strict=True):
-        rates.setdefault(task.point, []).append(found)
-    over = {rival: ratios(rates, "symphony", rival) for rival in RIVALS}
-    details = [line(point, **one) for point, seeds in rates.items() for one in seeds]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={
-            "clusters": len(rates),
-            "sampled": len([task for task in tasks if task.requests == SAMPLE_REQUESTS]),
+@experiment(
+    name="symphony-fig4",
+    title="Goodput of deferred over work-conserving batching on a sample of the grid of Table 3",
+    paper="Symphony",
+    minutes=6,
+)
+class Figure4(Experiment[Compared, dict[str, float]]):
+    """The goodput of every cluster under every policy, requests/s."""
+
+    first_seed = 1
+
+    def tasks(self) -> list[Compared]:
+        """Many clusters are measured with one seed, those of the curves with all."""
+        if self.options.quick:
+            return [Compared(point, QUICK_REQUESTS) for point in points(quick=True)]
+        careful = list(dict.fromkeys([*mixed(), *cases()]))
+        rest = [point for point in points(quick=False) if point not in set(careful)]
+        return [
+            *(Compared(point, SAMPLE_REQUESTS) for point in rest),
+            *(Compared(point, REQUESTS) for point in careful),
+        ]
+
+    def seeds_of(self, task: Compared) -> Sequence[int]:
+        return (self.first_seed,) if task.requests == SAMPLE_REQUESTS else super().seeds_of(task)
+
+    def measure(self, task: Compared, seed: int) -> dict[str, float]:
+        return {
+            name: round(rate(task.point, policy, options, requests=task.requests, seed=seed), 1)
+            for name, (policy, options) in POLICIES.items()
+        }
+
+    def rows(self, found: Answers[Compared, dict[str, float]]) -> list[Row]:
+        return make_rows(_over_rivals(found))
+
+    def series(self, found: Answers[Compared, dict[str, float]]) -> list[Series]:
+        return make_series(_over_rivals(found))
+
+    def configuration(self) -> dict[str, Any]:
+        tasks = self.tasks()
+        return {
+            "clusters": len(tasks),
+            "sampled": sum(task.requests == SAMPLE_REQUESTS for task in tasks),
             "requests": max(task.requests for task in tasks),
             "requests, sampled": SAMPLE_REQUESTS,
             "sample seed": SAMPLE_SEED,
-        },
-        rows=make_rows(over),
-        series=make_series(over),
-        details={"clusters": details},
-    )
+        }
+
+    def details(self, found: Answers[Compared, dict[str, float]]) -> dict[str, Any]:
+        return {"clusters": [line(task.point, **one) for task, seeds in found.items() for one in seeds]}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the ratio for the paper's four groups of clusters."""
+        title = "Goodput of deferred batching over that of its rivals"
+        figure, axes = style.figure(title, rows=2, columns=2, size=(8.4, 6.0))
+        for place, (axis, panel) in enumerate(zip(axes.flat, PANELS, strict=True)):
+            for one in result.panel(panel):
+                color = style.look("", _color(one.name)).color
+                dashes, marker = ("--", "s") if _second(one.name) else ("-", "o")
+                marker = "" if panel == PANELS[3] else marker
+                axis.plot(one.x, one.y, color=color, ls=dashes, marker=marker, ms=4, label=one.name)
+            _label(axis, place)
+        return [style.save(figure, folder, result.experiment)]
 
 
-def make_tasks(options: Options) -> list[Task]:
-    """Return what is measured: many clusters with one seed, those of the curves with several."""
-    seeds = range(1, options.seeds + 1)
-    if options.quick:
-        return [Task(point, QUICK_REQUESTS, seed) for point in points(quick=True) for seed in seeds]
-    careful = list(dict.fromkeys([*mixed(), *cases()]))
-    rest = [Task(point, SAMPLE_REQUESTS, 1) for point in points(quick=False) if point not in set(careful)]
-    return [*rest, *(Task(point, REQUESTS, seed) for point in careful for seed in seeds)]
+def _label(axis: Axes, place: int) -> None:
+    """Label a panel; its legend has room above the curves, or below the distributions of the last."""
+    drawn, last = bool(axis.lines), place == 3
+    if last:
+        axis.axvline(1, color=style.MUTED, lw=1)
+        axis.set(xlabel="ratio of goodputs", ylabel="share of clusters below", ylim=(0, 1))
+    else:
+        axis.axhline(1, color=style.MUTED, lw=1)
+        gaps = "shape of gaps (1: Poisson, less: burstier)"
+        axis.set(xlabel=gaps if place else "accelerators per model", ylabel="ratio of goodputs")
+        low, high = axis.get_ylim()
+        axis.set_ylim(low, high + 0.3 * (high - low))
+    axis.set_title(PANELS[place])
+    if drawn:
+        where = "lower right" if last else "upper left"
+        style.legend(axis, loc=where, fontsize=6.5, ncols=2 if place < 2 else 1)
 
 
-def measure(task: Task) -> dict[str, float]:
-    """Return the goodput under every policy, requests/s."""
-    return {
-        name: round(rate(task.point, policy, options, requests=task.requests, seed=task.seed), 1)
-        for name, (policy, options) in POLICIES.items()
-    }
+def _over_rivals(found: Answers[Compared, dict[str, float]]) -> dict[str, Ratios]:
+    rates = {task.point: answers for task, answers in found.items()}
+    return {rival: ratios(rates, "symphony", rival) for rival in RIVALS}
 
 
-def ratios(rates: dict[Point, list[dict[str, float]]], ours: str, theirs: str) -> Ratios:
+def ratios(rates: dict[ClusterPoint, list[dict[str, float]]], ours: str, theirs: str) -> Ratios:
     """Return the ratio of two policies' goodputs per cluster and seed."""
     return {point: [one[ours] / one[theirs] for one in seeds] for point, seeds in rates.items()}
 
 
-class Group(NamedTuple):
+class ClusterGroup(NamedTuple):
     """Clusters that the text of the paper gives figures for."""
 
     name: str
-    belongs: Callable[[Point], bool]
+    belongs: Callable[[ClusterPoint], bool]
     low: float | None = None
     """Published least and greatest ratio."""
     high: float | None = None
@@ -118,10 +166,12 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("all clusters", lambda point: True),  # noqa: ARG005
-    Group("mixed zoo", lambda point: point.model == MIXED, 1.34, 1.89),
-    Group("DenseNet121 at 30 ms", lambda point: point[0] == "DenseNet121" and point.slo_ms == 30, 1.14, 2.52),
-    Group("BERT", lambda point: point.model == "BERT", note="published: similar"),
+    ClusterGroup("all clusters", lambda point: True),  # noqa: ARG005
+    ClusterGroup("mixed zoo", lambda point: point.model == MIXED, 1.34, 1.89),
+    ClusterGroup(
+        "DenseNet121 at 30 ms", lambda point: point[0] == "DenseNet121" and point.slo_ms == 30, 1.14, 2.52
+    ),
+    ClusterGroup("BERT", lambda point: point.model == "BERT", note="published: similar"),
 )
 
 
@@ -130,27 +180,27 @@ def make_rows(over: dict[str, Ratios]) -> list[Row]:
     rows = []
     for rival, found in over.items():
         middle = {point: statistics.median(values) for point, values in found.items()}
-        told = rival in WORK_CONSERVING
+        published = rival in WORK_CONSERVING
         for group in GROUPS:
             values = [value for point, value in middle.items() if group.belongs(point)]
             if values:
-                rows += _group(rival, group, values, told)
-        rows += _shares(rival, list(middle.values()), told)
+                rows += _group(rival, group, values, published)
+        rows += _shares(rival, list(middle.values()), published)
     return rows
 
 
-def _group(rival: str, group: Group, values: Sequence[float], told: bool) -> list[Row]:
+def _group(rival: str, group: ClusterGroup, values: Sequence[float], published: bool) -> list[Row]:
     """The median over the clusters of a group, and the extremes where the paper gives them."""
     name = f"over {rival}: {group.name}"
-    notes = [f"{len(values)} cluster{'s' * (len(values) != 1)}", group.note * told]
+    notes = [f"{len(values)} cluster{'s' * (len(values) != 1)}", group.note * published]
     rows = [row(name, values, unit="ratio", note="; ".join(note for note in notes if note))]
-    if told and group.low is not None:
+    if published and group.low is not None:
         for end, given, value in (("least", group.low, min(values)), ("greatest", group.high, max(values))):
             rows.append(Row(id=f"{name}, {end}", published=given, measured=round(value, 4), unit="ratio"))
     return rows
 
 
-def _shares(rival: str, values: Sequence[float], told: bool) -> list[Row]:
+def _shares(rival: str, values: Sequence[float], published: bool) -> list[Row]:
     """How many clusters lie above a ratio."""
     given = {0.95: "published: nearly all", 1.5: "published: more than 0.1"}
     return [
@@ -158,7 +208,7 @@ def _shares(rival: str, values: Sequence[float], told: bool) -> list[Row]:
             id=f"over {rival}: share of ratios >= {limit:g}",
             measured=round(sum(value >= limit for value in values) / len(values), 4),
             unit="of the clusters",
-            note=text * told,
+            note=text * published,
         )
         for limit, text in given.items()
     ]
@@ -181,7 +231,7 @@ def make_series(over: dict[str, Ratios]) -> list[Series]:
             (PANELS[1], "DenseNet121", 50),
             (PANELS[2], "BERT", 30),
         ):
-            chosen = [Point(name, 32, 2.0, slo, shape) for shape in SHAPES]
+            chosen = [ClusterPoint(name, 32, 2.0, slo, shape) for shape in SHAPES]
             label = f"over {rival}, {slo} ms" if name != "BERT" else f"over {rival}"
             _add(series, label, panel, [(p.shape, found[p]) for p in chosen if p in found], SHAPES)
         middles = [statistics.median(values) for values in found.values()]
@@ -190,7 +240,7 @@ def make_series(over: dict[str, Ratios]) -> list[Series]:
 
 
 def shares_below(name: str, panel: str, values: Sequence[float]) -> Series:
-    """Return a curve of the share of values below, at most of so many points that it looks the same."""
+    """Return a curve of the share of values below, with as many points as look the same."""
     count = min(len(values), CURVE_POINTS)
     shares = (np.arange(count) + 0.5) / count
     return Series(
@@ -214,35 +264,6 @@ def _add(
 
 def _burst(shape: float) -> str:
     return "Poisson" if shape == 1.0 else f"gamma({shape:g})"
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the ratio for the paper's four groups of clusters."""
-    title = "Goodput of deferred batching over that of its rivals"
-    figure, axes = style.figure(title, rows=2, columns=2, size=(8.4, 6.0))
-    labels = ("accelerators per model", "shape of gaps (1: Poisson, less: burstier)") * 2
-    for place, (axis, panel) in enumerate(zip(axes.flat, PANELS, strict=True)):
-        for one in result.panel(panel):
-            color = style.look("", _color(one.name)).color
-            line, marker = ("--", "s") if _second(one.name) else ("-", "o")
-            ends = place == 3
-            axis.plot(one.x, one.y, color=color, ls=line, marker="" if ends else marker, ms=4, label=one.name)
-        if place == 3:
-            axis.axvline(1, color=style.MUTED, lw=1)
-            axis.set(title=panel, xlabel="ratio of goodputs", ylabel="share of clusters below", ylim=(0, 1))
-        else:
-            axis.axhline(1, color=style.MUTED, lw=1)
-            axis.set(title=panel, xlabel=labels[0 if place == 0 else 1], ylabel="ratio of goodputs")
-            low, high = axis.get_ylim()
-            axis.set_ylim(low, high + 0.3 * (high - low))  # room for the legend
-        if result.panel(panel):
-            style.legend(
-                axis,
-                loc="lower right" if place == 3 else "upper left",
-                fontsize=6.5,
-                ncols=2 if place < 2 else 1,
-            )
-    return [style.save(figure, folder, NAME)]
 
 
 def _color(name: str) -> int:

@@ -6,64 +6,90 @@ The delays are read from the event log of a simulation at that rate; the scenari
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tuner.cluster import EventLog, simulate
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import Task, panel_name, scenario, search, tasks_of
-from tuner.experiments.zoo import TABLE_4, Setup
+from tuner.experiments.symphony.two_models import Alone, AtGoodput, panel_name, scenario
+from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 from tuner.scheduling.log import ARRIVE, REFUSE, SEND
 
-__all__ = ["delays", "plot", "run"]
+__all__ = ["Figure9", "delays"]
 
-NAME = "symphony-fig9"
-SYSTEMS = ("symphony", "nexus", "clockwork", "eager")
 LOGGED = 50_000
-"""Requests whose delays are read."""
+"""Requests whose delays are read, at most."""
 POINTS = 60
 """Of a curve."""
 
 
-def run(options: Options) -> Result:
-    """Search every goodput and read the delays there."""
-    tasks = tasks_of(options, SYSTEMS)
-    found = dict(zip(tasks, options.run_all(measure, tasks, "models, systems and seeds"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for setup in TABLE_4:
-        grid = np.linspace(0, 0.7 * setup.slo_ms, POINTS + 1)
-        for system in SYSTEMS:
-            waits = [found[t] for t in tasks if (t.model, t.system) == (setup.model.name, system)]
-            rows += _rows(setup, system, waits)
-            shares = [[100 * float((each <= delay).mean()) for each in waits] for delay in grid]
-            series.append(curve(system, list(grid), shares, panel=panel_name(setup)))
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={"requests": min(LOGGED, tasks[0].requests), "arrivals": "Poisson", "bad_rate": 0.01},
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="symphony-fig9",
+    title="Queueing delay at the goodput of each system",
+    paper="Symphony",
+    minutes=0.5,
+)
+class Figure9(AtGoodput[np.ndarray]):
+    """The queueing delays.   # answers: (n,) ms."""
 
+    def measure(self, task: Alone, seed: int) -> np.ndarray:
+        found = self.search(task, seed)
+        tried = scenario(task, self.requests, seed).scaled(found.multiplier)
+        seconds = min(LOGGED, self.requests) / tried.total_rate
+        log = EventLog()
+        outcome = simulate(tried.model_copy(update={"seconds": seconds}), log=log)
+        queues = tried.accelerators if task.system == "nexus" else 1
+        assert isinstance(queues, int), queues
+        waits = delays(log.entries, queues, since=tried.warmup_seconds)
+        counted = (outcome.sessions[0].mean_queueing, outcome.sessions[0].max_queueing)
+        assert np.allclose((waits.mean(), waits.max()), counted), "the log agrees with the engine"
+        return waits * 1e3
 
-def measure(task: Task) -> np.ndarray:
-    """Return the queueing delays at the goodput.   # (n,) ms."""
-    found = search(task)
-    tried = scenario(task).scaled(found.multiplier)
-    seconds = min(LOGGED, task.requests) / tried.total_rate
-    log = EventLog()
-    outcome = simulate(tried.model_copy(update={"seconds": seconds}), log=log)
-    queues = tried.accelerators if task.system == "nexus" else 1
-    assert isinstance(queues, int), queues
-    waits = delays(log.entries, queues, since=tried.warmup_seconds)
-    told = (outcome.sessions[0].mean_queueing, outcome.sessions[0].max_queueing)
-    assert np.allclose((waits.mean(), waits.max()), told), "the log tells the same as the engine"
-    return waits * 1e3
+    def rows(self, found: Answers[Alone, np.ndarray]) -> Iterator[Row]:
+        slos = {setup.model.name: setup.slo_ms for setup in TABLE_4}
+        for (model, system), waits in found.items():
+            name = f"{model}, {system}"
+            longest = [float(each.max()) for each in waits]
+            share = f"{100 * float(np.median(longest)) / slos[model]:.0f} % of the SLO"
+            note = f"{share}; the paper: about half" if system == "nexus" else share
+            most = [float(np.quantile(each, 0.99)) for each in waits]
+            yield row(f"{name}: median delay", [float(np.median(each)) for each in waits], unit="ms")
+            yield row(f"{name}: delay that 99 % stay within", most, unit="ms")
+            yield row(f"{name}: longest delay", longest, unit="ms", note=note)
+
+    def series(self, found: Answers[Alone, np.ndarray]) -> Iterator[Series]:
+        for setup in TABLE_4:
+            grid = np.linspace(0, 0.7 * setup.slo_ms, POINTS + 1)
+            for system in self.systems:
+                waits = found[Alone(setup.model.name, system)]
+                shares = [[100 * float((each <= delay).mean()) for each in waits] for delay in grid]
+                yield curve(system, list(grid), shares, panel=panel_name(setup))
+
+    def configuration(self) -> dict[str, Any]:
+        return super().configuration() | {"requests": min(LOGGED, self.requests)}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the distributions of the delay."""
+        figure, axes = style.figure("Queueing delay at each system's own goodput", columns=2)
+        for axis, setup in zip(axes.flat, TABLE_4, strict=True):
+            for one in result.panel(panel_name(setup)):
+                look = style.look(one.name)
+                axis.plot(
+                    one.x, one.y, color=look.color, marker=look.marker, markevery=6, ms=4, label=one.name
+                )
+            axis.axvline(setup.slo_ms / 2, color=style.MUTED, ls="--", lw=1, label="half the SLO")
+            axis.set(title=panel_name(setup), xlabel="from the arrival to the start of the batch, ms")
+            axis.set(ylabel="share of the requests, %", ylim=(0, 102))
+            axis.set_xlim(left=0)
+            style.legend(axis, loc="lower right")
+        return [style.save(figure, folder, result.experiment)]
 
 
 def delays(entries: np.ndarray, queues: int, since: float = 0.0) -> np.ndarray:
@@ -92,34 +118,3 @@ def delays(entries: np.ndarray, queues: int, since: float = 0.0) -> np.ndarray:
                 waits += [started - time for time in taken if time >= since]
             del queue[first : first + count]
     return np.array(waits)
-
-
-def _rows(setup: Setup, system: str, waits: list[np.ndarray]) -> list[Row]:
-    name = f"{setup.model.name}, {system}"
-    longest = [float(each.max()) for each in waits]
-    share = f"{100 * float(np.median(longest)) / setup.slo_ms:.0f} % of the SLO"
-    note = f"{share}; the paper: about half" if system == "nexus" else share
-    return [
-        row(f"{name}: median delay", [float(np.median(each)) for each in waits], unit="ms"),
-        row(
-            f"{name}: delay that 99 % stay within",
-            [float(np.quantile(each, 0.99)) for each in waits],
-            unit="ms",
-        ),
-        row(f"{name}: longest delay", longest, unit="ms", note=note),
-    ]
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the distributions of the delay."""
-    figure, axes = style.figure("Queueing delay at each system's own goodput", columns=2)
-    for axis, setup in zip(axes.flat, TABLE_4, strict=True):
-        for one in result.panel(panel_name(setup)):
-            look = style.look(one.name)
-            axis.plot(one.x, one.y, color=look.color, marker=look.marker, markevery=6, ms=4, label=one.name)
-        axis.axvline(setup.slo_ms / 2, color=style.MUTED, ls="--", lw=1, label="half the SLO")
-        axis.set(title=panel_name(setup), xlabel="from the arrival to the start of the batch, ms")
-        axis.set(ylabel="share of the requests, %", ylim=(0, 102))
-        axis.set_xlim(left=0)
-        style.legend(axis, loc="lower right")
-    return [style.save(figure, folder, NAME)]

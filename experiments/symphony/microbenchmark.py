@@ -16,7 +16,7 @@ from tuner.experiments.zoo import GTX_1080TI, Model, model
 __all__ = [
     "MIXED",
     "NETWORK",
-    "Point",
+    "ClusterPoint",
     "cases",
     "grid",
     "keeps",
@@ -46,7 +46,7 @@ LEAST = 0.5
 """s that are measured at least."""
 
 
-class Point(NamedTuple):
+class ClusterPoint(NamedTuple):
     """One cluster of the grid."""
 
     model: str
@@ -71,12 +71,12 @@ class Point(NamedTuple):
         return GTX_1080TI if self.model == MIXED else (model(self.model, GTX_1080TI),)
 
 
-def grid() -> list[Point]:
+def grid() -> list[ClusterPoint]:
     """Return all clusters of Table 3."""
-    return [Point(*values) for values in product(MODELS, COUNTS, RATIOS, SLOS, SHAPES)]
+    return [ClusterPoint(*values) for values in product(MODELS, COUNTS, RATIOS, SLOS, SHAPES)]
 
 
-def sample(size: int, seed: int = SAMPLE_SEED) -> list[Point]:
+def sample(size: int, seed: int = SAMPLE_SEED) -> list[ClusterPoint]:
     """Return clusters of Table 3 drawn without replacement, as many of each model, in the grid's order."""
     generator = np.random.default_rng(seed)
     chosen = []
@@ -87,31 +87,31 @@ def sample(size: int, seed: int = SAMPLE_SEED) -> list[Point]:
     return chosen
 
 
-def mixed(ratios: tuple[float, ...] = RATIOS, shapes: tuple[float, ...] = (1.0, 0.3)) -> list[Point]:
+def mixed(ratios: tuple[float, ...] = RATIOS, shapes: tuple[float, ...] = (1.0, 0.3)) -> list[ClusterPoint]:
     """Return clusters of the 35 models of Table 5."""
-    return [Point(MIXED, len(GTX_1080TI), ratio, 0, shape) for shape, ratio in product(shapes, ratios)]
+    return [ClusterPoint(MIXED, len(GTX_1080TI), ratio, 0, shape) for shape, ratio in product(shapes, ratios)]
 
 
-def cases() -> Iterator[Point]:
+def cases() -> Iterator[ClusterPoint]:
     """Yield clusters that differ in burstiness only, for the curves."""
     for ratio, shape in product((1.0, 2.0, 4.0), SHAPES):
-        yield Point("DenseNet121", 32, ratio, 30, shape)
+        yield ClusterPoint("DenseNet121", 32, ratio, 30, shape)
     for shape in SHAPES:
-        yield Point("DenseNet121", 32, 2.0, 50, shape)
+        yield ClusterPoint("DenseNet121", 32, 2.0, 50, shape)
     for shape in SHAPES:
-        yield Point("BERT", 32, 2.0, 30, shape)
+        yield ClusterPoint("BERT", 32, 2.0, 30, shape)
 
 
-def points(quick: bool) -> list[Point]:
+def points(quick: bool) -> list[ClusterPoint]:
     """Return all clusters of the sample and the mixed zoos, or of a quick run."""
     if quick:
-        dense = Point("DenseNet121", 8, 2.0, 30, 1.0)
-        return [dense, Point("BERT", 8, 2.0, 30, 1.0), *mixed((2.0,), (1.0,))]
+        dense = ClusterPoint("DenseNet121", 8, 2.0, 30, 1.0)
+        return [dense, ClusterPoint("BERT", 8, 2.0, 30, 1.0), *mixed((2.0,), (1.0,))]
     return [*sample(SAMPLED), *mixed()]
 
 
 def scenario(
-    point: Point, policy: str, options: Mapping[str, Any], *, requests: float, seed: int
+    point: ClusterPoint, policy: str, options: Mapping[str, Any], *, requests: float, seed: int
 ) -> Scenario:
     """Return a cluster under a policy.
 
@@ -148,7 +148,7 @@ def scenario(
 
 
 def rate(
-    point: Point,
+    point: ClusterPoint,
     policy: str,
     options: Mapping[str, Any],
     *,
@@ -166,24 +166,26 @@ def rate(
 
 
 def keeps(
-    point: Point, policy: str, options: Mapping[str, Any], total: float, *, requests: float, seed: int
+    point: ClusterPoint, policy: str, options: Mapping[str, Any], total: float, *, requests: float, seed: int
 ) -> bool:
     """Return whether a total rate is within the limit up to which :func:`rate` searches."""
     outcome = simulate(_loaded(point, policy, options, requests, seed).model_copy(update={"rate": total}))
     return (outcome.bad_rate if _alike(point) else outcome.worst_bad_rate) <= LIMIT
 
 
-def line(point: Point, **figures: object) -> str:
+def line(point: ClusterPoint, **figures: object) -> str:
     """Return one line of text about a cluster, to be stored: there are many."""
     slo = f", {point.slo_ms} ms" if point.slo_ms else ""
     name = f"{point.number} x {point.model}{slo}, gamma({point.shape:g}) on {point.accelerators}"
     return "; ".join([name, *(f"{key} {value}" for key, value in figures.items())])
 
 
-def _alike(point: Point) -> bool:
+def _alike(point: ClusterPoint) -> bool:
     return point.model != MIXED
 
 
-def _loaded(point: Point, policy: str, options: Mapping[str, Any], requests: float, seed: int) -> Scenario:
+def _loaded(
+    point: ClusterPoint, policy: str, options: Mapping[str, Any], requests: float, seed: int
+) -> Scenario:
     """Return the scenario of a cluster; of unlike models each must have its share of the requests."""
     return scenario(point, policy, options, requests=requests if _alike(point) else 3 * requests, seed=seed)

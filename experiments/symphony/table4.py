@@ -1,24 +1,24 @@
 """Symphony, Table 4: the goodput of one model on 8 accelerators under Symphony, Nexus, Clockwork and eager.
 
-Requests are Poisson, the network takes what the authors' code allows for. Goodput is the highest rate at
-which at most 1 % of the requests are late or dropped.
+Requests are Poisson, and the network takes as long as the authors' code allows for. Goodput is the highest
+rate at which at most 1 % of the requests are late or dropped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Task, panel_name, search, tasks_of
+from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Alone, AtGoodput, panel_name
 from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["GoodputAndBatch", "Table4"]
 
-NAME = "symphony-table4"
 PUBLISHED = {
     "ResNet50": {"symphony": 5169, "nexus": 3965, "clockwork": 2036},
     "InceptionResNetV2": {"symphony": 907, "nexus": 590, "clockwork": 482},
@@ -33,76 +33,66 @@ NOTES = {
 }
 
 
-class Found(NamedTuple):
-    """The goodput, and what the batches were at that rate."""
+class GoodputAndBatch(NamedTuple):
+    """A goodput, and what the batches were at that rate."""
 
     rate: float
     median_batch: float
 
 
-def run(options: Options) -> Result:
-    """Search the goodput of every model, system and seed."""
-    tasks = tasks_of(options, tuple(SYSTEMS))
-    found = dict(zip(tasks, options.run_all(measure, tasks, "models, systems and seeds"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for setup in TABLE_4:
-        for index, system in enumerate(SYSTEMS):
-            model = setup.model.name
-            values = [found[t] for t in tasks if (t.model, t.system) == (model, system)]
-            rows += _rows(model, system, values)
-            rates = [[value.rate for value in values]]
-            series.append(curve(system, [index], rates, panel=panel_name(setup)))
-    configuration = {"requests": tasks[0].requests, "arrivals": "Poisson", "bad_rate": 0.01}
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration,
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="symphony-table4",
+    title="Goodput of one model on 8 accelerators under Symphony, Nexus, Clockwork and eager",
+    paper="Symphony",
+    minutes=1,
+)
+class Table4(AtGoodput[GoodputAndBatch]):
+    """The goodput of both models under every system."""
 
+    systems = tuple(SYSTEMS)
 
-def measure(task: Task) -> Found:
-    """Search one goodput."""
-    found = search(task)
-    return Found(found.rate, found.outcome.sessions[0].median_batch)
+    def measure(self, task: Alone, seed: int) -> GoodputAndBatch:
+        found = self.search(task, seed)
+        return GoodputAndBatch(found.rate, found.outcome.sessions[0].median_batch)
 
-
-def _rows(model: str, system: str, values: list[Found]) -> list[Row]:
-    published = PUBLISHED[model].get(system)
-    rates, batches = [value.rate for value in values], [value.median_batch for value in values]
-    note = NOTES.get(system, "")
-    if system == "symphony":
-        low, high = BATCH[model]
-        batch_note = f"expected {low} to {high}; of batches, not of requests"
-    else:
-        batch_note = ""
-    name = f"{model}, {system}"
-    return [
-        row(f"{name}: goodput", rates, unit="requests/s", published=published, note=note),
-        row(f"{name}: median batch", batches, unit="requests", note=batch_note),
-    ]
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the goodputs side by side."""
-    figure, axes = style.figure("Goodput of one model on 8 accelerators, Poisson arrivals", columns=2)
-    for axis, setup in zip(axes.flat, TABLE_4, strict=True):
-        model = setup.model.name
-        for one in result.panel(panel_name(setup)):
-            look = style.look(one.name)
-            height, alpha = one.y[0] or 0.0, 0.6 if "," in one.name else 1.0
-            axis.bar(one.x, [height], 0.7, color=look.color, alpha=alpha)
-            axis.annotate(
-                f"{height:,.0f}", (one.x[0], 0), (0, 5), textcoords="offset points", ha="center",
-                fontsize=8, color="white", weight="bold",
+    def rows(self, found: Answers[Alone, GoodputAndBatch]) -> Iterator[Row]:
+        for (model, system), values in found.items():
+            name, batch_note = f"{model}, {system}", ""
+            if system == "symphony":
+                low, high = BATCH[model]
+                batch_note = f"expected {low} to {high}; of batches, not of requests"
+            yield row(
+                f"{name}: goodput", [value.rate for value in values], unit="requests/s",
+                published=PUBLISHED[model].get(system), note=NOTES.get(system, ""),
             )  # fmt: skip
-        places = [list(SYSTEMS).index(system) for system in PUBLISHED[model]]
-        style.published(axis, places, list(PUBLISHED[model].values()), "published, Table 4")
-        axis.axhline(IDEAL[model], color=style.MUTED, ls="--", lw=1, label="staggered, even arrivals")
-        axis.set(title=panel_name(setup), ylabel="goodput, requests/s", ylim=(0, IDEAL[model] * 1.25))
-        labels = [system.replace(", ", "\n").replace("nothing ", "nothing\n") for system in SYSTEMS]
-        axis.set_xticks(range(len(SYSTEMS)), labels, fontsize=7)
-        style.legend(axis, loc="upper center", ncols=2)
-    return [style.save(figure, folder, NAME)]
+            batches = [value.median_batch for value in values]
+            yield row(f"{name}: median batch", batches, unit="requests", note=batch_note)
+
+    def series(self, found: Answers[Alone, GoodputAndBatch]) -> Iterator[Series]:
+        for setup in TABLE_4:
+            for place, system in enumerate(self.systems):
+                rates = [value.rate for value in found[Alone(setup.model.name, system)]]
+                yield curve(system, [place], [rates], panel=panel_name(setup))
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the goodputs side by side."""
+        figure, axes = style.figure("Goodput of one model on 8 accelerators, Poisson arrivals", columns=2)
+        for axis, setup in zip(axes.flat, TABLE_4, strict=True):
+            model = setup.model.name
+            for one in result.panel(panel_name(setup)):
+                look = style.look(one.name)
+                height, alpha = one.y[0] or 0.0, 0.6 if "," in one.name else 1.0
+                axis.bar(one.x, [height], 0.7, color=look.color, alpha=alpha)
+                axis.annotate(
+                    f"{height:,.0f}", (one.x[0], 0), (0, 5), textcoords="offset points", ha="center",
+                    fontsize=8, color="white", weight="bold",
+                )  # fmt: skip
+            places = [list(SYSTEMS).index(system) for system in PUBLISHED[model]]
+            style.published(axis, places, list(PUBLISHED[model].values()), "published, Table 4")
+            axis.axhline(IDEAL[model], color=style.MUTED, ls="--", lw=1, label="staggered, even arrivals")
+            axis.set(title=panel_name(setup), ylabel="goodput, requests/s", ylim=(0, IDEAL[model] * 1.25))
+            labels = [system.replace(", ", "\n").replace("nothing ", "nothing\n") for system in SYSTEMS]
+            axis.set_xticks(range(len(SYSTEMS)), labels, fontsize=7)
+            style.legend(axis, loc="upper center", ncols=2)
+        return [style.save(figure, folder, result.experiment)]

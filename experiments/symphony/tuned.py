@@ -18,18 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.fig4 import shares_below
-from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, Point, keeps, line, points, rate
+from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, ClusterPoint, keeps, line, points, rate
 from tuner.report import style
 from tuner.report.series import Series
 from tuner.scheduling.knobs import DROP_RULES
 
-__all__ = ["plot", "run"]
+__all__ = ["ToTune", "Tuned", "TunedCluster"]
 
-NAME = "symphony-tuned"
-TRAIN_REQUESTS, REQUESTS, QUICK_REQUESTS = 20_000.0, 40_000.0, 4_000.0
 TRAIN_SEED = 1000
 WORTH = 1.002
 """A configuration must be this much better than one before it to be chosen."""
@@ -40,7 +38,7 @@ ALLOWED = 0.99
 DOUBTFUL = 0.995
 """Clusters below this share are measured again."""
 AGAIN = 4
-"""With so many times the requests, and the next seeds."""
+"""How many times the requests these have then, with the next seeds."""
 KNOBS = ("deferral", "target_batch", "drop")
 CHOICES: tuple[tuple[float, bool, str], ...] = (
     (1.0, True, "window"),  # the defaults
@@ -59,19 +57,19 @@ ORDERED = ((0.0, True, "lazy"), (1.0, True, "lazy"), (0.5, True, "lazy"))
 PANELS = ("gain over symphony", "against the better of the two")
 
 
-class Task(NamedTuple):
+class ToTune(NamedTuple):
     """One cluster."""
 
-    point: Point
+    point: ClusterPoint
     train_requests: float
     requests: float
     seeds: int
 
 
-class Found(NamedTuple):
+class TunedCluster(NamedTuple):
     """What is known of one cluster; rates are medians over the seeds, requests/s."""
 
-    point: Point
+    point: ClusterPoint
     tuned: float
     reordered: float
     """With the dispatch order chosen, too."""
@@ -100,28 +98,68 @@ def reordered() -> list[dict[str, Any]]:
     return [{**dict(zip(KNOBS, choice, strict=True)), "order": "deadline"} for choice in ORDERED]
 
 
-def run(options: Options) -> Result:
-    """Tune and measure every cluster."""
-    requests = QUICK_REQUESTS if options.quick else REQUESTS
-    train = QUICK_REQUESTS if options.quick else TRAIN_REQUESTS
-    tasks = [Task(point, train, requests, options.seeds) for point in points(options.quick)]
-    found = options.run_all(tune, tasks, "clusters")
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={
-            "clusters": len(found),
-            "requests": requests,
-            "tried on": train,
-            "measured again": sum(one.again for one in found),
-        },
-        rows=make_rows(found),
-        series=make_series(found),
-        details={"clusters": [describe(one) for one in found]},
-    )
+@experiment(
+    name="symphony-tuned",
+    title="The scheduler's knobs tuned for each of these clusters, against symphony and eager",
+    paper="Symphony",
+    minutes=10,
+)
+class Tuned(Experiment[ClusterPoint, TunedCluster]):
+    """Tunes the knobs for every cluster, and measures the choice on other seeds."""
+
+    train_requests = Scaled(20_000.0, quick=4_000.0)
+    requests = Scaled(40_000.0, quick=4_000.0)
+
+    def tasks(self) -> list[ClusterPoint]:
+        return points(self.options.quick)
+
+    def seeds_of(self, _: ClusterPoint) -> Sequence[int]:
+        """Each cluster is tuned once, and that takes several seeds."""
+        return (0,)
+
+    def measure(self, point: ClusterPoint, _: int) -> TunedCluster:
+        return tune(ToTune(point, self.train_requests, self.requests, self.options.seeds))
+
+    def rows(self, found: Answers[ClusterPoint, TunedCluster]) -> list[Row]:
+        return make_rows([one for (one,) in found.values()])
+
+    def series(self, found: Answers[ClusterPoint, TunedCluster]) -> list[Series]:
+        return make_series([one for (one,) in found.values()])
+
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "clusters": len(self.tasks()),
+            "requests": self.requests,
+            "tried on": self.train_requests,
+        }
+
+    def details(self, found: Answers[ClusterPoint, TunedCluster]) -> dict[str, Any]:
+        return {
+            "clusters": [describe(one) for (one,) in found.values()],
+            "measured again": sum(one.again for (one,) in found.values()),
+        }
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw how the ratios are distributed."""
+        figure, axes = style.figure(
+            "The scheduler's knobs, tuned for each cluster on other arrivals than it is measured on",
+            columns=2,
+            size=(9.5, 3.9),
+        )
+        labels = ("goodput over that of symphony", "goodput over that of the better of symphony and eager")
+        for axis, panel, label in zip(axes.flat, PANELS, labels, strict=True):
+            for one in result.panel(panel):
+                dashed = "order" in one.name
+                color = style.look(one.name).color
+                axis.plot(one.x, one.y, color=color, ls="--" if dashed else "-", lw=1.6, label=one.name)
+            axis.axvline(1, color=style.MUTED, lw=1)
+            axis.set(title=panel, xlabel=label, ylabel="share of clusters below", ylim=(0, 1))
+            style.legend(axis, loc="best")
+        return [style.save(figure, folder, result.experiment)]
 
 
-def tune(task: Task) -> Found:
+def tune(task: ToTune) -> TunedCluster:
     """Choose on one seed, measure on others; where the result is doubtful, once more with new ones."""
     found = attempt(task, TRAIN_SEED, range(1, task.seeds + 1))
     if found.reordered >= DOUBTFUL * found.better:
@@ -131,7 +169,7 @@ def tune(task: Task) -> Found:
     return attempt(more, TRAIN_SEED + 1, seeds)._replace(again=True)
 
 
-def attempt(task: Task, train_seed: int, seeds: range) -> Found:
+def attempt(task: ToTune, train_seed: int, seeds: range) -> TunedCluster:
     """Choose on one seed, measure on others."""
     point = task.point
     knobs, free = choose(point, task.train_requests, train_seed)
@@ -146,7 +184,7 @@ def attempt(task: Task, train_seed: int, seeds: range) -> Found:
             )
         return round(known[key], 1)
 
-    return Found(
+    return TunedCluster(
         point=point,
         tuned=measured("symphony", knobs),
         reordered=measured("symphony", free),
@@ -157,7 +195,7 @@ def attempt(task: Task, train_seed: int, seeds: range) -> Found:
     )
 
 
-def choose(point: Point, requests: float, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def choose(point: ClusterPoint, requests: float, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the best configuration of the first knobs, and the best of all.
 
     One after the other: a later one takes the place of the best so far if it keeps the limit at a rate that
@@ -176,14 +214,19 @@ def choose(point: Point, requests: float, seed: int) -> tuple[dict[str, Any], di
     return choices[0], best
 
 
-def describe(one: Found) -> str:
+def describe(one: TunedCluster) -> str:
     """Return all that is known of a cluster in a line."""
-    told = {"tuned": one.tuned, "with its order": one.reordered, "symphony": one.symphony, "eager": one.eager}
+    rates = {
+        "tuned": one.tuned,
+        "with its order": one.reordered,
+        "symphony": one.symphony,
+        "eager": one.eager,
+    }
     knobs, options = (" ".join(map(str, each.values())) for each in (one.knobs, one.options))
-    return line(one.point, **told, knobs=knobs, free=options, **({"measured": "again"} if one.again else {}))
+    return line(one.point, **rates, knobs=knobs, free=options, **({"measured": "again"} if one.again else {}))
 
 
-def make_rows(found: Sequence[Found]) -> list[Row]:
+def make_rows(found: Sequence[TunedCluster]) -> list[Row]:
     """Return what the tuning is worth."""
     rows: list[Row] = []
     for name, values in (
@@ -210,7 +253,7 @@ def make_rows(found: Sequence[Found]) -> list[Row]:
     return rows
 
 
-def _where(found: Sequence[Found], below: Sequence[float]) -> str:
+def _where(found: Sequence[TunedCluster], below: Sequence[float]) -> str:
     """Name the cluster with the least ratio."""
     point = found[int(np.argmin(below))].point
     slo = f" at {point.slo_ms} ms" if point.slo_ms else ""
@@ -220,7 +263,7 @@ def _where(found: Sequence[Found], below: Sequence[float]) -> str:
     )
 
 
-def make_series(found: Sequence[Found]) -> list[Series]:
+def make_series(found: Sequence[TunedCluster]) -> list[Series]:
     """Return the sorted ratios: per curve and panel the share of clusters below."""
     curves = {
         PANELS[0]: {
@@ -237,22 +280,3 @@ def make_series(found: Sequence[Found]) -> list[Series]:
     return [
         shares_below(name, panel, values) for panel, named in curves.items() for name, values in named.items()
     ]
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw how the ratios are distributed."""
-    figure, axes = style.figure(
-        "The scheduler's knobs, tuned for each cluster on other arrivals than it is measured on",
-        columns=2,
-        size=(9.5, 3.9),
-    )
-    labels = ("goodput over that of symphony", "goodput over that of the better of symphony and eager")
-    for axis, panel, label in zip(axes.flat, PANELS, labels, strict=True):
-        for one in result.panel(panel):
-            dashed = "order" in one.name
-            color = style.look(one.name).color
-            axis.plot(one.x, one.y, color=color, ls="--" if dashed else "-", lw=1.6, label=one.name)
-        axis.axvline(1, color=style.MUTED, lw=1)
-        axis.set(title=panel, xlabel=label, ylabel="share of clusters below", ylim=(0, 1))
-        style.legend(axis, loc="best")
-    return [style.save(figure, folder, NAME)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from tuner.cluster import Network, Scenario, Session
 from tuner.cluster.goodput import Goodput, goodput
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Experiment, Scaled
 from tuner.experiments.zoo import TABLE_4, Setup
 
-__all__ = ["ALLOWANCES", "SYSTEMS", "System", "Task", "panel_name", "scenario", "search", "tasks_of"]
+__all__ = ["ALLOWANCES", "IDEAL", "SYSTEMS", "Alone", "AtGoodput", "System", "panel_name", "scenario"]
 
 ALLOWANCES = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
-"""What the authors' code allows for on the way to an accelerator and back; here the network takes so long."""
-REQUESTS, QUICK_REQUESTS = 300_000, 10_000
-"""Measured, about, at the ideal rate."""
+"""The network delays that the authors' code allows for; here the network takes exactly that long."""
 IDEAL = {"ResNet50": 5839.0, "InceptionResNetV2": 1083.0}
 """Staggered execution (symphony-analytic), requests/s."""
+
+Answer = TypeVar("Answer")
 
 
 class System(NamedTuple):
@@ -37,17 +37,35 @@ SYSTEMS = {
 }
 
 
-class Task(NamedTuple):
-    """One model under one system, with one seed."""
+class Alone(NamedTuple):
+    """One model alone on its accelerators, under one system."""
 
     model: str
     system: str
-    requests: int
-    seed: int
 
 
-def scenario(task: Task) -> Scenario:
-    """Return the scenario of a task, at the ideal rate."""
+class AtGoodput(Experiment[Alone, Answer]):
+    """An experiment that searches the goodput of both models under several systems, and looks at it."""
+
+    systems: ClassVar[tuple[str, ...]] = ("symphony", "nexus", "clockwork", "eager")
+    requests = Scaled(300_000, quick=10_000)
+    """How many are measured, about, at the ideal rate."""
+
+    def tasks(self) -> list[Alone]:
+        """Return both models under each system."""
+        return [Alone(setup.model.name, system) for setup in TABLE_4 for system in self.systems]
+
+    def search(self, task: Alone, seed: int) -> Goodput:
+        """Search the goodput."""
+        return goodput(scenario(task, self.requests, seed), tolerance=0.002)
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what is the same for all."""
+        return {"requests": self.requests, "arrivals": "Poisson", "bad_rate": 0.01}
+
+
+def scenario(task: Alone, requests: int, seed: int) -> Scenario:
+    """Return the scenario of a model under a system, at the ideal rate."""
     setup = next(setup for setup in TABLE_4 if setup.model.name == task.model)
     system, rate = SYSTEMS[task.system], IDEAL[task.model]
     session = Session(
@@ -64,27 +82,11 @@ def scenario(task: Task) -> Scenario:
         sessions=(session,),
         network=ALLOWANCES,
         frontends=system.frontends,
-        seconds=task.requests / rate,
-        seed=task.seed,
+        seconds=requests / rate,
+        seed=seed,
     )
 
 
-def search(task: Task) -> Goodput:
-    """Find the goodput of a task."""
-    return goodput(scenario(task), tolerance=0.002)
-
-
-def tasks_of(options: Options, systems: tuple[str, ...]) -> list[Task]:
-    """Return a task for each model, system and seed."""
-    requests = QUICK_REQUESTS if options.quick else REQUESTS
-    return [
-        Task(setup.model.name, system, requests, seed)
-        for setup in TABLE_4
-        for system in systems
-        for seed in range(options.seeds)
-    ]
-
-
 def panel_name(setup: Setup) -> str:
-    """Return what the panel of a model is called."""
+    """Return the title of a model's panel."""
     return f"{setup.model.name}, SLO {setup.slo_ms:g} ms"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
+from pathlib import Path
 
 import pytest
 
+from tests.experiments.quick import quick
 from tuner.cluster.simulation import simulate
-from tuner.experiments.frame.result import Result
 from tuner.experiments.symphony import fig6, fig7
 
 
-def test_the_sets_of_models_are_split_by_what_batching_helps():
+def test_the_sets_of_models_are_split_by_what_batching_helps() -> None:
     """gt2 and lt2 share out all 35 and all 37 models."""
     for zoo, count in (("1080Ti", 35), ("A100", 37)):
         strong, weak = fig6.chosen(zoo, "gt2"), fig6.chosen(zoo, "lt2")
@@ -20,39 +20,42 @@ def test_the_sets_of_models_are_split_by_what_batching_helps():
         assert min(one.batching for one in strong) > 2 > max(one.batching for one in weak)
 
 
-def test_frontends_belong_to_nexus():
+def test_frontends_belong_to_nexus() -> None:
     """The scenario of Nexus with 8 frontends has them."""
-    task = fig6.Task("A100", "lt2", "nexus, 8 frontends", 5000.0, 1)
+    task = fig6.Bar("A100", "lt2", "nexus, 8 frontends")
 
-    found = fig6.scenario(task)
+    found = fig6.scenario(task, 5000.0, 1)
 
     assert (found.policy, found.frontends, found.accelerators) == ("nexus", 8, 64)
-    assert fig6.scenario(task._replace(system="symphony")).frontends == 1
+    assert fig6.scenario(task._replace(system="symphony"), 5000.0, 1).frontends == 1
 
 
-def test_the_gain_is_over_the_best_baseline(tmp_path):
+def test_the_gain_is_over_the_best_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager is none of the paper's baselines; published gains stand beside ours."""
-    rates = {key: [(10.0, 20.0), (12.0, 20.0)] for key in product(fig6.ZOOS, fig6.SETS, fig6.SYSTEMS)}
-    for zoo, models in product(fig6.ZOOS, fig6.SETS):
-        rates[zoo, models, "symphony"] = [(40.0, 60.0), (36.0, 60.0)]
-        rates[zoo, models, "clockwork"] = [(20.0, 24.0), (12.0, 24.0)]
-        rates[zoo, models, "eager"] = [(39.0, 39.0)] * 2
-        rates[zoo, models, "nexus, 8 frontends"] = [(5.0, 15.0), (6.0, 15.0)]
+    rates = {
+        "symphony": [(40.0, 60.0), (36.0, 60.0)],
+        "clockwork": [(20.0, 24.0), (12.0, 24.0)],
+        "eager": [(39.0, 39.0)] * 2,
+        "nexus, 1 frontend": [(10.0, 20.0), (12.0, 20.0)],
+        "nexus, 8 frontends": [(5.0, 15.0), (6.0, 15.0)],
+    }
 
-    rows = {row.id: row for row in fig6.make_rows(rates)}
+    def measure(_: fig6.Figure6, task: fig6.Bar, seed: int) -> fig6.ZooGoodput:
+        return fig6.ZooGoodput(*rates[task.system][seed - 1])
+
+    monkeypatch.setattr(fig6.Figure6, "measure", measure)
+    result = quick(fig6.Figure6, seeds=2).run()
+    rows = {row.id: row for row in result.rows}
 
     gain = rows["A100, gt2: symphony over the best baseline"]
     assert (gain.published, gain.measured, gain.low, gain.high) == (5.7, 2.5, 2.0, 3.0)
     assert gain.note == "best baseline: clockwork"
-    result = Result(experiment=fig6.NAME, seeds=2, series=fig6.make_series(rates))
-    assert fig6.plot(result, tmp_path)[0].exists()
+    assert fig6.Figure6.plot(result, tmp_path)[0].exists()
 
 
-def test_zipf_makes_the_first_model_most_popular():
-    """The total stays the same; Poisson and bursty arrivals are told apart."""
-    task = fig7.Task("Zipf 0.9", "gamma 0.05", 25, "symphony", 1000.0, 1)
-
-    found = fig7.scenario(task)
+def test_zipf_makes_the_first_model_most_popular() -> None:
+    """The total stays the same; Poisson and bursty arrivals differ."""
+    found = fig7.scenario(fig7.Popular("Zipf 0.9", "gamma 0.05", 25, "symphony"), 1000.0, 1)
 
     rates = [session.rate for session in found.each_session]
     assert len(rates) == fig7.MODELS
@@ -60,28 +63,26 @@ def test_zipf_makes_the_first_model_most_popular():
     assert found.sessions[0].arrival == "gamma:0.05"
 
 
-def test_rows_are_for_the_ends_and_curves_for_all(tmp_path):
+def test_rows_are_for_the_ends_and_curves_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve per workload and policy over all SLOs."""
-    slos = (20, 25, 100)
-    keys = product(fig7.POPULARITIES, fig7.ARRIVALS, slos, fig7.POLICIES)
-    rates = {key: [float(key[2]), 2.0 * key[2]] for key in keys}
+    monkeypatch.setattr(fig7.Figure7, "slos", (20, 25, 100))
+    monkeypatch.setattr(fig7.Figure7, "measure", lambda _, task, seed: float(seed * task.slo_ms))
 
-    series = fig7.make_series(rates, slos)
+    result = quick(fig7.Figure7, seeds=2).run()
 
-    assert len(fig7.make_rows(rates)) == 4 * 2 * len(fig7.POLICIES)
-    assert len(series) == 4 * len(fig7.POLICIES)
-    assert series[0].y == [30.0, 37.5, 150.0]
-    result = Result(experiment=fig7.NAME, seeds=2, series=series)
-    assert fig7.plot(result, tmp_path)[0].exists()
+    assert len(result.rows) == 4 * 2 * len(fig7.POLICIES)
+    assert len(result.series) == 4 * len(fig7.POLICIES)
+    assert result.series[0].y == [30.0, 37.5, 150.0]
+    assert fig7.Figure7.plot(result, tmp_path)[0].exists()
 
 
-def test_symphony_is_ahead_at_a_tight_slo():
+def test_symphony_is_ahead_at_a_tight_slo() -> None:
     """At 15 ms and 5,000 requests/s Clockwork's batches are too small, those of Symphony are not."""
-    task = fig7.Task("equally popular", "Poisson", 15, "symphony", 1000.0, 1)
+    task = fig7.Popular("equally popular", "Poisson", 15, "symphony")
     load = {"rate": 5000.0, "seconds": 0.2, "warmup_seconds": 0.05}
 
     ours, theirs = (
-        simulate(fig7.scenario(task._replace(policy=policy)).model_copy(update=load))
+        simulate(fig7.scenario(task._replace(policy=policy), 1000.0, 1).model_copy(update=load))
         for policy in ("symphony", "clockwork")
     )
 

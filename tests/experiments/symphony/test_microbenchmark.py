@@ -9,14 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.cluster.simulation import simulate
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.options import ExperimentOptions
+from tuner.experiments.frame.result import Result
 from tuner.experiments.symphony import fig4, microbenchmark, tuned
 from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
 from tuner.experiments.symphony.microbenchmark import (
     MIXED,
     MODELS,
     SAMPLED,
-    Point,
+    ClusterPoint,
     cases,
     grid,
     keeps,
@@ -26,21 +27,21 @@ from tuner.experiments.symphony.microbenchmark import (
     sample,
     scenario,
 )
-from tuner.experiments.symphony.tuned import Found, candidates, choose, reordered
+from tuner.experiments.symphony.tuned import TunedCluster, candidates, choose, reordered
 from tuner.scheduling.batching.symphony import Options as Scheduler
 from tuner.scheduling.knobs import KNOBS, configuration_of
 
-DENSE = Point("DenseNet121", 8, 2.0, 30, 1.0)
-BERT = Point("BERT", 8, 1.0, 30, 0.5)
+DENSE = ClusterPoint("DenseNet121", 8, 2.0, 30, 1.0)
+BERT = ClusterPoint("BERT", 8, 1.0, 30, 0.5)
 ZOO = mixed((2.0,), (1.0,))[0]
 
 
-def test_the_grid_is_that_of_the_paper():
+def test_the_grid_is_that_of_the_paper() -> None:
     """All combinations of six models, six counts, seven ratios, five SLOs and six shapes."""
     assert len(set(grid())) == 6 * 6 * 7 * 5 * 6
 
 
-def test_the_sample_is_fixed_and_fair():
+def test_the_sample_is_fixed_and_fair() -> None:
     """The same clusters every time, as many of each model, none twice."""
     chosen = sample(30)
 
@@ -50,7 +51,7 @@ def test_the_sample_is_fixed_and_fair():
     assert Counter(point.model for point in chosen) == dict.fromkeys(MODELS, 5)
 
 
-def test_points_are_distinct_and_hold_the_zoo():
+def test_points_are_distinct_and_hold_the_zoo() -> None:
     """No cluster is measured twice; those for the curves come on top."""
     everything = points(quick=False)
 
@@ -58,18 +59,20 @@ def test_points_are_distinct_and_hold_the_zoo():
     assert {point.ratio for point in everything if point.model == MIXED} == {1, 1.5, 2, 2.5, 3, 3.5, 4}
 
 
-def test_curves_are_measured_with_all_seeds():
+def test_curves_are_measured_with_all_seeds() -> None:
     """The sample's other clusters with one, and fewer requests; none twice."""
-    tasks = fig4.make_tasks(Options(seeds=2, quick=False, folder=Path(), report=print))
+    figure = fig4.Figure4(ExperimentOptions(seeds=2))
+    tasks = figure.tasks()
 
     assert len(set(tasks)) == len(tasks)
     careful = [task for task in tasks if task.requests == fig4.REQUESTS]
-    assert {task.seed for task in careful} == {1, 2}
+    assert {tuple(figure.seeds_of(task)) for task in careful} == {(1, 2)}
+    assert {tuple(figure.seeds_of(task)) for task in set(tasks) - set(careful)} == {(1,)}
     assert {task.point for task in careful} == {*mixed(), *cases()}
     assert {task.point for task in tasks} == {*points(quick=False), *cases()}
 
 
-def test_scenario_is_the_cluster_of_the_point():
+def test_scenario_is_the_cluster_of_the_point() -> None:
     """Equal models have one SLO, the zoo's models their own; accelerators follow from the ratio."""
     dense = scenario(DENSE, "eager", {}, requests=1000, seed=1)
     zoo = scenario(ZOO, "symphony", {"deferral": 0.5}, requests=1000, seed=1)
@@ -81,7 +84,7 @@ def test_scenario_is_the_cluster_of_the_point():
     assert [session.rate for session in dense.each_session] == [125.0] * 8
 
 
-def test_deferring_pays_where_batching_helps():
+def test_deferring_pays_where_batching_helps() -> None:
     """At 5,500 requests/s of DenseNet121 at 30 ms symphony is good, and eager is not."""
     load = {"rate": 5500.0, "seconds": 0.3, "warmup_seconds": 0.1}
 
@@ -94,7 +97,9 @@ def test_deferring_pays_where_batching_helps():
 
 
 @pytest.mark.parametrize(("point", "overall", "requests"), [(DENSE, True, 2e4), (ZOO, False, 6e4)])
-def test_equal_models_count_together(monkeypatch, point, overall, requests):
+def test_equal_models_count_together(
+    monkeypatch: pytest.MonkeyPatch, point: ClusterPoint, overall: bool, requests: float
+) -> None:
     """The bad rate is that of all equal models, but of each unlike one, which then has more requests."""
     asked = {}
 
@@ -109,7 +114,7 @@ def test_equal_models_count_together(monkeypatch, point, overall, requests):
     assert asked["requests"] == pytest.approx(requests)
 
 
-def test_ratios_medians_and_shares():
+def test_ratios_medians_and_shares() -> None:
     """Per cluster the median over seeds counts; groups and shares are over clusters."""
     rates = {
         DENSE: [{"symphony": 160.0, "eager": 100.0}, {"symphony": 140.0, "eager": 100.0}],
@@ -128,16 +133,16 @@ def test_ratios_medians_and_shares():
     assert "over eager: mixed zoo" not in rows
 
 
-def test_curves_only_where_there_are_points(tmp_path):
+def test_curves_only_where_there_are_points(tmp_path: Path) -> None:
     """Without clusters of a panel it stays empty, and can still be drawn."""
-    series = make_series({"eager": {ZOO: [1.2], Point("BERT", 32, 2.0, 30, 0.5): [1.0]}})
+    series = make_series({"eager": {ZOO: [1.2], ClusterPoint("BERT", 32, 2.0, 30, 0.5): [1.0]}})
 
     assert [one.panel for one in series] == [fig4.PANELS[0], fig4.PANELS[2], fig4.PANELS[3]]
-    result = fig4.Result(experiment=fig4.NAME, seeds=1, series=series)
-    assert fig4.plot(result, tmp_path)[0].exists()
+    result = Result(experiment="symphony-fig4", seeds=1, series=series)
+    assert fig4.Figure4.plot(result, tmp_path)[0].exists()
 
 
-def test_a_later_configuration_must_be_clearly_better(monkeypatch):
+def test_a_later_configuration_must_be_clearly_better(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a fifth of a per cent the earlier one stays, so that defaults win ties."""
     goodputs = {str(options): 100.0 for options in candidates() + reordered()}
     goodputs[str(candidates()[1])] = 100.1
@@ -152,25 +157,27 @@ def test_a_later_configuration_must_be_clearly_better(monkeypatch):
     assert choose(DENSE, 1000.0, 1) == (candidates()[3], reordered()[2])
 
 
-def test_a_doubtful_cluster_is_measured_again(monkeypatch):
+def test_a_doubtful_cluster_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more requests and other seeds, and that counts; a good one is not."""
     asked = []
 
     def attempt(task, train_seed, seeds):
         asked.append((task.requests, train_seed, list(seeds)))
         ratio = 0.98 if task.requests == 10.0 and task.point == BERT else 1.0
-        return Found(task.point, ratio, ratio, 1.0, 0.9, {}, {})
+        return TunedCluster(task.point, ratio, ratio, 1.0, 0.9, {}, {})
 
     monkeypatch.setattr(tuned, "attempt", attempt)
 
-    found = [tuned.tune(tuned.Task(point, 5.0, 10.0, 2)) for point in (DENSE, BERT)]
+    found = [tuned.tune(tuned.ToTune(point, 5.0, 10.0, 2)) for point in (DENSE, BERT)]
 
     assert [(one.again, one.reordered) for one in found] == [(False, 1.0), (True, 1.0)]
     assert asked == [(10.0, 1000, [1, 2]), (10.0, 1000, [1, 2]), (40.0, 1001, [3, 4])]
 
 
 @pytest.mark.parametrize(("point", "expected"), [(DENSE, True), (ZOO, False)])
-def test_a_rate_keeps_the_limit_that_is_searched(monkeypatch, point, expected):
+def test_a_rate_keeps_the_limit_that_is_searched(
+    monkeypatch: pytest.MonkeyPatch, point: ClusterPoint, expected: bool
+) -> None:
     """All equal models together may have 1 % of bad requests; of unlike ones each."""
     tried = []
 
@@ -184,7 +191,7 @@ def test_a_rate_keeps_the_limit_that_is_searched(monkeypatch, point, expected):
     assert tried == [123.0]
 
 
-def test_the_configurations_are_values_of_the_knobs():
+def test_the_configurations_are_values_of_the_knobs() -> None:
     """All are on the grid of the knobs, all different, and the first are the defaults."""
     grids = {knob.name: knob.grid for knob in KNOBS}
     options = [Scheduler(**values) for values in candidates()]
@@ -195,11 +202,11 @@ def test_the_configurations_are_values_of_the_knobs():
         assert all(value in grids[name] for name, value in configuration_of(one).items())
 
 
-def test_rows_of_the_tuning(tmp_path):
+def test_rows_of_the_tuning(tmp_path: Path) -> None:
     """The least ratio to the better rival is named with its cluster."""
     found = [
-        Found(DENSE, 120.0, 120.0, 100.0, 80.0, {}, {}),
-        Found(BERT, 98.0, 99.5, 90.0, 100.0, {}, {}),
+        TunedCluster(DENSE, 120.0, 120.0, 100.0, 80.0, {}, {}),
+        TunedCluster(BERT, 98.0, 99.5, 90.0, 100.0, {}, {}),
     ]
 
     rows = {row.id: row for row in tuned.make_rows(found)}
@@ -213,5 +220,5 @@ def test_rows_of_the_tuning(tmp_path):
     assert free.low == 0.995
     assert "0 of 2 clusters below" in free.note
     series = tuned.make_series(found)
-    result = fig4.Result(experiment=tuned.NAME, seeds=1, series=series)
-    assert tuned.plot(result, tmp_path)[0].exists()
+    result = Result(experiment="symphony-tuned", seeds=1, series=series)
+    assert tuned.Tuned.plot(result, tmp_path)[0].exists()

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.experiments.quick import quick
 from tuner.cluster import simulate
-from tuner.experiments.frame.options import Options
-from tuner.experiments.symphony import fig8, fig9, fig10, table4
-from tuner.experiments.symphony.fig8 import share_in_batches_of
-from tuner.experiments.symphony.fig9 import delays
-from tuner.experiments.symphony.fig10 import Found, ideal_bad, ideal_idle, off_the_top
-from tuner.experiments.symphony.two_models import SYSTEMS, Task, panel_name, scenario, tasks_of
+from tuner.experiments.symphony import fig10
+from tuner.experiments.symphony.fig8 import Figure8, share_in_batches_of
+from tuner.experiments.symphony.fig9 import Figure9, delays
+from tuner.experiments.symphony.fig10 import Figure10, LoadCurve, ideal_bad, ideal_idle, off_the_top
+from tuner.experiments.symphony.table4 import GoodputAndBatch, Table4
+from tuner.experiments.symphony.two_models import SYSTEMS, Alone, panel_name, scenario
 from tuner.experiments.zoo import TABLE_4
 from tuner.scheduling.log import ARRIVE, ENTRY, REFUSE, SEND
 
 
-def test_the_scenarios_are_those_of_table_4(tmp_path):
+def test_the_scenarios_are_those_of_table_4() -> None:
     """8 accelerators, the SLO of the model, the allowances of the authors, at the ideal rate."""
-    options = Options(seeds=2, quick=True, folder=tmp_path, report=print)
-    tasks = tasks_of(options, ("symphony", "eager"))
+    tasks = quick(Table4).tasks()
 
-    assert len(set(tasks)) == len(tasks) == 8
-    made = scenario(Task("InceptionResNetV2", "nexus, 8 frontends", 1083, 1))
+    assert len(set(tasks)) == len(tasks) == 2 * len(SYSTEMS)
+    made = scenario(Alone("InceptionResNetV2", "nexus, 8 frontends"), 1083, 1)
     assert (made.accelerators, made.policy, made.frontends, made.seconds) == (8, "nexus", 8, 1.0)
     assert (made.sessions[0].slo_ms, made.sessions[0].rate, made.seed) == (70, 1083, 1)
     allowed = made.network.allowed()
     assert (allowed.control, allowed.data, allowed.response) == pytest.approx((0.0001, 0.00005, 0.002))
 
 
-def test_only_symphony_serves_nearly_the_published_goodput():
+def test_only_symphony_serves_nearly_the_published_goodput() -> None:
     """At 95 % of Symphony's published goodput Nexus is far above 1 % bad; a fifth of a second tells."""
     bad = {}
     for system in ("symphony", "nexus"):
-        tried = scenario(Task("ResNet50", system, 1200, 0)).scaled(0.95 * 5169 / 5839)
+        tried = scenario(Alone("ResNet50", system), 1200, 0).scaled(0.95 * 5169 / 5839)
         bad[system] = simulate(tried.model_copy(update={"warmup_seconds": 0.1})).bad_rate
 
     assert bad["symphony"] < 0.02
     assert bad["nexus"] > 0.05
 
 
-def test_shares_count_requests():
+def test_shares_count_requests() -> None:
     """One batch of 4 and four batches of 1: half of the requests, a fifth of the batches."""
     counts = np.array([0, 4, 0, 0, 1])
 
@@ -50,7 +52,7 @@ def test_shares_count_requests():
     assert share_in_batches_of(counts, 5) == 0.0
 
 
-def entries(*rows):
+def entries(*rows: tuple[Any, ...]) -> np.ndarray:
     """A log of (kind, time, number, count, started)."""
     log = np.zeros(len(rows), ENTRY)
     for index, (kind, time, number, count, started) in enumerate(rows):
@@ -59,7 +61,7 @@ def entries(*rows):
     return log
 
 
-def test_delays_follow_the_requests_of_a_batch():
+def test_delays_follow_the_requests_of_a_batch() -> None:
     """A batch that begins behind the oldest leaves it waiting; refused requests have no delay."""
     arrivals = [(ARRIVE, 1.0 * number, number, 0, np.nan) for number in range(5)]
     log = entries(
@@ -70,7 +72,7 @@ def test_delays_follow_the_requests_of_a_batch():
     assert delays(log, 1, since=1.0).tolist() == [5.0, 4.0, 4.0]
 
 
-def test_delays_of_requests_dealt_in_turn():
+def test_delays_of_requests_dealt_in_turn() -> None:
     """With two queues, a batch holds every second request."""
     arrivals = [(ARRIVE, 1.0 * number, number, 0, np.nan) for number in range(4)]
 
@@ -83,19 +85,20 @@ def test_delays_of_requests_dealt_in_turn():
 
 
 @pytest.mark.parametrize("system", ["nexus", "clockwork"])
-def test_delays_equal_what_the_engine_counts(system, monkeypatch):
+def test_delays_equal_what_the_engine_counts(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`measure` itself asserts the mean and the longest."""
-    monkeypatch.setattr(fig9, "search", lambda _: SimpleNamespace(multiplier=0.6))
-    waits = fig9.measure(Task("InceptionResNetV2", system, 400, 0))
+    monkeypatch.setattr(Figure9, "search", lambda *_: SimpleNamespace(multiplier=0.6))
+    monkeypatch.setattr(Figure9, "requests", 400)
+    waits = quick(Figure9).measure(Alone("InceptionResNetV2", system), 0)
 
     assert waits.size > 200
     assert waits.min() >= 0
 
 
-def test_a_flat_top_is_not_off():
+def test_a_flat_top_is_not_off() -> None:
     """What lies on the ideal is 0 away; the peak itself does not count."""
     loads = (0.5, 1.0, 2.0)
-    flat = Found(1.0, [], [ideal_bad(load) for load in loads], [ideal_idle(load) for load in loads])
+    flat = LoadCurve(1.0, [], [ideal_bad(load) for load in loads], [ideal_idle(load) for load in loads])
 
     assert (flat.bad, flat.idle) == ([0, 0, 0.5], [0.5, 0, 0])
     assert off_the_top(loads, flat) == (0, 0)
@@ -104,31 +107,33 @@ def test_a_flat_top_is_not_off():
     )
 
 
-def test_rows_and_curves_of_table_4(tmp_path, monkeypatch):
+def test_rows_and_curves_of_table_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows for each model and system, published values where the paper has them, and a figure."""
-    monkeypatch.setattr(table4, "measure", lambda task: table4.Found(1000.0 + task.seed, 8.0))
-    result = table4.run(Options(seeds=3, quick=True, folder=tmp_path, report=print, workers=1))
+    monkeypatch.setattr(Table4, "measure", lambda _, task, seed: GoodputAndBatch(1000.0 + seed, 8.0))
+    result = quick(Table4, seeds=3).run()
 
     assert len(result.rows) == 2 * len(TABLE_4) * len(SYSTEMS)
     assert [row.published for row in result.rows if row.published] == [5169, 3965, 2036, 907, 590, 482]
     assert {row.measured for row in result.rows} == {1001.0, 8.0}
     assert [len(result.panel(panel_name(setup))) for setup in TABLE_4] == [len(SYSTEMS)] * 2
-    assert table4.plot(result, tmp_path)[0].exists()
+    assert Table4.plot(result, tmp_path)[0].exists()
 
 
-def test_rows_and_curves_of_the_figures(tmp_path, monkeypatch):
+def test_rows_and_curves_of_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each figure draws what it has measured."""
     counts = np.array([0, 0, 0, 5, 5])
-    monkeypatch.setattr(fig8, "measure", lambda _: counts)
-    monkeypatch.setattr(fig9, "measure", lambda _: np.array([1.0, 2.0, 3.0]))
-    monkeypatch.setattr(
-        fig10, "measure", lambda task: Found(100.0, *([0.5 * load for load in task.loads] for _ in range(3)))
-    )
-    options = Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1)
-    results = {module: module.run(options) for module in (fig8, fig9, fig10)}
+    monkeypatch.setattr(Figure8, "measure", lambda *_: counts)
+    monkeypatch.setattr(Figure9, "measure", lambda *_: np.array([1.0, 2.0, 3.0]))
 
-    assert results[fig8].panel(panel_name(TABLE_4[0]))[0].y[:5] == [0, 0, 50, 50, 0]
-    assert results[fig9].panel(panel_name(TABLE_4[1]))[0].y[-1] == 100
-    assert [len(results[fig10].panel(name)) for name in (fig10.GOODPUT, fig10.BAD, fig10.IDLE)] == [5, 5, 5]
-    for module, result in results.items():
-        assert module.plot(result, tmp_path)[0].exists()
+    def measure(figure: Figure10, *_: object) -> LoadCurve:
+        return LoadCurve(100.0, *([0.5 * load for load in figure.loads] for _ in range(3)))
+
+    monkeypatch.setattr(Figure10, "measure", measure)
+    batches, waits, loads = (quick(kind, seeds=2).run() for kind in (Figure8, Figure9, Figure10))
+
+    assert batches.panel(panel_name(TABLE_4[0]))[0].y[:5] == [0, 0, 50, 50, 0]
+    assert waits.panel(panel_name(TABLE_4[1]))[0].y[-1] == 100
+    assert [len(loads.panel(name)) for name in (fig10.GOODPUT, fig10.BAD, fig10.IDLE)] == [5, 5, 5]
+    assert Figure8.plot(batches, tmp_path)[0].exists()
+    assert Figure9.plot(waits, tmp_path)[0].exists()
+    assert Figure10.plot(loads, tmp_path)[0].exists()

@@ -1,0 +1,218 @@
+"""How an experiment is declared: a class that says what is measured, and a decorator with its name and title.
+
+An experiment reproduces a table or figure of a paper, or measures something of our own. Its methods say what
+there is to measure (``tasks``), how one of these is measured with one seed (``measure``), and what the
+answers come to (``rows`` and ``plot``). Everything else is the same for all experiments, and is here: short
+versions, seeds, processes, progress bars, pairing tasks with their answers, and the stored result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from tuner.experiments.frame.options import ExperimentOptions, Watcher
+from tuner.experiments.frame.result import Result, Row
+from tuner.laboratory.parallel import run_all
+from tuner.laboratory.progress import track
+from tuner.report.series import Series
+
+__all__ = ["LIVE", "About", "Answers", "Experiment", "Scaled", "experiment"]
+
+LIVE = "A live server"
+"""The group of the measurements of our own; the others are named by their paper."""
+
+Value = TypeVar("Value")
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Kind = TypeVar("Kind", bound="type[Experiment[Any, Any]]")
+Answers = dict[Task, list[Answer]]
+"""The answers to each task, one for each of its seeds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class About:
+    """What is known of an experiment before it runs."""
+
+    name: str
+    title: str
+    minutes: float
+    """About how long it takes on two cores."""
+    paper: str = LIVE
+    """Whose table or figure it is. Each of those has a page of its own in the documentation."""
+    in_turn: bool = False
+    """Whether every task needs the machine to itself; see :meth:`Experiment.alone`."""
+    repeated: bool = True
+    """Whether it is repeated for each seed; otherwise nothing in it is random, or once is long enough."""
+    by_clock: tuple[str, ...] = ()
+    """Patterns of the rows and panels that say how fast a machine was. They differ from run to run."""
+
+
+def experiment(
+    *,
+    name: str,
+    title: str,
+    minutes: float,
+    paper: str = LIVE,
+    in_turn: bool = False,
+    repeated: bool = True,
+    by_clock: tuple[str, ...] = (),
+) -> Callable[[Kind], Kind]:
+    """Declare an experiment. The arguments are literals: they are read without importing the module.
+
+    Args:
+        name: Of the command and of the stored result.
+        title: What it shows, in a line.
+        minutes: As in :class:`About`, like the rest.
+        paper: Whose table or figure it is.
+        in_turn: Whether every task needs the machine to itself.
+        repeated: Whether it is repeated for each seed.
+        by_clock: Patterns of the rows and panels that differ from run to run.
+    """
+    about = About(
+        name=name, title=title, minutes=minutes, paper=paper, in_turn=in_turn, repeated=repeated,
+        by_clock=by_clock,
+    )  # fmt: skip
+
+    def declare(kind: Kind) -> Kind:
+        kind.about = about
+        return kind
+
+    return declare
+
+
+class Scaled(Generic[Value]):
+    """A size that a quick run has smaller: an attribute of an experiment's class, such as its requests.
+
+    Args:
+        full: What it usually is.
+        quick: What it is in a quick run.
+    """
+
+    def __init__(self, full: Value, *, quick: Value) -> None:
+        self.full = full
+        self.quick = quick
+
+    def __get__(self, instance: Experiment[Any, Any] | None, owner: type) -> Value:
+        """Return the size for the options of an experiment; of the class itself, the usual one."""
+        return self.quick if instance is not None and instance.options.quick else self.full
+
+
+class Experiment(ABC, Generic[Task, Answer]):
+    """An experiment with its options. It is made for one run, and ``run`` gives its result.
+
+    Args:
+        options: How much is measured.
+        watcher: Where progress is shown.
+    """
+
+    about: ClassVar[About]
+    """Set by the decorator."""
+    first_seed: ClassVar[int] = 0
+
+    def __init__(self, options: ExperimentOptions, watcher: Watcher | None = None) -> None:
+        self.options = options
+        self.watcher = watcher or Watcher()
+
+    def __reduce__(self) -> tuple[type[Experiment[Task, Answer]], tuple[ExperimentOptions]]:
+        """Be copied to another process with the options, but without the watcher."""
+        return type(self), (self.options,)
+
+    @abstractmethod
+    def tasks(self) -> Iterable[Task]:
+        """Return what is measured. Tasks can be hashed and pickled; equal ones are measured once."""
+
+    @abstractmethod
+    def measure(self, task: Task, seed: int, /) -> Answer:
+        """Measure one task with one seed. The answer depends on nothing else, and can be pickled."""
+
+    @abstractmethod
+    def rows(self, found: Answers[Task, Answer], /) -> Iterable[Row]:
+        """Return the figures that the answers come to."""
+
+    def series(self, found: Answers[Task, Answer], /) -> Iterable[Series]:  # noqa: ARG002 - there may be none
+        """Return the curves that the answers come to."""
+        return ()
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what a reader of the result must know to understand it, as plain values."""
+        return {}
+
+    def details(self, found: Answers[Task, Answer], /) -> dict[str, Any]:  # noqa: ARG002 - likewise
+        """Return what else is worth storing, as plain values."""
+        return {}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:  # noqa: ARG004 - likewise
+        """Draw the figures of a result into a folder and return the files.
+
+        They are called ``NAME.png``, or ``NAME-something.png`` where there are several.
+        """
+        return []
+
+    @classmethod
+    def has_figure(cls) -> bool:
+        """Return whether there is anything to draw."""
+        return cls.plot is not Experiment.plot
+
+    def seeds_of(self, task: Task, /) -> Sequence[int]:  # noqa: ARG002 - most have the same for all
+        """Return the seeds that a task is measured with."""
+        return range(self.first_seed, self.first_seed + self._repeats)
+
+    def alone(self, task: Task, /) -> bool:  # noqa: ARG002 - likewise
+        """Return whether a task needs the machine to itself.
+
+        Such tasks are measured before the others, one after the other in this process, where they may also
+        report their progress.
+        """
+        return self.about.in_turn
+
+    def prepare(self) -> None:
+        """Do what must be done once before the tasks are measured in many processes."""
+
+    def run(self) -> Result:
+        """Measure everything and summarise it."""
+        found = self._measured()
+        return Result(
+            experiment=self.about.name,
+            seeds=self._repeats,
+            configuration=self.configuration(),
+            rows=list(self.rows(found)),
+            series=list(self.series(found)),
+            details=self.details(found),
+        )
+
+    def report(self, line: str) -> None:
+        """Say in a line how far it has come."""
+        self.watcher.report(line)
+
+    def track(self, items: Iterable[Value], description: str) -> Iterable[Value]:
+        """Yield the items while a progress bar counts them."""
+        return track(items, description, self.watcher.bars)
+
+    def run_all(
+        self, function: Callable[[Value], Answer], arguments: Sequence[Value], description: str
+    ) -> list[Answer]:
+        """Call a function with each argument, spread over processes, while a progress bar counts them."""
+        return run_all(function, arguments, description, bars=self.watcher.bars, workers=self.options.workers)
+
+    @property
+    def _repeats(self) -> int:
+        return self.options.seeds if self.about.repeated else 1
+
+    def _measured(self) -> Answers[Task, Answer]:
+        self.prepare()
+        seeds = {task: self.seeds_of(task) for task in self.tasks()}
+        calls = [(task, seed) for task, some in seeds.items() for seed in some]
+        alone = [call for call in calls if self.alone(call[0])]
+        spread = [call for call in calls if not self.alone(call[0])]
+        name = self.about.name
+        answers = {call: self._answer(call) for call in self.track(alone, name)} if alone else {}
+        answers |= zip(spread, self.run_all(self._answer, spread, name), strict=True)
+        return {task: [answers[task, seed] for seed in some] for task, some in seeds.items()}
+
+    def _answer(self, call: tuple[Task, int]) -> Answer:
+        return self.measure(*call)
