@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import UnsupportedPlatform
 
 Sender = Callable[..., None]
@@ -48,7 +48,7 @@ def embedded() -> Iterator[EmbeddedTriton]:
 @pytest.fixture(scope="session")
 def fixed_server() -> Iterator[EmbeddedTriton]:
     """A real server as Triton starts by default: no changes allowed, no quantiles."""
-    with EmbeddedTriton(options=ServerOptions(explicit=False, summaries=False)) as server:
+    with EmbeddedTriton(options=TritonOptions(explicit=False, summaries=False)) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""Totals that never fall, although a server's begin at 0 again when it reloads a model or restarts.
+"""MonotonicTotals that never fall, although a server's begin at 0 again when it reloads a model or restarts.
 
 A server counts by part (a version of a model, or the whole process). A part whose numbers have fallen, or
 that is gone, began anew: what it had counted before is carried over.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-__all__ = ["Key", "Reading", "Totals"]
+__all__ = ["Key", "MonotonicTotals", "Reading"]
 
 Key = tuple[str, int]
 """What is counted, and for which batch size or bucket (0 where it makes no difference)."""
@@ -17,7 +17,7 @@ Reading = Mapping[Key, int]
 """Numbers of one part as the server reports them, each of which only grows until a reset."""
 
 
-class Totals:
+class MonotonicTotals:
     """Adds readings up over resets; the sums begin at 0 with the first reading.
 
     Args:

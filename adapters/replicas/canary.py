@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 
-__all__ = ["Canary", "Share", "Trial"]
+__all__ = ["Canary", "CanaryTrial", "ServedRequests"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class ServedRequests:
     """What some of the servers served while a configuration was tried."""
 
     requests: int
@@ -29,12 +29,12 @@ class Share:
 
     @property
     def failed(self) -> float:
-        """Share of the requests that failed."""
+        """ServedRequests of the requests that failed."""
         total = self.requests + self.failures
         return self.failures / total if total > 0 else 0.0
 
     @classmethod
-    def between(cls, before: Counters, after: Counters) -> Share:
+    def between(cls, before: Counters, after: Counters) -> ServedRequests:
         """Return what was served between two readings."""
         return cls(
             requests=after.requests - before.requests,
@@ -44,20 +44,20 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class CanaryTrial:
     """One server with a new configuration beside the others with the old one."""
 
     server: str
     """The one that tried it."""
-    tried: Share
-    others: Share
+    tried: ServedRequests
+    others: ServedRequests
 
 
 @runtime_checkable
 class Canary(Protocol):
     """A backend of several servers."""
 
-    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> Trial | None:
+    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change one server, let time pass, and tell how it served beside the others.
 
         It keeps the configuration; if anything goes wrong, it gets its own back.

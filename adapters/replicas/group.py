@@ -22,7 +22,7 @@ import numpy as np
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.metrics.histogram import Histogram
-from tuner.adapters.replicas.canary import Share, Trial
+from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
@@ -199,7 +199,7 @@ class ReplicaGroup:
             affected=_affected(reports.values()),
         )
 
-    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> Trial | None:
+    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change the first replica, let time pass, and tell how it served beside the others."""
         self.space.check_complete(configuration)
         running = self._ask(lambda member: member.current())
@@ -222,14 +222,14 @@ class ReplicaGroup:
         if chosen not in before or chosen not in after:
             self._tried = None
             raise Refused(f"{chosen} went away with the new configuration: {self._away.get(chosen, '')}")
-        shares = {name: Share.between(before[name], after[name]) for name in before if name in after}
+        shares = {name: ServedRequests.between(before[name], after[name]) for name in before if name in after}
         tried = shares.pop(chosen)
-        others = Share(
+        others = ServedRequests(
             requests=sum(share.requests for share in shares.values()),
             failures=sum(share.failures for share in shares.values()),
             latency=sum(share.latency for share in shares.values()),
         )
-        return Trial(server=chosen, tried=tried, others=others)
+        return CanaryTrial(server=chosen, tried=tried, others=others)
 
     def take_back(self) -> None:
         """Give the replica that tried a configuration its own back."""

@@ -15,10 +15,10 @@ from tuner.adapters.tfserving.batching import MAX_BATCH_SIZE
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
 from tuner.adapters.tfserving.flags import read_flags, started
 from tuner.adapters.tfserving.knobs import check, knob_space
-from tuner.adapters.tfserving.metrics import MetricsReading, metrics_page, parse_metrics
+from tuner.adapters.tfserving.metrics import TFServingMetrics, metrics_page, parse_metrics
 from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
-from tuner.adapters.tfserving.target import Target, parse_target
+from tuner.adapters.tfserving.target import TFServingTarget, parse_target
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, NewestServes, Steering
@@ -64,7 +64,7 @@ class TFServingBackend:
         load_timeout: float = 60.0,
         settle: float = 1.0,
     ) -> None:
-        self._target: Target = parse_target(target)
+        self._target: TFServingTarget = parse_target(target)
         self._timeout = timeout
         self._load_timeout = load_timeout
         self._settle = settle
@@ -265,7 +265,7 @@ class TFServingBackend:
             self._statistics.add(expected(self._page))
             return self._statistics.counters(now)
 
-    def _page(self) -> MetricsReading:
+    def _page(self) -> TFServingMetrics:
         return parse_metrics(metrics_page(self._target).fetch(self._timeout), self._target.model)
 
     def _flags(self) -> dict[str, str] | None:

@@ -15,10 +15,10 @@ import grpc
 from tuner.adapters.connection.channel import open_channel, tidy
 from tuner.adapters.metrics.page import get
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.target import Target
+from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
 
-__all__ = ["State", "TFServingClient", "VersionStatus", "serving_version"]
+__all__ = ["TFServingClient", "VersionState", "VersionStatus", "serving_version"]
 
 MODEL = "/tensorflow.serving.ModelService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
@@ -28,7 +28,7 @@ PATIENCE = 1.0
 HINT = "is TensorFlow Serving running, and is this its gRPC port?"
 
 
-class State(IntEnum):
+class VersionState(IntEnum):
     """What a version is doing."""
 
     UNKNOWN = 0
@@ -42,7 +42,7 @@ class State(IntEnum):
 class VersionStatus(NamedTuple):
     """What the server says of one version."""
 
-    state: State
+    state: VersionState
     error: str
     """Why it could not be loaded; empty if it could."""
 
@@ -55,7 +55,7 @@ class TFServingClient:
         timeout: Longest wait for an answer, s.
     """
 
-    def __init__(self, target: Target, *, timeout: float = 5.0) -> None:
+    def __init__(self, target: TFServingTarget, *, timeout: float = 5.0) -> None:
         self._target = target
         self._timeout = timeout
         self._patience = min(timeout, PATIENCE)
@@ -181,13 +181,13 @@ class TFServingClient:
         return AdapterError(f"{address}: {text} ({status.name})")
 
 
-def _state(number: int) -> State:
-    return State(number) if number in State._value2member_map_ else State.UNKNOWN
+def _state(number: int) -> VersionState:
+    return VersionState(number) if number in VersionState._value2member_map_ else VersionState.UNKNOWN
 
 
 def _rest_versions(body: Any) -> dict[int, VersionStatus]:
-    def state(name: str) -> State:
-        return State[name] if name in State.__members__ else State.UNKNOWN
+    def state(name: str) -> VersionState:
+        return VersionState[name] if name in VersionState.__members__ else VersionState.UNKNOWN
 
     def words(status: Any) -> str:
         failed = status.get("error_code", "OK") != "OK"
@@ -205,4 +205,4 @@ def _words(status: Any) -> str:
 
 def serving_version(statuses: Mapping[int, VersionStatus]) -> int | None:
     """Return the version that requests without a version go to, None if none is available."""
-    return max((n for n, status in statuses.items() if status.state is State.AVAILABLE), default=None)
+    return max((n for n, status in statuses.items() if status.state is VersionState.AVAILABLE), default=None)

@@ -26,14 +26,14 @@ from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import METRICS_PATH
 from tuner.errors import AdapterError, InvalidInput
 
-__all__ = ["EmbeddedTFServing", "Ports", "ServerOptions"]
+__all__ = ["EmbeddedTFServing", "TFServingOptions", "TFServingPorts"]
 
 BINARY = "tensorflow_model_server"
 MODELS = ("cnn", "mlp")
 BUILD_TIMEOUT = 300.0
 
 
-class Ports(NamedTuple):
+class TFServingPorts(NamedTuple):
     """Where the server listens."""
 
     grpc: int
@@ -41,7 +41,7 @@ class Ports(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ServerOptions:
+class TFServingOptions:
     """How the embedded server is started."""
 
     per_model: bool = True
@@ -114,13 +114,13 @@ class EmbeddedTFServing(EmbeddedServer):
     """
 
     title = "TensorFlow Serving"
-    services = len(Ports._fields)
+    services = len(TFServingPorts._fields)
 
     def __init__(
         self,
         model: str = "mlp",
         *,
-        options: ServerOptions | None = None,
+        options: TFServingOptions | None = None,
         progress: Progress = silent,
         start_timeout: float = 120.0,
     ) -> None:
@@ -128,12 +128,12 @@ class EmbeddedTFServing(EmbeddedServer):
         if model not in MODELS:
             raise InvalidInput("embedded model", f"'{model}' is unknown", f"use one of {', '.join(MODELS)}")
         super().__init__(model, progress=progress, start_timeout=start_timeout)
-        self.options = options or ServerOptions()
+        self.options = options or TFServingOptions()
 
     @property
-    def ports(self) -> Ports:
+    def ports(self) -> TFServingPorts:
         """Where the server listens."""
-        return Ports(*self.numbers)
+        return TFServingPorts(*self.numbers)
 
     @property
     def base_path(self) -> Path:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.adapters.metrics.page import MetricsPage, Sample, is_sane, read_samples
-from tuner.adapters.tfserving.target import Target
+from tuner.adapters.tfserving.target import TFServingTarget
 
-__all__ = ["Buckets", "MetricsReading", "metrics_page", "parse_metrics"]
+__all__ = ["Buckets", "TFServingMetrics", "metrics_page", "parse_metrics"]
 
 PREFIX = ":tensorflow:serving:"
 REQUESTS = f"{PREFIX}request_count"
@@ -50,7 +50,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MetricsReading:
+class TFServingMetrics:
     """What the page says; None for a histogram without entries yet."""
 
     requests: int
@@ -71,7 +71,7 @@ class MetricsReading:
     """Rows of batched requests; of all models."""
 
 
-def metrics_page(target: Target) -> MetricsPage:
+def metrics_page(target: TFServingTarget) -> MetricsPage:
     """Return where the metrics of a server are."""
     return MetricsPage(
         server="TensorFlow Serving",
@@ -83,7 +83,7 @@ def metrics_page(target: Target) -> MetricsPage:
     )
 
 
-def parse_metrics(text: str, model: str) -> MetricsReading:
+def parse_metrics(text: str, model: str) -> TFServingMetrics:
     """Read the page in Prometheus' text format.
 
     Args:
@@ -103,7 +103,7 @@ def parse_metrics(text: str, model: str) -> MetricsReading:
             counted[labels.get("status") == "OK"] += min(int(value), LARGEST_COUNT)
         else:
             others += min(int(value), LARGEST_COUNT)
-    return MetricsReading(
+    return TFServingMetrics(
         requests=counted[True],
         failures=counted[False],
         others=others,

@@ -15,13 +15,13 @@ import numpy as np
 
 from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.histogram import Histogram, PrintedSum
-from tuner.adapters.tfserving.metrics import Buckets, MetricsReading
+from tuner.adapters.tfserving.metrics import Buckets, TFServingMetrics
 
 __all__ = ["Statistics", "largest_request"]
 
 MICROSECONDS = 1e-6
 HISTOGRAMS = tuple(
-    field.name for field in fields(MetricsReading) if field.name not in ("requests", "failures", "others")
+    field.name for field in fields(TFServingMetrics) if field.name not in ("requests", "failures", "others")
 )
 
 
@@ -84,7 +84,7 @@ class Statistics:
         largest: Batch sizes above are counted as this one.
     """
 
-    def __init__(self, first: MetricsReading, largest: int) -> None:
+    def __init__(self, first: TFServingMetrics, largest: int) -> None:
         self.restarts = 0
         """How often the server had begun at 0 again."""
         self._largest = largest
@@ -96,7 +96,7 @@ class Statistics:
         self._batch_seconds = np.zeros(largest + 1)
         self._line = RunningLine()
 
-    def add(self, now: MetricsReading) -> None:
+    def add(self, now: TFServingMetrics) -> None:
         """Take in the page of now."""
         last, self._last = self._last, now
         anew = now.requests < last.requests or now.failures < last.failures

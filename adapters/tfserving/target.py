@@ -9,7 +9,7 @@ from tuner.adapters.connection.address import checked_port, existing_path, grpc_
 from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
-__all__ = ["Target", "parse_target"]
+__all__ = ["TFServingTarget", "parse_target"]
 
 GRPC_PORT = 8500
 REST_PORT = 8501
@@ -29,7 +29,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class TFServingTarget:
     """One model on one TensorFlow Serving server, and what we may touch of it."""
 
     url: str
@@ -59,7 +59,7 @@ class Target:
         return grpc_address(self.host, self.port)
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> TFServingTarget:
     """Read a target.
 
     Args:
@@ -80,7 +80,7 @@ def parse_target(text: str) -> Target:
         raise InvalidInput(
             "TARGET", f"metrics='{options['metrics']}' is not a path", f"write metrics={METRICS_PATH}"
         )
-    return Target(
+    return TFServingTarget(
         url=text,
         host=address.host,
         port=address.port,

@@ -9,9 +9,9 @@ from tuner.adapters.registry import Grids
 
 if TYPE_CHECKING:
     from tuner.adapters.triton.backend import TritonBackend
-    from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+    from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 
-__all__ = ["EmbeddedTriton", "ServerOptions", "TritonBackend", "connect"]
+__all__ = ["EmbeddedTriton", "TritonBackend", "TritonOptions", "connect"]
 
 
 def connect(target: str, grids: Grids) -> Backend:
@@ -37,7 +37,7 @@ def connect(target: str, grids: Grids) -> Backend:
 def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays
     from importlib import import_module
 
-    homes = {"EmbeddedTriton": "embedded", "ServerOptions": "embedded", "TritonBackend": "backend"}
+    homes = {"EmbeddedTriton": "embedded", "TritonOptions": "embedded", "TritonBackend": "backend"}
     if name in homes:
         return getattr(import_module(f"{__name__}.{homes[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

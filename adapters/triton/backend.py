@@ -9,10 +9,10 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.connection.host import listening_processes, local_cores
 from tuner.adapters.metrics.page import expected
-from tuner.adapters.metrics.totals import Totals
+from tuner.adapters.metrics.totals import MonotonicTotals
 from tuner.adapters.registry import Grids
 from tuner.adapters.triton import statistics as stats
-from tuner.adapters.triton.change import Control, change
+from tuner.adapters.triton.change import ModelControl, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
@@ -25,9 +25,9 @@ from tuner.adapters.triton.configuration import (
     toggle_reload_mark,
 )
 from tuner.adapters.triton.knobs import BATCH_GRID, check, knob_space
-from tuner.adapters.triton.metrics import QUANTILE_MEMORY, MetricsReading, metrics_page, parse_metrics
+from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
-from tuner.adapters.triton.target import Target, parse_target
+from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
@@ -69,7 +69,7 @@ class TritonBackend:
         load_timeout: float = 60.0,
         settle: float = 1.5,
     ) -> None:
-        self._target: Target = parse_target(target)
+        self._target: TritonTarget = parse_target(target)
         self._timeout = timeout
         self._load_timeout = load_timeout
         self._settle = settle
@@ -84,14 +84,14 @@ class TritonBackend:
     def _open(self, grids: Grids) -> None:
         self._server = self._client.identity()
         self.original: ModelConfig = self._client.config()
-        self._control: Control = self._client
+        self._control: ModelControl = self._client
         if self._target.repository is not None:
             self._control = RepositoryFile(self._client, self._target.repository, self._target.model)
         first = self._client.statistics()
-        self._statistics = Totals(first)
+        self._statistics = MonotonicTotals(first)
         self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
         self._first_failures = self._metrics().failures
-        self._failures = Totals({"": {stats.FAILURES: self._first_failures or 0}})
+        self._failures = MonotonicTotals({"": {stats.FAILURES: self._first_failures or 0}})
         self._limit = max(1, model_limit(self.original))
         self._rows = stats.largest_request(first, batching=is_batching(self.original))
         cores = local_cores(self._target.host) or UNKNOWN_CORES
@@ -281,7 +281,7 @@ class TritonBackend:
         self._statistics.add(self._client.statistics())
         return now
 
-    def _assemble(self, now: float, page: MetricsReading) -> Counters:
+    def _assemble(self, now: float, page: TritonMetrics) -> Counters:
         totals = self._statistics.sums()
         counts, seconds = stats.batch_arrays(totals, self._largest)
         # Both count the failures in the backend; only the metrics know requests rejected before.
@@ -301,10 +301,10 @@ class TritonBackend:
             restarts=self._statistics.restarts,
         )
 
-    def _metrics(self) -> MetricsReading:
+    def _metrics(self) -> TritonMetrics:
         target = self._target
         if target.metrics_port is None:
-            return MetricsReading()
+            return TritonMetrics()
         text = metrics_page(target.host, target.metrics_port, target.security).fetch(self._timeout)
         return parse_metrics(text, self._target.model, self._target.version)
 

@@ -9,13 +9,13 @@ import tenacity
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, Refused, TimedOut
 
-__all__ = ["Control", "change"]
+__all__ = ["ModelControl", "change"]
 
 POLL = 0.2
 """How often the server is asked whether a late change has come about, s."""
 
 
-class Control(Protocol):
+class ModelControl(Protocol):
     """What a change needs of a server."""
 
     def config(self) -> ModelConfig:
@@ -31,7 +31,7 @@ class Control(Protocol):
         ...
 
 
-def change(control: Control, before: ModelConfig, after: ModelConfig, timeout: float) -> None:
+def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeout: float) -> None:
     """Have the server go from one configuration to another.
 
     Args:
@@ -62,12 +62,12 @@ def change(control: Control, before: ModelConfig, after: ModelConfig, timeout: f
         raise Refused(f"{problem}; the old one was put back")
 
 
-def _serves(control: Control, config: ModelConfig) -> bool:
+def _serves(control: ModelControl, config: ModelConfig) -> bool:
     """Whether the server runs this, in every field, and answers."""
     return normal_form(control.config()) == normal_form(config) and control.ready()
 
 
-def _comes_to_serve(control: Control, config: ModelConfig, patience: float) -> bool:
+def _comes_to_serve(control: ModelControl, config: ModelConfig, patience: float) -> bool:
     patiently = tenacity.Retrying(
         stop=tenacity.stop_after_delay(patience),
         wait=tenacity.wait_fixed(POLL),
@@ -80,7 +80,7 @@ def _comes_to_serve(control: Control, config: ModelConfig, patience: float) -> b
         return False
 
 
-def _put_back(control: Control, before: ModelConfig, timeout: float, why: str) -> None:
+def _put_back(control: ModelControl, before: ModelConfig, timeout: float, why: str) -> None:
     if _serves(control, before):
         return
     try:

@@ -15,7 +15,7 @@ from tuner.adapters.connection.channel import channel_options, tidy
 from tuner.adapters.metrics.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics
-from tuner.adapters.triton.target import Target
+from tuner.adapters.triton.target import TritonTarget
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 
 __all__ = ["READ_ONLY", "TritonClient"]
@@ -37,7 +37,7 @@ class TritonClient:
         timeout: Longest wait for an answer, s; loading a model has its own.
     """
 
-    def __init__(self, target: Target, *, timeout: float = 5.0) -> None:
+    def __init__(self, target: TritonTarget, *, timeout: float = 5.0) -> None:
         self._target = target
         self._timeout = timeout
         self._known = False  # whether the model was there once

@@ -15,10 +15,10 @@ from tuner.adapters.triton.download import fetch_triton, python_library_folder, 
 from tuner.adapters.triton.repository import assemble_backends, make_repository
 from tuner.errors import InvalidInput
 
-__all__ = ["EmbeddedTriton", "Ports", "ServerOptions"]
+__all__ = ["EmbeddedTriton", "TritonOptions", "TritonPorts"]
 
 
-class Ports(NamedTuple):
+class TritonPorts(NamedTuple):
     """Where the server listens."""
 
     grpc: int
@@ -27,7 +27,7 @@ class Ports(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ServerOptions:
+class TritonOptions:
     """How the embedded server is started."""
 
     summaries: bool = True
@@ -71,25 +71,25 @@ class EmbeddedTriton(EmbeddedServer):
     """
 
     title = "Triton"
-    services = len(Ports._fields)
+    services = len(TritonPorts._fields)
 
     def __init__(
         self,
         model: str = "mlp",
         *,
         models: Sequence[str] = (),
-        options: ServerOptions | None = None,
+        options: TritonOptions | None = None,
         progress: Progress = silent,
         start_timeout: float = 60.0,
     ) -> None:
         require_platform()
         super().__init__(model, models=models, progress=progress, start_timeout=start_timeout)
-        self.options = options or ServerOptions()
+        self.options = options or TritonOptions()
 
     @property
-    def ports(self) -> Ports:
+    def ports(self) -> TritonPorts:
         """Where the server listens."""
-        return Ports(*self.numbers)
+        return TritonPorts(*self.numbers)
 
     @property
     def repository(self) -> Path:
@@ -115,7 +115,7 @@ class EmbeddedTriton(EmbeddedServer):
     def _command(self, folder: Path, prefix: str) -> list[str]:
         server = fetch_triton(self._progress)
         triton = server / "pytriton" / "tritonserver"
-        addresses = [f"--{service}-address={HOST}" for service in Ports._fields]
+        addresses = [f"--{service}-address={HOST}" for service in TritonPorts._fields]
         ports = [f"--{service}-port={port}" for service, port in self.ports._asdict().items()]
         return [
             str(triton / "bin" / "tritonserver"),

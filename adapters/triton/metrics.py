@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tuner.adapters.connection.security import Security
 from tuner.adapters.metrics.page import MetricsPage, is_sane, read_samples
 
-__all__ = ["QUANTILE_MEMORY", "MetricsReading", "metrics_page", "parse_metrics"]
+__all__ = ["QUANTILE_MEMORY", "TritonMetrics", "metrics_page", "parse_metrics"]
 
 FAILURES = "nv_inference_request_failure"
 PENDING = "nv_inference_pending_request_count"
@@ -18,7 +18,7 @@ QUANTILE_MEMORY = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MetricsReading:
+class TritonMetrics:
     """What the metrics page says about one model; quantities that it lacks are None or empty."""
 
     failures: int | None = None
@@ -31,7 +31,7 @@ class MetricsReading:
     """Quantile of the latency -> s."""
 
 
-def parse_metrics(text: str, model: str, version: str = "") -> MetricsReading:
+def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
     """Read the page in Prometheus' text format.
 
     Args:
@@ -61,7 +61,7 @@ def parse_metrics(text: str, model: str, version: str = "") -> MetricsReading:
     counted = [value for value in failures if is_sane(value)]
     waiting = [value for value in pending if is_sane(value)]
     with_traffic = [version for version, quantiles in summaries.items() if quantiles]
-    return MetricsReading(
+    return TritonMetrics(
         failures=int(sum(counted)) if counted else None,
         pending=sum(waiting) if waiting else None,
         summaries=bool(summaries),

@@ -9,7 +9,7 @@ from tuner.adapters.connection.address import checked_port, existing_path, grpc_
 from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.errors import InvalidInput
 
-__all__ = ["GRPC_PORT", "Target", "parse_target"]
+__all__ = ["GRPC_PORT", "TritonTarget", "parse_target"]
 
 GRPC_PORT = 8001
 METRICS_PORT = "8002"
@@ -18,7 +18,7 @@ OPTIONS = {"metrics": METRICS_PORT, "version": "", "repository": "", **SECURITY_
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class TritonTarget:
     """One model on one Triton server, and where its metrics are."""
 
     url: str
@@ -40,7 +40,7 @@ class Target:
         return grpc_address(self.host, self.port)
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> TritonTarget:
     """Read a target.
 
     Args:
@@ -56,7 +56,7 @@ def parse_target(text: str) -> Target:
         raise InvalidInput(
             "TARGET", f"version '{version}' is not a number", "write version=1 or leave it out"
         )
-    return Target(
+    return TritonTarget(
         url=text,
         host=address.host,
         port=address.port,

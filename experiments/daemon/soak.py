@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.adapters.embedded.server import EmbeddedServer
-from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing, TFServingOptions
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, load_until_it_breaks, serve
 from tuner.experiments.daemon.gateway import mean_latency, telling
@@ -37,7 +37,7 @@ __all__ = ["compared", "run"]
 
 IDLE, DRAINED = 5.0, 40.0
 """requests/s between two configurations, and how long a queue may take to be served, s."""
-SHARED = ServerOptions(batch_threads=1)
+SHARED = TFServingOptions(batch_threads=1)
 """Two servers share the processors. With as many batches at a time as there are processors, batching gains
 nothing here: every configuration breaks the SLO at the same load."""
 GOAL = "strict"

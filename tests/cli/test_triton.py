@@ -61,9 +61,9 @@ def test_a_server_that_takes_no_changes_can_be_watched(tmp_path, fixed_server):
 
 def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path):
     """A p95 SLO on a server that exports means only needs a flag or --rate."""
-    from tuner.adapters.triton.embedded import ServerOptions
+    from tuner.adapters.triton.embedded import TritonOptions
 
-    with EmbeddedTriton(options=ServerOptions(summaries=False)) as server:
+    with EmbeddedTriton(options=TritonOptions(summaries=False)) as server:
         done = own_process(tmp_path, "run", server.target, "--slo", "p95=30ms", "--windows", "1")
 
     assert done.returncode == 2

@@ -43,9 +43,9 @@ def start_server(name: str, model: str, console: Console, *, quantiles: bool = T
     with console.status("") as status:
         server: EmbeddedServer
         if name == "triton":
-            from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+            from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 
-            options = ServerOptions(summaries=quantiles)
+            options = TritonOptions(summaries=quantiles)
             server = EmbeddedTriton(model, options=options, progress=status.update)
         else:
             from tuner.adapters.tfserving.embedded import EmbeddedTFServing

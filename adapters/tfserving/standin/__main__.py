@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-from tuner.adapters.tfserving.standin.options import parse_options
+from tuner.adapters.tfserving.standin.flags import parse_flags
 
 HOST = "127.0.0.1"
 GRACE = 1.0
@@ -17,7 +17,7 @@ GRACE = 1.0
 
 def main(arguments: list[str]) -> None:
     """Serve until told to end."""
-    options = parse_options(arguments)
+    options = parse_flags(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

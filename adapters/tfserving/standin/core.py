@@ -12,11 +12,11 @@ from typing import Any
 from google.protobuf import text_format
 
 from tuner.adapters.tfserving.batching import parse_batching
-from tuner.adapters.tfserving.client import State
+from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.standin.flags import StandinFlags
 from tuner.adapters.tfserving.standin.manager import Manager
 from tuner.adapters.tfserving.standin.metrics import Registry
-from tuner.adapters.tfserving.standin.options import Options
 from tuner.adapters.tfserving.standin.servable import Servable, ServingOptions
 
 __all__ = ["Core", "Rejected"]
@@ -45,7 +45,7 @@ class Core:
         options: How the server was started.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StandinFlags) -> None:
         self.metrics = Registry()
         self._options = options
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class Core:
     def _label(self, name: str, labels: dict[str, int]) -> None:
         states = self._models[name].states()
         for label, number in labels.items():
-            available = number in states and states[number][0] is State.AVAILABLE
+            available = number in states and states[number][0] is VersionState.AVAILABLE
             if not available and self._labels.get(name, {}).get(label) != number:
                 problem = f"Request to assign label to version {number} of model {name}, "
                 problem += "which is not currently available for inference"

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.adapters.tfserving.client import State
+from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.standin.servable import Servable
 
-__all__ = ["Entry", "Manager"]
+__all__ = ["LoadedVersion", "Manager"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Entry:
+class LoadedVersion:
     """One version and what it is doing."""
 
-    state: State
+    state: VersionState
     servable: Servable | None = None
     error: str = ""
 
@@ -47,7 +47,7 @@ class Manager:
         self._poll = poll
         self._retries = retries
         self._interval = interval
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, LoadedVersion] = {}
         self._changed = threading.Condition()
         self._ended = False
         self._looked = False  # all versions that were there at the beginning are loaded or failed
@@ -60,7 +60,7 @@ class Manager:
             self.config = config
             self._changed.notify_all()
 
-    def states(self) -> dict[int, tuple[State, str]]:
+    def states(self) -> dict[int, tuple[VersionState, str]]:
         """Return what each version is doing, and why it failed if it did."""
         with self._changed:
             return {number: (entry.state, entry.error) for number, entry in self._entries.items()}
@@ -108,7 +108,7 @@ class Manager:
         return {
             number: entry.servable
             for number, entry in self._entries.items()
-            if entry.state is State.AVAILABLE and entry.servable is not None
+            if entry.state is VersionState.AVAILABLE and entry.servable is not None
         }
 
     def _manage(self) -> None:
@@ -143,21 +143,21 @@ class Manager:
 
     def _wants(self, number: int) -> bool:
         entry = self._entries.get(number)
-        return entry is None or (entry.state is State.END and not entry.error)
+        return entry is None or (entry.state is VersionState.END and not entry.error)
 
     def _bring(self, number: int, folder: Path) -> None:
         """Load a version, trying again after failures for as long as it is wanted."""
-        self._set(number, Entry(State.LOADING))
+        self._set(number, LoadedVersion(VersionState.LOADING))
         for attempt in range(self._retries + 1):
             try:
                 servable = self._load(folder)
             except Exception as error:  # whatever it is, the server stays
                 log.error("version %s: %s", number, error)
                 if attempt == self._retries or not self._still_wanted(number):
-                    self._set(number, Entry(State.END, error=str(error)))
+                    self._set(number, LoadedVersion(VersionState.END, error=str(error)))
                     return
                 continue
-            self._set(number, Entry(State.AVAILABLE, servable))
+            self._set(number, LoadedVersion(VersionState.AVAILABLE, servable))
             log.info("version %s of %s is available", number, self.config.name)
             return
 
@@ -171,12 +171,12 @@ class Manager:
 
     def _let_go(self, number: int) -> None:
         servable = self._entries[number].servable
-        self._set(number, Entry(State.UNLOADING))
+        self._set(number, LoadedVersion(VersionState.UNLOADING))
         assert servable is not None
         servable.close()
-        self._set(number, Entry(State.END))
+        self._set(number, LoadedVersion(VersionState.END))
 
-    def _set(self, number: int, entry: Entry) -> None:
+    def _set(self, number: int, entry: LoadedVersion) -> None:
         with self._changed:
             self._entries[number] = entry
             self._changed.notify_all()

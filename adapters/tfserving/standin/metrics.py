@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-__all__ = ["Counter", "Histogram", "Registry"]
+__all__ = ["CounterMetric", "HistogramMetric", "Registry"]
 
 
 def exponential(scale: float, growth: float, count: int) -> list[float]:
@@ -16,7 +16,7 @@ def exponential(scale: float, growth: float, count: int) -> list[float]:
 
 
 @dataclass
-class Counter:
+class CounterMetric:
     """A number for each set of labels."""
 
     name: str
@@ -34,7 +34,7 @@ class Counter:
 
 
 @dataclass
-class Histogram:
+class HistogramMetric:
     """A distribution for each set of labels."""
 
     name: str
@@ -70,15 +70,15 @@ class Registry:
         prefix = ":tensorflow:serving:"
         slow = exponential(10, 1.8, 33)
         self._lock = threading.Lock()
-        self._requests = Counter(f"{prefix}request_count", ("model_name", "status"))
-        self._latency = Histogram(f"{prefix}request_latency", ("model_name", "API", "entrypoint"), slow)
-        self._runtime = Histogram(f"{prefix}runtime_latency", ("model_name", "API", "runtime"), slow)
+        self._requests = CounterMetric(f"{prefix}request_count", ("model_name", "status"))
+        self._latency = HistogramMetric(f"{prefix}request_latency", ("model_name", "API", "entrypoint"), slow)
+        self._runtime = HistogramMetric(f"{prefix}runtime_latency", ("model_name", "API", "runtime"), slow)
         session = f"{prefix}batching_session:"
         queueing = exponential(100, 1.2, 52)
-        self._queue = Histogram(f"{session}queuing_latency", ("thread_pool_name",), queueing)
-        self._rows = Histogram(f"{session}input_batch_size", (), exponential(1, 2, 14))
-        self._batch = Histogram(f"{session}processed_batch_size", (), exponential(1, 2, 14))
-        self._runs = Counter(f"{session}wrapped_run_count", ())
+        self._queue = HistogramMetric(f"{session}queuing_latency", ("thread_pool_name",), queueing)
+        self._rows = HistogramMetric(f"{session}input_batch_size", (), exponential(1, 2, 14))
+        self._batch = HistogramMetric(f"{session}processed_batch_size", (), exponential(1, 2, 14))
+        self._runs = CounterMetric(f"{session}wrapped_run_count", ())
 
     def request(self, model: str, status: str, seconds: float) -> None:
         """Count a request that has been answered or refused."""

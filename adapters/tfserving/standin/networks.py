@@ -17,7 +17,7 @@ import tensorflow as tf
 __all__ = ["NETWORKS"]
 
 
-class Network(tf.Module):  # type: ignore[misc, unused-ignore]
+class ServedNetwork(tf.Module):  # type: ignore[misc, unused-ignore]
     """A network with random weights.
 
     Args:
@@ -37,7 +37,7 @@ class Network(tf.Module):  # type: ignore[misc, unused-ignore]
         self.serve = tf.function(serve, input_signature=[spec])
 
 
-def mlp(widths: Sequence[int] = (256, 3072, 3072, 3072, 256)) -> Network:
+def mlp(widths: Sequence[int] = (256, 3072, 3072, 3072, 256)) -> ServedNetwork:
     """Return a fully connected network, ``(b, widths[0]) -> (b, widths[-1])``."""
     generator = np.random.default_rng(0)
     weights = [_weights(generator, (inputs, outputs), inputs) for inputs, outputs in pairwise(widths)]
@@ -47,10 +47,10 @@ def mlp(widths: Sequence[int] = (256, 3072, 3072, 3072, 256)) -> Network:
             rows = tf.nn.relu(tf.linalg.matmul(rows, matrix))
         return tf.linalg.matmul(rows, weights[-1])
 
-    return Network([widths[0]], weights, compute)
+    return ServedNetwork([widths[0]], weights, compute)
 
 
-def cnn(channels: Sequence[int] = (64, 64, 128, 128, 256), classes: int = 10) -> Network:
+def cnn(channels: Sequence[int] = (64, 64, 128, 128, 256), classes: int = 10) -> ServedNetwork:
     """Return a small image classifier, ``(b, 32, 32, 3) -> (b, classes)``."""
     generator = np.random.default_rng(0)
     weights = [
@@ -66,10 +66,10 @@ def cnn(channels: Sequence[int] = (64, 64, 128, 128, 256), classes: int = 10) ->
                 rows = tf.nn.max_pool2d(rows, ksize=2, strides=2, padding="SAME")
         return tf.linalg.matmul(tf.reduce_mean(rows, axis=[1, 2]), weights[-1])
 
-    return Network([32, 32, 3], weights, compute)
+    return ServedNetwork([32, 32, 3], weights, compute)
 
 
-NETWORKS: dict[str, Callable[[], Network]] = {"cnn": cnn, "mlp": mlp}
+NETWORKS: dict[str, Callable[[], ServedNetwork]] = {"cnn": cnn, "mlp": mlp}
 """Builder of each model that can be embedded, by name."""
 
 

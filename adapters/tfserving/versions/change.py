@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tuner.adapters.tfserving.client import State, VersionStatus
+from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused, TimedOut
 
-__all__ = ["Control", "prune", "publish", "withdraw"]
+__all__ = ["VersionControl", "prune", "publish", "withdraw"]
 
 POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
@@ -21,7 +21,7 @@ KEPT_LOADED = 2
 """Versions of ours that may stay loaded beside the serving one, where the policy keeps old ones."""
 
 
-class Control(Protocol):
+class VersionControl(Protocol):
     """What a change needs of a server."""
 
     def versions(self) -> dict[int, VersionStatus]:
@@ -34,7 +34,7 @@ class Control(Protocol):
 
 
 def publish(
-    control: Control,
+    control: VersionControl,
     versions: Versions,
     steering: Steering,
     *,
@@ -75,7 +75,9 @@ def publish(
     _wait_unloaded(control, [source])
 
 
-def withdraw(control: Control, versions: Versions, steering: Steering, origin: int, timeout: float) -> None:
+def withdraw(
+    control: VersionControl, versions: Versions, steering: Steering, origin: int, timeout: float
+) -> None:
     """Go back to the operator's own version and remove all of ours.
 
     Args:
@@ -98,7 +100,7 @@ def withdraw(control: Control, versions: Versions, steering: Steering, origin: i
         # The serving one last: where a policy keeps so many versions, the others made room for it.
         hidden += [versions.hide(number) for number in ours if number != serving]
         if steering.label and serving != origin:
-            _wait(lambda: _state(control, origin) is State.AVAILABLE, timeout, late)
+            _wait(lambda: _state(control, origin) is VersionState.AVAILABLE, timeout, late)
             steering.switch(origin)
         if serving in ours and not steering.label:
             hidden.append(versions.hide(serving))
@@ -117,24 +119,24 @@ def withdraw(control: Control, versions: Versions, steering: Steering, origin: i
     _wait_unloaded(control, ours)
 
 
-def prune(control: Control, versions: Versions, steering: Steering) -> None:
+def prune(control: VersionControl, versions: Versions, steering: Steering) -> None:
     """Remove our versions that no longer serve; never one that we did not make."""
     serving, statuses = control.serving(), control.versions()
     ours = [n for n in versions.numbers() if n != serving and versions.marker(n) is not None]
-    loaded = [n for n in ours if n in statuses and statuses[n].state is not State.END]
+    loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
     surplus = set(ours) - set(loaded[-KEPT_LOADED:])
     steering.dismiss(surplus)
     for number in surplus:
         versions.remove(number)
 
 
-def _wait_available(control: Control, number: int, timeout: float) -> None:
+def _wait_available(control: VersionControl, number: int, timeout: float) -> None:
     def available() -> bool:
-        status = control.versions().get(number, VersionStatus(State.UNKNOWN, ""))
-        if status.state is State.END or status.error:
+        status = control.versions().get(number, VersionStatus(VersionState.UNKNOWN, ""))
+        if status.state is VersionState.END or status.error:
             words = status.error or "it gave no reason"
             raise Refused(f"TensorFlow Serving did not load the version: {words}; the old one still serves")
-        return status.state is State.AVAILABLE
+        return status.state is VersionState.AVAILABLE
 
     problem = (
         f"version {number} was not available within {timeout:g} s; it was removed, the old one still serves"
@@ -142,16 +144,16 @@ def _wait_available(control: Control, number: int, timeout: float) -> None:
     _wait(available, timeout, problem)
 
 
-def _state(control: Control, number: int) -> State:
-    return control.versions().get(number, VersionStatus(State.UNKNOWN, "")).state
+def _state(control: VersionControl, number: int) -> VersionState:
+    return control.versions().get(number, VersionStatus(VersionState.UNKNOWN, "")).state
 
 
-def _wait_unloaded(control: Control, numbers: Iterable[int]) -> None:
+def _wait_unloaded(control: VersionControl, numbers: Iterable[int]) -> None:
     """Wait a little until versions are unloaded; some policies keep them, and then that is well, too."""
 
     def unloaded() -> bool:
         statuses = control.versions()
-        leaving = (State.UNLOADING, State.LOADING, State.START)
+        leaving = (VersionState.UNLOADING, VersionState.LOADING, VersionState.START)
         return not any(statuses[n].state in leaving for n in numbers if n in statuses)
 
     try:

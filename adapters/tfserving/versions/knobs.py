@@ -15,7 +15,7 @@ from tuner.adapters.tfserving.batching import (
     write_batching,
 )
 from tuner.adapters.tfserving.flags import notes_on_flags
-from tuner.adapters.tfserving.versions.change import Control, prune, publish, withdraw
+from tuner.adapters.tfserving.versions.change import VersionControl, prune, publish, withdraw
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError
@@ -37,7 +37,7 @@ class VersionKnobs:
     """
 
     def __init__(
-        self, control: Control, versions: Versions, steering: Steering | None, timeout: float
+        self, control: VersionControl, versions: Versions, steering: Steering | None, timeout: float
     ) -> None:
         self._control = control
         self._versions = versions

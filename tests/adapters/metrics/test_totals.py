@@ -1,11 +1,11 @@
-"""Totals that survive resets."""
+"""MonotonicTotals that survive resets."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.adapters.metrics.totals import Totals
+from tuner.adapters.metrics.totals import MonotonicTotals
 from tuner.adapters.triton.statistics import REQUESTS
 
 
@@ -16,7 +16,7 @@ def counted(requests, **batches):
 
 def test_totals_begin_at_zero():
     """What was counted before the first reading does not count."""
-    totals = Totals({"1": counted(1000)})
+    totals = MonotonicTotals({"1": counted(1000)})
 
     assert totals.sums()[REQUESTS] == 0
     totals.add({"1": counted(1003)})
@@ -25,7 +25,7 @@ def test_totals_begin_at_zero():
 
 def test_a_reset_is_carried_over():
     """After the server began at 0 again, totals go on from where they were."""
-    totals = Totals({"1": counted(100)})
+    totals = MonotonicTotals({"1": counted(100)})
     totals.add({"1": counted(150, b4=5)})
 
     totals.add({"1": counted(10, b4=1)})
@@ -37,7 +37,7 @@ def test_a_reset_is_carried_over():
 
 def test_a_reset_shows_in_any_count():
     """Fewer executions of one batch size betray a reset even if there are more requests than before."""
-    totals = Totals({"1": counted(5, b1=5)})
+    totals = MonotonicTotals({"1": counted(5, b1=5)})
 
     totals.add({"1": counted(8, b4=2)})
 
@@ -47,7 +47,7 @@ def test_a_reset_shows_in_any_count():
 
 def test_versions_are_counted_apart():
     """When one version of a model goes and another comes, the third keeps its totals."""
-    totals = Totals({"1": counted(100), "2": counted(10)})
+    totals = MonotonicTotals({"1": counted(100), "2": counted(10)})
 
     totals.add({"2": counted(15), "3": counted(7)})
 
@@ -57,7 +57,7 @@ def test_versions_are_counted_apart():
 
 def test_a_model_that_is_away_for_a_while():
     """While it is unloaded its totals stand still."""
-    totals = Totals({"1": counted(0)})
+    totals = MonotonicTotals({"1": counted(0)})
     totals.add({"1": counted(9)})
 
     totals.add({})
@@ -72,7 +72,7 @@ def test_a_model_that_is_away_for_a_while():
 def test_totals_equal_the_true_count(steps):
     """With a reading before each reset, totals are exact whatever happens."""
     server, true = 7, 0
-    totals = Totals({"1": counted(server)})
+    totals = MonotonicTotals({"1": counted(server)})
     for served, reset in steps:
         server, true = server + served, true + served
         totals.add({"1": counted(server)})

@@ -12,7 +12,7 @@ import tenacity
 from tests.adapters.tfserving.conftest import counted, sender, served_by
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.batching import FILE
-from tuner.adapters.tfserving.embedded import EmbeddedTFServing, ServerOptions
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing, TFServingOptions
 from tuner.adapters.tfserving.versions import knobs as version_knobs
 from tuner.adapters.tfserving.versions.folders import MARKER
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
@@ -210,7 +210,7 @@ def test_closed_rest_port(embedded):
 
 def test_server_without_parameters_per_version():
     """Its flags are read from its process: it can be watched, and the missing flag is named."""
-    with EmbeddedTFServing(options=ServerOptions(per_model=False)) as server:
+    with EmbeddedTFServing(options=TFServingOptions(per_model=False)) as server:
         backend = TFServingBackend(server.target)
 
         with pytest.raises(ReadOnly, match="--enable_per_model_batching_parameters"):
@@ -253,7 +253,7 @@ def label_target(server, label):
 @pytest.fixture(scope="module")
 def labelled():
     """A server that names its versions and gives them labels."""
-    with EmbeddedTFServing(options=ServerOptions(labels={"stable": 1, "canary": 2})) as server:
+    with EmbeddedTFServing(options=TFServingOptions(labels={"stable": 1, "canary": 2})) as server:
         yield server
 
 
@@ -327,7 +327,7 @@ if values.get("intra_op") == "7":
 
 def test_threads_by_a_declared_restart(tmp_path):
     """The operator's command restarts the server; what runs is read from the server's own command line."""
-    with EmbeddedTFServing(options=ServerOptions(batch_threads=2)) as server:
+    with EmbeddedTFServing(options=TFServingOptions(batch_threads=2)) as server:
         command = tmp_path / "restart"
         folder = str(server.base_path.parents[1])
         command.write_text(SCRIPT.format(python=sys.executable, folder=folder))

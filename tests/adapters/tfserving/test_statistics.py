@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.adapters.tfserving.metrics import Buckets, MetricsReading
+from tuner.adapters.tfserving.metrics import Buckets, TFServingMetrics
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
 from tuner.profile import fit_profile
 
@@ -47,7 +47,7 @@ class Server:
 
         times = {name: buckets(name, TIMES) for name in ("latency", "runtime", "queue")}
         sizes = {name: buckets(name, SIZES) for name in ("batch", "rows")}
-        return MetricsReading(requests=self.requests, failures=self.failures, others=0, **times, **sizes)
+        return TFServingMetrics(requests=self.requests, failures=self.failures, others=0, **times, **sizes)
 
 
 @pytest.fixture

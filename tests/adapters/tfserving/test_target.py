@@ -12,7 +12,7 @@ from tuner.knobs import ApplyCost, Configuration
 
 
 def test_defaults():
-    """Ports as the server has them by default."""
+    """TFServingPorts as the server has them by default."""
     target = parse_target("tfserving://gpu-1/mlp")
 
     assert (target.address, target.rest_port, target.model) == ("gpu-1:8500", 8501, "mlp")

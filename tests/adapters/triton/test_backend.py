@@ -14,7 +14,7 @@ import tenacity
 from tests.conftest import sender
 from tuner.adapters import connect
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 from tuner.knobs import ApplyCost
 from tuner.testing.backend import BackendContract, assert_grown
@@ -306,7 +306,7 @@ def test_http_port_in_the_place_of_metrics(embedded):
 
 def test_server_without_metrics():
     """Its target says so, and it can be tuned by means."""
-    with EmbeddedTriton(options=ServerOptions(metrics=False)) as server:
+    with EmbeddedTriton(options=TritonOptions(metrics=False)) as server:
         backend = connect(server.target)
 
         assert server.target.endswith("?metrics=off")

@@ -17,7 +17,7 @@ import tenacity
 from tests.conftest import sender
 from tuner.adapters.embedded import server as module
 from tuner.adapters.embedded import watchdog
-from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import AdapterError, InvalidInput
 
 pytestmark = pytest.mark.triton
@@ -152,7 +152,7 @@ def test_death_is_told_with_the_last_words(nothing_left):
 def test_failure_at_start(nothing_left, monkeypatch):
     """The server's last words are in the message."""
     monkeypatch.setattr(
-        ServerOptions, "flags", lambda *_: ["--model-control-mode=explicit", "--load-model=nothing"]
+        TritonOptions, "flags", lambda *_: ["--model-control-mode=explicit", "--load-model=nothing"]
     )
 
     with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.adapters.triton.metrics import MetricsReading, parse_metrics
+from tuner.adapters.triton.metrics import TritonMetrics, parse_metrics
 from tuner.errors import AdapterError
 
 PAGE = """\
@@ -26,7 +26,7 @@ nv_inference_request_summary_us{model="cnn",version="1",quantile="0.5"} 1
 
 def test_one_model_of_several():
     """Failures of all reasons are added; durations become seconds; other models are left out."""
-    assert parse_metrics(PAGE, "mlp") == MetricsReading(
+    assert parse_metrics(PAGE, "mlp") == TritonMetrics(
         failures=3, pending=7.0, summaries=True, quantiles={0.5: 0.005719, 0.95: 0.009116}
     )
 
@@ -59,7 +59,7 @@ def test_versions():
 
     assert parse_metrics(page, "m").failures == 21
     assert parse_metrics(page, "m").quantiles == {0.5: 9e-6}
-    assert parse_metrics(page, "m", "2") == MetricsReading(failures=2, summaries=True, quantiles={0.5: 2e-6})
+    assert parse_metrics(page, "m", "2") == TritonMetrics(failures=2, summaries=True, quantiles={0.5: 2e-6})
 
 
 @pytest.mark.parametrize("value", ["-1", "+Inf", "NaN"])
@@ -71,12 +71,12 @@ def test_senseless_numbers_are_left_out(value):
         f'nv_inference_request_summary_us{{model="m",version="1",quantile="0.5"}} {value}\n'
     )
 
-    assert parse_metrics(page, "m") == MetricsReading(summaries=True)
+    assert parse_metrics(page, "m") == TritonMetrics(summaries=True)
 
 
 def test_a_model_that_is_absent():
     """Nothing is known of it."""
-    assert parse_metrics(PAGE, "ml") == MetricsReading()
+    assert parse_metrics(PAGE, "ml") == TritonMetrics()
 
 
 def test_a_name_with_quotes():

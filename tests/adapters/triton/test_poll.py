@@ -7,7 +7,7 @@ import pytest
 from tests.adapters.triton.test_backend import THREADS, counted
 from tests.conftest import sender
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.adapters.triton.embedded import EmbeddedTriton, ServerOptions
+from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import InvalidInput, ReadOnly, Refused
 from tuner.testing.backend import BackendContract
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.triton
 
 @pytest.fixture(scope="module")
 def polling():
-    with EmbeddedTriton(options=ServerOptions(poll=1)) as server:
+    with EmbeddedTriton(options=TritonOptions(poll=1)) as server:
         yield server
 
 

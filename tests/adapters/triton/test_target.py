@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.adapters.triton.target import Target, parse_target
+from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import InvalidInput
 
 
@@ -14,7 +14,7 @@ def test_everything_given():
 
     target = parse_target(url)
 
-    assert target == Target(
+    assert target == TritonTarget(
         url=url, host="gpu-7.example", port=9001, model="bert", version="3", metrics_port=9002
     )
     assert target.address == "gpu-7.example:9001"

@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.builders import SPACE, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.replicas.canary import Share, Trial
+from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Driver, GuardLimits, Hold, Rollback, WindowRecord
 from tuner.control.decide.event import Remembered
@@ -248,19 +248,19 @@ class RandomServer:
 class RandomFleet(RandomServer):
     """A server with several replicas, one of which tries each change first."""
 
-    def try_one(self, configuration: Configuration, wait: Any) -> Trial | None:
+    def try_one(self, configuration: Configuration, wait: Any) -> CanaryTrial | None:
         wait(self._random.choice([0.0, 1.0]))
         fate = self._happens(alone=0.05, slow=0.1, failing=0.05, refused=0.05)
         if fate == "alone":
             return None
         if fate == "refused":
             raise Refused("out of memory")
-        good = Share(requests=100, failures=0, latency=0.5)
+        good = ServedRequests(requests=100, failures=0, latency=0.5)
         bad = {
-            "slow": Share(requests=100, failures=0, latency=9.0),
-            "failing": Share(requests=90, failures=10, latency=0.5),
+            "slow": ServedRequests(requests=100, failures=0, latency=9.0),
+            "failing": ServedRequests(requests=90, failures=10, latency=0.5),
         }
-        return Trial(server="a", tried=bad.get(fate, good), others=good)
+        return CanaryTrial(server="a", tried=bad.get(fate, good), others=good)
 
     def take_back(self) -> None:
         pass

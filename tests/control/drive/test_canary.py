@@ -9,7 +9,7 @@ import pytest
 from tests.adapters.replicas.test_group import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import FakeClock
-from tuner.adapters.replicas.canary import Canary, Share, Trial
+from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, RunState, WindowRecord
 from tuner.control.drive.canary import objection
@@ -173,7 +173,7 @@ def test_a_single_replica_is_no_canary(fleet):
 
 
 def share(requests=100, failures=0, mean=0.01):
-    return Share(requests=requests, failures=failures, latency=requests * mean)
+    return ServedRequests(requests=requests, failures=failures, latency=requests * mean)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def share(requests=100, failures=0, mean=0.01):
 )
 def test_what_speaks_against_a_change(tried, others, bad):
     """Only what is beyond doubt; a canary that got no request says nothing."""
-    trial = Trial(server="a", tried=tried, others=others)
+    trial = CanaryTrial(server="a", tried=tried, others=others)
 
     assert bool(objection(trial, OBJECTIVE.slo)) is bad
     assert math.isnan(share(requests=0).mean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.adapters.replicas.canary import Canary, Share, Trial
+from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.objective import Slo
@@ -37,7 +37,7 @@ def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Cal
     return problem
 
 
-def objection(trial: Trial, slo: Slo) -> str:
+def objection(trial: CanaryTrial, slo: Slo) -> str:
     """Say what speaks against a configuration beyond doubt; empty if nothing does.
 
     More failures than beside it do; so does a mean latency above what the SLO allows a quantile, if the
@@ -52,5 +52,5 @@ def objection(trial: Trial, slo: Slo) -> str:
     return ""
 
 
-def _failures(share: Share) -> str:
+def _failures(share: ServedRequests) -> str:
     return f"{share.failures} of {share.requests + share.failures} requests"

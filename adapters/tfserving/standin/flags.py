@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Options", "parse_options"]
+__all__ = ["StandinFlags", "parse_flags"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class StandinFlags:
     """How the server is started."""
 
     port: int = 8500
@@ -33,14 +33,14 @@ class Options:
     load_retry_interval_micros: int = 60_000_000
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_flags(arguments: Sequence[str]) -> StandinFlags:
     """Read a command line; flags are written ``--name=value`` or, for switches, ``--name``."""
     parser = argparse.ArgumentParser(prog="standin", allow_abbrev=False)
-    for field in fields(Options):
+    for field in fields(StandinFlags):
         kind: Any = {"int": int, "float": float, "bool": _switch}.get(str(field.type), str)
         more: dict[str, Any] = {"nargs": "?", "const": True} if kind is _switch else {}
         parser.add_argument(f"--{field.name}", type=kind, default=field.default, **more)
-    options = Options(**vars(parser.parse_args(arguments)))
+    options = StandinFlags(**vars(parser.parse_args(arguments)))
     if bool(options.model_base_path) == bool(options.model_config_file):
         parser.error("give --model_base_path or --model_config_file")
     if options.batching_parameters_file and not options.enable_batching:
