@@ -1,6 +1,7 @@
-"""Learning agents: what chooses configurations and learns from what they cost.
+"""Learning agents: they choose configurations and learn from what these cost.
 
-The agents themselves load compiled kernels and are imported by module: ``tuner.agents.rrl``.
+This package holds the contract. The agents load compiled kernels and are imported by module:
+``tuner.agents.rrl``. :mod:`~tuner.agents.catalogue` makes them by name.
 """
 
 from tuner.agents.agent import Agent, State

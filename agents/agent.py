@@ -1,12 +1,13 @@
 """The contract of a learning agent: it chooses configurations and learns from their costs.
 
 Agents see numbers only: a load level, configuration numbers of a :class:`~tuner.knobs.KnobSpace`, and
-costs from an :class:`~tuner.objective.Objective`. What is safe is the control loop's business; it offers
-the agent the configurations that may be chosen.
+costs from an :class:`~tuner.objective.Objective`. The control loop decides what is safe, and offers the agent
+the configurations that it may choose.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,12 +16,12 @@ import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Agent", "State", "check_seed"]
+__all__ = ["Agent", "State", "check_cost", "check_seed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """What the agent is told before it chooses (RRL's ``s_t``)."""
+    """What the agent knows before it chooses (RRL's ``s_t``)."""
 
     level: int
     """The load level: a point of the logarithmic grid of arrival rates (:class:`LoadLevels`)."""
@@ -33,7 +34,7 @@ class State:
 
 
 class Agent(Protocol):
-    """What learns."""
+    """Chooses configurations and learns from what they cost."""
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose the next configuration, exploring as it sees fit.
@@ -67,6 +68,17 @@ class Agent(Protocol):
     def close(self) -> None:
         """Stop background work. May be called twice."""
         ...
+
+
+def check_cost(cost: float) -> float:
+    """Return a cost that can be learned from.
+
+    Raises:
+        ValueError: It is not finite, or negative.
+    """
+    if not (math.isfinite(cost) and cost >= 0):
+        raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
+    return cost
 
 
 def check_seed(seed: int) -> int:

@@ -1,4 +1,4 @@
-"""What all agents beside RRL share: they remember what was measured, answer from it, and can be saved."""
+"""The base of all agents but RRL: it remembers mean costs, answers from them, and saves and loads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from tuner.agents.agent import State, check_seed
+from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import StoredArrays, check_knobs, damaged, read_policy, write_policy
 from tuner.agents.records import SLOWEST, Records
@@ -21,10 +22,10 @@ __all__ = ["Bookkeeper", "Parameters"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """The constants that every one of these agents has."""
+    """The constants that every such agent has."""
 
     start: int | None = None
-    """Number of the configuration to begin with; None is the default one."""
+    """Number of the configuration to begin with; None for the default one."""
     noise: float = 0.15
     """Relative noise of one window; ``best`` adds one standard error to a mean cost, as RRL's does."""
     levels: LoadLevels = field(default_factory=LoadLevels)
@@ -39,19 +40,19 @@ P = TypeVar("P", bound=Parameters)
 
 
 class Bookkeeper(ABC, Generic[P]):
-    """The base of an agent: it lacks only a way to select, and to learn more than mean costs.
+    """The base of an agent. A subclass adds :meth:`select`, and :meth:`_learn` to learn more than mean costs.
 
     Args:
         space: The configurations.
         parameters: The constants; by default those of the class.
-        seed: Of everything drawn.
+        seed: Of everything it draws.
 
     Attributes:
         records: What was measured.
     """
 
     name: ClassVar[str]
-    """By which the catalogue and saved policies know it."""
+    """The name of the agent in the catalogue and in saved policies."""
     constants: ClassVar[type[Any]] = Parameters
     """The class of its parameters."""
 
@@ -76,17 +77,17 @@ class Bookkeeper(ABC, Generic[P]):
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the measured configuration with the least mean cost, one standard error added.
 
-        At a level that was never measured, what the nearest one says; where nothing allowed was measured,
-        the configuration in force stays. Of equals it takes the one in force, then the lowest number.
+        A level that was never measured is answered from the nearest one; where nothing allowed was measured,
+        the configuration in force stays. Among equals the one in force wins, then the lowest number.
         """
-        allowed = self._allowed(allowed)
+        allowed = allowed_numbers(self.space, allowed)
         record = self.records.nearest(state.level)
-        if record is None or not record.count[allowed].any():
+        if record is None:
             return self._unknown(state, allowed)
         windows = np.clip(record.count[allowed], 1, 1 / SLOWEST)
-        values = record.cost[allowed] * (1.0 + self.parameters.noise / np.sqrt(windows))
-        equals = allowed[values == np.nanmin(values)]
-        return state.configuration if state.configuration in equals else int(equals.min())
+        costs = record.cost[allowed] * (1.0 + self.parameters.noise / np.sqrt(windows))
+        best = cheapest(costs, allowed, state)
+        return self._unknown(state, allowed) if best is None else best
 
     def update(  # the signature is the contract's
         self,
@@ -135,7 +136,7 @@ class Bookkeeper(ABC, Generic[P]):
             StorageError: There is no policy, or it is damaged.
         """
         folder = Path(folder)
-        check_seed(seed)  # what fails below is the policy's fault
+        check_seed(seed)  # here, because an error below is blamed on the policy
         manifest, arrays = read_policy(folder, cls.name)
         check_knobs(folder, manifest, space)
         try:
@@ -150,14 +151,14 @@ class Bookkeeper(ABC, Generic[P]):
         """Stop background work; there is none. May be called twice."""
 
     def _learn(self, state: State, configuration: int, cost: float) -> None:
-        """Learn more from a window than its configuration's mean cost."""
+        """Learn more from a window than the mean cost of its configuration."""
 
     def _unknown(self, state: State, allowed: np.ndarray) -> int:
-        """What is best where nothing allowed was ever measured."""
-        return state.configuration if state.configuration in allowed else int(allowed[0])
+        """Return what is best where nothing allowed was ever measured."""
+        return stay(state, allowed)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What is to be saved beside the records."""
+        """Return what to save beside the records."""
         return {}
 
     def _restore(self, arrays: StoredArrays) -> None:
@@ -167,11 +168,3 @@ class Bookkeeper(ABC, Generic[P]):
             arrays.take(f"record_{name}", levels.shape, "i") for name in ("configuration", "count")
         )
         self.records.restore(levels, numbers, counts, arrays.take("record_cost", levels.shape))
-
-    def _allowed(self, allowed: np.ndarray | None) -> np.ndarray:
-        """The configurations that may be chosen, those equal in effect once.   # (n,) int64."""
-        if allowed is None:
-            return self.space.distinct
-        if len(allowed) == 0:
-            raise ValueError("at least one configuration must be allowed")
-        return np.asarray(allowed, dtype=np.int64)

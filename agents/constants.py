@@ -1,4 +1,4 @@
-"""An agent's constants with some of them changed by name, as users write them."""
+"""Changes an agent's constants by name, as users write them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ C = TypeVar("C")
 
 
 def changed(name: str, constants: C, changes: Mapping[str, Any]) -> C:
-    """Return the constants of an agent with some changed, all checked again.
+    """Return the constants of an agent with some changed; all are checked again.
 
     Args:
         name: What the agent is called, for messages.
         constants: A dataclass.
-        changes: New values by field; text is read as what the field is. Those of a field that is a dataclass
-            are a mapping themselves, or are named with a dot: ``smoothing.adaptive``.
+        changes: New values by field; text is converted to the field's type. Those of a field that is a
+            dataclass are a mapping themselves, or are named with a dot: ``smoothing.adaptive``.
 
     Raises:
         InvalidInput: A field is unknown, or its value unusable or not finite; names it.

@@ -1,4 +1,4 @@
-"""The agent of those who only watch: it leaves everything as it is and learns nothing."""
+"""The agent of a daemon that only watches: it leaves everything as it is and learns nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Idle"]
 
 
 class Idle:
-    """Always chooses the configuration in force; needs no memory to speak of.
+    """Always chooses the configuration in force.
 
     Args:
         space: The configurations.

@@ -1,7 +1,8 @@
 """Load levels: the arrival rate on a logarithmic grid, the state of the learning agents.
 
-A rate that wavers at a border between two levels would split what is learned between them, so a level
-is left only when the rate is clearly inside another one (hysteresis).
+Why a logarithmic grid: costs depend on how busy the server is, and a tenth more load matters alike at any
+rate. Why hysteresis: a rate that wavers at the border of two levels would split what is learned between them,
+so a level is left only when the rate is clearly inside another one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saved policies: a folder with a manifest and an archive of arrays, never half written.
+"""Saved policies: what an agent has learned, as a folder with a manifest and an archive, never half written.
 
 ``policy.json`` names the format, the knobs, the parameters and the archive with its digest; the archive is
 a numpy ``.npz`` read with ``allow_pickle=False``. The archive is written first, under a name made of its
@@ -93,7 +93,7 @@ class StoredArrays:
 
 
 def damaged(folder: Path, problem: str) -> StorageError:
-    """Return the error of a policy that cannot be used."""
+    """Return the error for a policy that cannot be used."""
     return StorageError(f"policy {folder}: {problem}; train it anew or give another folder")
 
 
@@ -108,11 +108,11 @@ def write_policy(
     """Write a policy, replacing one that is there.
 
     Args:
-        folder: Where to; it is made.
-        space: The knobs it is about.
+        folder: Where to write; created if it is missing.
+        space: The knobs that the policy is about.
         parameters: The agent's constants, as plain values.
-        arrays: What was learned.
-        agent: Who learned it.
+        arrays: What the agent learned.
+        agent: The agent's name.
 
     Raises:
         StorageError: The folder cannot be written.
@@ -141,7 +141,7 @@ def write_policy(
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put data at a path such that there is the old or the new file, whenever the machine stops."""
+    """Write a file so that a crash at any point leaves either the old or the new one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -164,7 +164,7 @@ def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArray
 
     Args:
         folder: Where it was written.
-        agent: Who must have learned it.
+        agent: The name of the agent that must have learned it.
 
     Raises:
         InvalidInput: Another agent learned it.

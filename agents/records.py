@@ -1,22 +1,16 @@
-"""What every configuration was measured to cost at each load level: the memory of the agents beside RRL."""
+"""The measured costs of every configuration at each load level: the memory of all agents but RRL."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from tuner.agents.agent import check_cost
 from tuner.knobs import KnobSpace
 
-__all__ = ["LevelRecord", "Records", "newest_weight"]
+__all__ = ["LevelRecord", "Records"]
 
 SLOWEST = 0.1
-"""Least weight of the newest window in a mean cost, so that it follows a server that changes."""
-
-
-def newest_weight(windows: int) -> float:
-    """Return the weight of the newest of so many windows in their mean: 1/n, later exponential."""
-    return max(1.0 / windows, SLOWEST)
+"""Least weight of the newest window in a mean cost, so that the mean follows a server that changes."""
 
 
 class LevelRecord:
@@ -27,8 +21,8 @@ class LevelRecord:
 
     Attributes:
         cost: Mean cost, NaN if never measured.   # (size,)
-        count: Windows behind it.   # (size,) int64
-        windows: Windows in all.
+        count: Windows behind that mean.   # (size,) int64
+        windows: Windows of the level.
     """
 
     __slots__ = ("cost", "count", "windows")
@@ -42,7 +36,7 @@ class LevelRecord:
         """Take in one window."""
         self.windows += 1
         self.count[configuration] += 1
-        weight = newest_weight(int(self.count[configuration]))
+        weight = max(1.0 / int(self.count[configuration]), SLOWEST)
         old = 0.0 if weight == 1.0 else self.cost[configuration]
         self.cost[configuration] = (1.0 - weight) * old + weight * cost
 
@@ -69,19 +63,18 @@ class Records:
         self.levels: dict[int, LevelRecord] = {}
 
     def __getitem__(self, level: int) -> LevelRecord:
-        """The record of a level; an empty one is made for a new one."""
+        """The record of a level; a new level gets an empty one."""
         if level not in self.levels:
             self.levels[level] = LevelRecord(self._space.size)
         return self.levels[level]
 
     def add(self, level: int, configuration: int, cost: float) -> int:
-        """Take in one window and return the number that its configuration is known by.
+        """Take in one window and return the number that stands for all configurations equal in effect.
 
         Raises:
             ValueError: The cost is not finite or negative, or there is no such configuration.
         """
-        if not (math.isfinite(cost) and cost >= 0):
-            raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
+        check_cost(cost)
         if not 0 <= configuration < self._space.size:
             raise ValueError(f"a configuration is one of 0..{self._space.size - 1}, but got {configuration}")
         number = int(self._space.canonical[configuration])
@@ -116,7 +109,7 @@ class Records:
         }
 
     def restore(self, levels: np.ndarray, numbers: np.ndarray, counts: np.ndarray, costs: np.ndarray) -> None:
-        """Take over what :meth:`arrays` gave.
+        """Take over what :meth:`arrays` returned.
 
         Raises:
             ValueError: A value is out of range, or an entry is there twice.

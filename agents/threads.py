@@ -12,9 +12,9 @@ __all__ = ["one_blas_thread"]
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Return a context in which NumPy's and SciPy's linear algebra run in the calling thread alone.
 
-    Idle threads of OpenBLAS spin: on two cores that others use, too, inverting 200 x 200 takes a tenth of
-    the time so. The limit is the process's: of contexts that overlap in several threads, the last one to end
-    may leave it in place.
+    Idle threads of OpenBLAS spin: on two cores that others use, too, inverting 200 x 200 takes a tenth of the
+    time with one thread. The limit holds for the process: when contexts overlap in several threads, the last
+    one to end may leave it in place.
     """
     return _libraries().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 

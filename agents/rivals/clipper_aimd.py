@@ -24,6 +24,7 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.agents.choice import allowed_numbers
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace, Role
 
@@ -72,7 +73,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose the start with the knob at the level's limit, or the allowed configuration nearest to it."""
-        allowed = self._allowed(allowed)
+        allowed = allowed_numbers(self.space, allowed)
         target = self._configuration(int(self._limit(state.level)))
         return int(allowed[np.argmin(self.space.distances(target)[allowed])])
 

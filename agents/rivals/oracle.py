@@ -12,6 +12,7 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.agents.choice import allowed_numbers, cheapest
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace
 
@@ -52,12 +53,9 @@ class OracleAgent(Bookkeeper[Parameters]):
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """The same as :meth:`select`."""
-        allowed = self._allowed(allowed)
-        costs = self.costs(state.level)[allowed]
-        if np.isnan(costs).all():
-            return self._unknown(state, allowed)
-        equals = allowed[costs == np.nanmin(costs)]
-        return state.configuration if state.configuration in equals else int(equals.min())
+        allowed = allowed_numbers(self.space, allowed)
+        best = cheapest(self.costs(state.level)[allowed], allowed, state)
+        return self._unknown(state, allowed) if best is None else best
 
     def costs(self, level: int) -> np.ndarray:
         """Expected cost of every configuration.   # (size,)."""

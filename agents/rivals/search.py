@@ -18,6 +18,7 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.agents.choice import allowed_numbers
 from tuner.knobs import KnobSpace
 
 __all__ = ["SearchAgent", "SearchParameters"]
@@ -56,7 +57,7 @@ class SearchAgent(Bookkeeper[S]):
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Go to the present proposal, as far as allowed; or to the best, once the budget is used."""
-        allowed = self._allowed(allowed)
+        allowed = allowed_numbers(self.space, allowed)
         for _ in range(TRIES):
             target, searching = self._target(state)
             choice = self._toward(target, allowed, state.configuration)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
+from tuner.agents.choice import allowed_numbers
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rivals.inputs import Inputs
 from tuner.agents.rivals.steps import StepActions
@@ -72,7 +73,7 @@ class Walker(Bookkeeper[W]):
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose a step; where none is allowed, the allowed configuration nearest to the one in force."""
-        return self._step(state, self._allowed(allowed), explore=True)
+        return self._step(state, allowed_numbers(self.space, allowed), explore=True)
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn from one window, and from the step that led to it."""

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.agents.agent import State, check_seed
+from tuner.agents.agent import State, check_cost, check_seed
+from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import check_knobs, damaged, read_policy, write_policy
 from tuner.agents.rrl.parameters import RRLParameters
@@ -78,16 +79,14 @@ class RRL:
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Draw a configuration from the Boltzmann policy over those allowed (eq. 3)."""
-        allowed = self._allowed(allowed)
+        allowed = allowed_numbers(self.space, allowed)
         cumulated = np.cumsum(self._probabilities(state, allowed))
         drawn = int(np.searchsorted(cumulated, self._generator.random(), side="right"))
         return int(allowed[min(drawn, allowed.size - 1)])  # rounding may leave the last sum just below 1
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn from one window: update the region of the configuration (eq. 2)."""
-        if not (math.isfinite(cost) and cost >= 0):
-            raise ValueError(f"a cost to learn from must be finite and at least 0, but got {cost=}")
-        self.perception.learn(state, configuration, cost, next_state)
+        self.perception.learn(state, configuration, check_cost(cost), next_state)
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the known configuration with the least cost, one standard error added.
@@ -95,12 +94,9 @@ class RRL:
         A level that was never seen is predicted from the others; where nothing is known, the configuration in
         force stays. Among equals the one in force wins, then the lowest number.
         """
-        allowed = self._allowed(allowed)
-        values = self.perception.cautious(state, allowed)
-        if np.isnan(values).all():
-            return state.configuration if state.configuration in allowed else int(allowed[0])
-        equals = allowed[values == np.nanmin(values)]
-        return state.configuration if state.configuration in equals else int(equals.min())
+        allowed = allowed_numbers(self.space, allowed)
+        best = cheapest(self.perception.cautious(state, allowed), allowed, state)
+        return stay(state, allowed) if best is None else best
 
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
@@ -108,7 +104,7 @@ class RRL:
 
     def explain(self, level: int, configuration: int, allowed: np.ndarray | None = None) -> Explanation:
         """Say what is known of a configuration at a load level, and how likely it is to be chosen."""
-        allowed = self._allowed(allowed)
+        allowed = allowed_numbers(self.space, allowed)
         costs = self.costs(level)
         state = State(level=level, configuration=configuration)
         best = self.best(state, allowed)
@@ -203,13 +199,6 @@ class RRL:
             windows=self.perception.windows(state.level),
             scale=self.perception.scale(state, values),
         )
-
-    def _allowed(self, allowed: np.ndarray | None) -> np.ndarray:
-        if allowed is None:
-            return self.space.distinct
-        if len(allowed) == 0:
-            raise ValueError("at least one configuration must be allowed")
-        return np.asarray(allowed, dtype=np.int64)
 
 
 def _read_parameters(values: Mapping[str, Any]) -> RRLParameters | TableParameters:

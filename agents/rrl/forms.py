@@ -24,23 +24,40 @@ def form(
 
     Args:
         name: ``rrl``, or one of :data:`~tuner.agents.rrl.table.presets.PRESETS`.
-        changes: New values by field, see :func:`~tuner.agents.constants.changed`.
+        changes: New values by field, see :func:`~tuner.agents.constants.changed`. ``perception`` (``smooth`` or
+            ``table``) is no field: it exchanges the form for the default one of that kind.
         levels: The grid of arrival rates; None is the default one.
 
     Raises:
         InvalidInput: A field is unknown or means nothing to this form, or its value is unusable; names it.
         KeyError: There is no such form.
     """
-    parameters: RRLParameters | TableParameters = RRLParameters()
-    if name != "rrl":
-        from tuner.agents.rrl.table.presets import PRESETS
-
-        parameters = PRESETS[name]
+    wanted = dict(changes or {})
+    parameters = _default("smooth") if name == "rrl" else _preset(name)
+    perception = wanted.pop("perception", parameters.perception)
+    if perception != parameters.perception:
+        parameters = _default(perception)
     if levels is not None:
         parameters = dataclasses.replace(parameters, levels=levels)
-    for field in changes or {}:
+    for field in wanted:
         _check_meaning(name, parameters, field)
-    return changed(name, parameters, changes or {})
+    return changed(name, parameters, wanted)
+
+
+def _default(perception: object) -> RRLParameters | TableParameters:
+    if perception == "smooth":
+        return RRLParameters()
+    if perception != "table":
+        raise InvalidInput("parameter perception", f"{perception!r} is unknown", "use smooth or table")
+    from tuner.agents.rrl.table.parameters import TableParameters
+
+    return TableParameters()
+
+
+def _preset(name: str) -> TableParameters:
+    from tuner.agents.rrl.table.presets import PRESETS
+
+    return PRESETS[name]
 
 
 def _check_meaning(name: str, parameters: RRLParameters | TableParameters, field: str) -> None:

@@ -88,7 +88,8 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
         ("rrl", {"carry.more": 1}, "parameter carry.more: unknown"),
         ("rrl", {"smoothing.reach": "inf"}, "parameter smoothing.reach: inf is not finite"),
         ("rrl", {"estimator.steps": 3}, "parameter estimator.steps: means nothing in rrl: .* of rrl_paper"),
-        ("rrl_paper", {"caution": 1}, "parameter caution: means nothing in rrl_paper: it has a table"),
+        ("rrl", {"perception": "table", "caution": 1}, "parameter caution: means nothing"),
+        ("rrl", {"perception": "tables"}, "parameter perception: 'tables' is unknown; use smooth or table"),
     ],
 )
 def test_bad_constants_are_named(name: str, parameters: dict[str, object], message: str) -> None:
