@@ -24,8 +24,8 @@ def form(
 
     Args:
         name: ``rrl``, or one of :data:`~tuner.agents.rrl.table.presets.PRESETS`.
-        changes: New values by field, see :func:`~tuner.agents.constants.changed`. ``perception`` (``smooth`` or
-            ``table``) is no field: it exchanges the form for the default one of that kind.
+        changes: New values by field, see :func:`~tuner.agents.constants.changed`. ``perception`` (``smooth``
+            or ``table``) is no field: it exchanges the form for the default one of that kind.
         levels: The grid of arrival rates; None is the default one.
 
     Raises:
