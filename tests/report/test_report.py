@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,22 @@ def test_report_survives_a_round_trip(tmp_path):
     report.save(tmp_path / "report.json")
 
     assert Report.load(tmp_path / "report.json") == report
+
+
+def test_a_report_from_before_something_was_measured_is_read(tmp_path: Path) -> None:
+    """What it does not hold is not known."""
+    path = tmp_path / "report.json"
+    recorded().save(path)
+    values = json.loads(path.read_text())
+    for part in (*values["windows"], values["before"], values["after"]):
+        del part["queue_ms"]
+    path.write_text(json.dumps(values))
+
+    report = Report.load(path)
+
+    assert report.windows[0].figure("queue_ms") is None
+    assert report.windows[0].figure("p95_ms") == 20
+    assert "queue_ms" in render(report)
 
 
 def test_page_shows_every_plot_and_escapes_text():

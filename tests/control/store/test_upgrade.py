@@ -14,6 +14,7 @@ from tests.builders import SPACE, configuration
 from tests.control.store.test_store import APPLY, record, state
 from tuner.control.store.history import history, windows
 from tuner.control.store.store import Store
+from tuner.measurement import QUANTITIES
 
 DUMP = Path(__file__).with_name("store_of_version_3.sql")
 """Four windows and decisions in a store of version 3, whose columns were written down one by one."""
@@ -59,3 +60,6 @@ def test_an_old_store_is_gone_on_with(old: Path) -> None:
     assert [row["number"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row["p95"] for row in rows] == [0.04, 0.04, 0.018, 0.024, 0.020]
     assert [row["requests"] for row in rows] == [1000] * 5
+    new = {quantity.name for quantity in QUANTITIES if f"{quantity.name} " not in DUMP.read_text()}
+    assert new >= {"queue_mean", "batch_mean"}
+    assert [row[name] for row in rows[:4] for name in new] == [None] * 4 * len(new)
