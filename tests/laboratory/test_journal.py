@@ -13,7 +13,7 @@ from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory import journal as module
-from tuner.laboratory.journal import JOURNAL, Journal, read_journal
+from tuner.laboratory.journal import JOURNAL, TrainingJournal, read_journal
 from tuner.laboratory.trial import FIGURES, TrialSpec
 
 SPEC = TrialSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
@@ -44,7 +44,7 @@ def events():
 
 def write(folder):
     """Write the journal of all events."""
-    journal = Journal(folder, SPEC, KNOBS)
+    journal = TrainingJournal(folder, SPEC, KNOBS)
     for event in events():
         journal.append(event)
     journal.close()
@@ -98,7 +98,7 @@ def test_a_torn_last_line_is_cut_off(tmp_path):
 
     for cut in [*range(ends[-2], len(whole), 7), *range(0, len(whole), 211)]:
         path.write_bytes(whole[:cut])
-        journal = Journal(tmp_path, SPEC, KNOBS)
+        journal = TrainingJournal(tmp_path, SPEC, KNOBS)
         lines = sum(end <= cut for end in ends)
         assert same(journal.past, events()[: max(lines - 1, 0)]), cut
         for event in events()[len(journal.past) :]:
@@ -115,7 +115,7 @@ def test_damage_within_is_named_by_its_line(tmp_path):
     path.write_bytes(b"\n".join(lines))
 
     with pytest.raises(StorageError, match=r"journal\.jsonl, line 4"):
-        Journal(tmp_path, SPEC, KNOBS)
+        TrainingJournal(tmp_path, SPEC, KNOBS)
     with pytest.raises(StorageError, match="line 4"):
         read_journal(tmp_path)
 
@@ -147,20 +147,20 @@ def test_another_training_is_told_apart(tmp_path, change, named):
     before = path.read_bytes()
 
     with pytest.raises(InvalidInput, match=named):
-        Journal(tmp_path, replace(SPEC, **change), KNOBS)
+        TrainingJournal(tmp_path, replace(SPEC, **change), KNOBS)
 
     assert path.read_bytes() == before
 
 
 def test_two_trainings_do_not_write_the_same_journal(tmp_path):
     """The second is refused while the first is under way."""
-    first = Journal(tmp_path, SPEC, KNOBS)
+    first = TrainingJournal(tmp_path, SPEC, KNOBS)
 
     with pytest.raises(StorageError, match="another training"):
-        Journal(tmp_path, SPEC, KNOBS)
+        TrainingJournal(tmp_path, SPEC, KNOBS)
 
     first.close()
-    Journal(tmp_path, SPEC, KNOBS).close()
+    TrainingJournal(tmp_path, SPEC, KNOBS).close()
 
 
 def test_other_files_are_not_taken_for_journals(tmp_path):
@@ -169,7 +169,7 @@ def test_other_files_are_not_taken_for_journals(tmp_path):
         read_journal(tmp_path)
     (tmp_path / JOURNAL).write_text("hello\nworld\n")
     with pytest.raises(StorageError, match="line 1"):
-        Journal(tmp_path, SPEC, KNOBS)
+        TrainingJournal(tmp_path, SPEC, KNOBS)
     (tmp_path / JOURNAL).write_bytes(b"\xff\xfe\n")
     with pytest.raises(StorageError, match="not text"):
-        Journal(tmp_path, SPEC, KNOBS)
+        TrainingJournal(tmp_path, SPEC, KNOBS)

@@ -23,7 +23,7 @@ from tuner.agents.training import EpisodeBegin, Event, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.trial import FIGURES, TrialSpec
 
-__all__ = ["JOURNAL", "Journal", "read_journal"]
+__all__ = ["JOURNAL", "TrainingJournal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
 FORMAT = "servetune-journal 2"
@@ -31,7 +31,7 @@ CHECK = "check"
 _SPEC = TypeAdapter(TrialSpec)
 
 
-class Journal:
+class TrainingJournal:
     """A journal that is open for more: opening reads what there is, :meth:`append` adds an event.
 
     Args:

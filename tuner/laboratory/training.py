@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from tuner.agents.agent import Agent
 from tuner.agents.training import Event, TrainingWindow
 from tuner.knobs import KnobSpace
-from tuner.laboratory.journal import Journal
+from tuner.laboratory.journal import TrainingJournal
 from tuner.laboratory.tensorboard import TensorBoard
 from tuner.laboratory.trial import Trial, TrialSpec, serving, stage_environment, train_agent
 
@@ -58,7 +58,7 @@ def train(
     env = stage_environment(spec)
     space = serving(env).space
     env.close()
-    journal = Journal(folder, spec, space.to_json())
+    journal = TrainingJournal(folder, spec, space.to_json())
     board = None
     try:
         board = TensorBoard(tensorboard) if tensorboard is not None else None
