@@ -10,6 +10,7 @@ import numpy as np
 
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
+from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.measurement import NOT_KNOWN, Measurement
@@ -17,8 +18,8 @@ from tuner.objective import Objective
 
 __all__ = ["Advice", "AdviceRow", "advise"]
 
-GAIN = 0.05
-"""Least relative gain that is worth a change."""
+WORTH = 1 - GuardLimits().gain
+"""A change is recommended below this share of the present cost: where the control loop would make it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +119,7 @@ def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, level: int, rat
     index = agent.best(State(level=level, configuration=space.encode(now.configuration)))
     cost = float(agent.costs(level)[index])
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
-    change = best.configuration != now.configuration and not cost >= now.cost * (1 - GAIN)
+    change = best.configuration != now.configuration and not cost >= now.cost * WORTH
     reason = (
         f"the policy expects cost {cost:.2f} instead of {now.cost:.2f}"
         if change
@@ -188,12 +189,12 @@ def _verdict(
     """
     best = rows[0]
     simulated_now = next(row for row in rows if row.configuration == now.configuration)
-    change = best.configuration != now.configuration and best.cost < simulated_now.cost * (1 - GAIN)
+    change = best.configuration != now.configuration and best.cost < simulated_now.cost * WORTH
     error = simulated_now.expected / now.measured - 1 if math.isfinite(now.measured) else NOT_KNOWN
     reasons = [
         f"{simulated_now.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
         if change
-        else f"no configuration is expected to be {GAIN:.0%} better: leave it",
+        else f"no configuration is expected to be {1 - WORTH:.0%} better: leave it",
         f"the simulation is off by {error:+.0%} for the present configuration"
         if math.isfinite(error)
         else "the simulation could not be checked: the latency statistic was not measured",

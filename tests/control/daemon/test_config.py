@@ -10,6 +10,7 @@ import pytest
 
 from tests.builders import SPACE
 from tuner.control.daemon.config import DaemonConfig, GuardSection
+from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
 from tuner.yaml_file import load_yaml
 
@@ -267,6 +268,14 @@ def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load):
     load(TARGET + sli.replace("PLACE", "http://localhost:9090"))
     with pytest.raises(InvalidInput, match=r"sli\.token_file: the token would be sent to http://prom:9090"):
         load(TARGET + sli.replace("PLACE", "http://prom:9090"))
+
+
+def test_the_guard_of_a_file_has_the_defaults_of_the_control_loop(load) -> None:
+    """Without any settings of its own; only the age of a measurement follows from the window."""
+    (target,) = load(TARGET).targets
+
+    assert target.guard.limits(10.0) == GuardLimits()
+    assert target.guard.limits(60.0) == GuardLimits(stale_after=180.0)
 
 
 def test_every_guard_rail_is_documented():

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from datetime import time as clock_time
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
@@ -28,14 +28,14 @@ from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Slo, parse_slo
 from tuner.profiler.attachment import FOREIGN_LIMIT
 from tuner.profiler.indicator import PrometheusIndicator
-from tuner.stored import Part
+from tuner.stored import Part, with_fields
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
-MOST = 1_000_000
-"""Windows, or changes in an hour, that a limit may say."""
+FIXED = {"rollback_cooldown", "stale_after", "breaker_pause", "breaker_longest", "thaw"}
+"""Limits of the guard that no file sets: they follow from the window, or nobody has needed another value."""
 
 
 class Section(Part):
@@ -147,26 +147,21 @@ class Maintenance(Section):
         return evening or (time < self.end and yesterday in self.days)
 
 
+@with_fields(
+    {
+        name: (get_type_hints(GuardLimits)[name], Field(default=limit.default, **limit.metadata))
+        for name, limit in GuardLimits.__dataclass_fields__.items()
+        if name not in FIXED
+    }
+)
 class GuardSection(Section):
-    """How careful to be with a target; see :class:`~tuner.control.decide.limits.GuardLimits`."""
-
-    step: float = Field(default=GuardLimits().step, ge=1, le=1000)
-    cooldown: int = Field(default=GuardLimits().cooldown, ge=0, le=MOST)
-    budget: float = Field(default=GuardLimits().budget, gt=0, le=1)
-    horizon: int = Field(default=GuardLimits().horizon, ge=1, le=MOST)
-    gain: float = Field(default=GuardLimits().gain, ge=0, lt=1)
-    payback: bool = GuardLimits().payback
-    patience: int = Field(default=GuardLimits().patience, ge=0, le=MOST)
-    review: int = Field(default=GuardLimits().review, ge=1, le=MOST)
-    retry_after: int = Field(default=GuardLimits().retry_after, ge=0, le=MOST)
-    in_place_per_hour: int = Field(default=240, ge=0, le=MOST)
-    reloads_per_hour: int = Field(default=60, ge=0, le=MOST)
-    restarts_per_hour: int = Field(default=4, ge=0, le=MOST)
-    breaker: int = Field(default=GuardLimits().breaker, ge=1, le=MOST)
-    blind: int = Field(default=GuardLimits().blind, ge=1, le=MOST)
+    """How careful to be with a target: the limits of `GuardLimits`, but for those that are ``FIXED``."""
 
     def limits(self, window: float) -> GuardLimits:
-        """Return the guard's limits; what is older than three windows, and 30 s, is not acted on."""
+        """Return the guard's limits for windows of a length in s.
+
+        A measurement is acted on until it is three windows old: the first windows after an outage come late.
+        """
         return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
 
 

@@ -1,75 +1,87 @@
-"""How careful the control loop is."""
+"""How careful the control loop is: every limit once, with its default and the values that it may have."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tuner.errors import InvalidInput
 
-__all__ = ["WATCHED", "GuardLimits"]
+__all__ = ["MOST", "WATCHED", "GuardLimits"]
+
+MOST = 1_000_000
+"""Windows, or changes in an hour, that a limit may say."""
+RELATIONS = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "more than"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "less than"),
+}
+"""The bounds of a limit by pydantic's names, which checks them in the daemon's file."""
+
+
+def _limit(default: Any, **bounds: float) -> Any:
+    """Declare a limit with its default and its bounds."""
+    return field(default=default, metadata=bounds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuardLimits:
     """How careful the control loop is."""
 
-    step: float = 2.0
+    step: float = _limit(2.0, ge=1, le=1000)
     """Farthest step into untried configurations, in grid steps."""
-    cooldown: int = 0
+    cooldown: int = _limit(0, ge=0, le=MOST)
     """Windows to hold after a change that proved good."""
-    rollback_cooldown: int = 1
+    rollback_cooldown: int = _limit(1, ge=0, le=MOST)
     """Windows to hold after a rollback."""
-    budget: float = 0.02
+    budget: float = _limit(0.02, gt=0, le=1)
     """Share of the last windows that may break the SLO, or be lost to changes, before exploring stops."""
-    horizon: int = 100
-    """How many windows the error budget looks back."""
-    gain: float = 0.1
+    horizon: int = _limit(100, ge=1, le=MOST)
+    """Windows that the error budget looks back."""
+    gain: float = _limit(0.1, ge=0, lt=1)
     """Least relative gain for which the server is switched between configurations already tried: two windows
-    of the same differ by as much."""
+    of the same configuration differ by as much."""
     payback: bool = True
-    """Whether that gain must also make up for what changes cost before the load is expected to move on, and
-    for what comes afterwards."""
-    patience: int = 10
+    """Whether that gain must also make up for the switching cost before the load is expected to move on."""
+    patience: int = _limit(10, ge=0, le=MOST)
     """Windows without such a gain under one load after which the search is over and the best stays."""
-    review: int = 100
-    """When the search is over, every so many windows one step is explored, in case the server has changed."""
-    retry_after: int = 20
+    review: int = _limit(100, ge=1, le=MOST)
+    """When the search is over, one step is explored every ``review`` windows, in case the server has
+    changed."""
+    retry_after: int = _limit(20, ge=0, le=MOST)
     """Windows for which a configuration that was rolled back is not tried again under that load."""
-    stale_after: float = 30.0
+    stale_after: float = _limit(30.0, gt=0)
     """Age at which a measurement is no longer acted on, s."""
-    in_place_per_hour: float = math.inf
-    """Changes within an hour that the model keeps serving through; what puts back is never kept back."""
-    reloads_per_hour: float = math.inf
+    in_place_per_hour: int = _limit(240, ge=0, le=MOST)
+    """Changes within an hour that the model keeps serving through. Like those below, they are counted for
+    rollbacks and restorations, too, but never hold these up."""
+    reloads_per_hour: int = _limit(60, ge=0, le=MOST)
     """Changes within an hour for which the model is loaded again."""
-    restarts_per_hour: float = math.inf
+    restarts_per_hour: int = _limit(4, ge=0, le=MOST)
     """Changes within an hour for which the server is started again."""
-    breaker: int = 3
-    """Changes in a row that fail before no more are tried for a while."""
-    breaker_pause: int = 5
-    """Windows without a try then; twice as many after each further failure."""
-    breaker_longest: int = 320
-    """Most windows without a try."""
-    blind: int = 3
-    """Windows in a row with stale, missing or implausible metrics that freeze everything."""
-    thaw: int = 2
+    breaker: int = _limit(3, ge=1, le=MOST)
+    """Changes in a row that fail before the circuit breaker opens: none is tried for a while."""
+    breaker_pause: int = _limit(5, ge=1, le=MOST)
+    """Windows for which it is open at first; twice as many after each further failure."""
+    breaker_longest: int = _limit(320, ge=1, le=MOST)
+    """Most windows for which it is open."""
+    blind: int = _limit(3, ge=1, le=MOST)
+    """Windows in a row with stale, missing or implausible metrics after which nothing is changed."""
+    thaw: int = _limit(2, ge=0, le=MOST)
     """Good windows after that before anything is changed."""
 
     def __post_init__(self) -> None:
-        if not self.step >= 1:
-            raise InvalidInput(
-                "guard step", f"{self.step} grid steps cannot reach a neighbour", "use at least 1"
-            )
-        if not 0 < self.budget <= 1 or self.horizon < 1:
-            raise InvalidInput(
-                "guard budget", f"{self.budget} of {self.horizon} windows", "use a share in (0, 1]"
-            )
-        counts = (self.cooldown, self.rollback_cooldown, self.retry_after, self.patience, self.review - 1)
-        hourly = (self.in_place_per_hour, self.reloads_per_hour, self.restarts_per_hour)
-        brakes = (self.breaker, self.breaker_pause, self.breaker_longest, self.blind)
-        if min(*counts, *hourly, self.thaw) < 0 or min(brakes) < 1 or not 0 <= self.gain < 1:
-            raise InvalidInput("guard", f"negative or too large limit in {self}")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            for name, bound in one.metadata.items():
+                holds, words = RELATIONS[name]
+                if not holds(value, bound):
+                    raise InvalidInput(f"guard {one.name}", f"must be {words} {bound:g}, but got {value!r}")
 
 
-WATCHED = GuardLimits(budget=0.2, horizon=20)
-"""For a short search on a server that nobody depends on: may risk more, to learn within tens of windows."""
+WATCHED = GuardLimits(
+    budget=0.2, horizon=20, in_place_per_hour=MOST, reloads_per_hour=MOST, restarts_per_hour=MOST
+)
+"""For a short search on a server that nobody depends on: it risks more, to learn within tens of windows."""
