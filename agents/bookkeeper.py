@@ -29,7 +29,7 @@ class Parameters:
     noise: float = 0.15
     """Relative noise of one window; ``best`` adds one standard error to a mean cost, as RRL's does."""
     levels: LoadLevels = field(default_factory=LoadLevels)
-    """The grid of arrival rates that tells states apart."""
+    """The grid of arrival rates, whose points are the states."""
 
     def __post_init__(self) -> None:
         if not self.noise >= 0:
@@ -67,7 +67,7 @@ class Bookkeeper(ABC, Generic[P]):
 
     @property
     def levels(self) -> LoadLevels:
-        """The grid of arrival rates that tells states apart."""
+        """The grid of arrival rates, whose points are the states."""
         return self.parameters.levels
 
     @abstractmethod

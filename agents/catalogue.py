@@ -85,7 +85,7 @@ def make_agent(
         name: One of :func:`agent_names`.
         space: The configurations.
         seed: Of everything it draws; the same seed and the same windows give the same decisions.
-        levels: The grid of arrival rates that tells states apart.
+        levels: The grid of arrival rates, whose points are the states.
         expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
         start: Number of the configuration that a search begins with; the default one without it.
         parameters: Values for the agent's own constants, by name.

@@ -8,9 +8,10 @@ so a level is left only when the rate is clearly inside another one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["LoadLevels"]
+__all__ = ["LoadLevels", "nearest_level"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,3 +39,8 @@ class LoadLevels:
     def rate(self, level: int) -> float:
         """Return the rate in the middle of a level, requests/s."""
         return float(self.ratio**level)
+
+
+def nearest_level(levels: Iterable[int], level: int) -> int:
+    """Return the level nearest to another one, of two as near the lower. There must be one at least."""
+    return min(levels, key=lambda other: (abs(other - level), other))

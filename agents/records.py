@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.agents.agent import check_cost
+from tuner.agents.load_levels import nearest_level
 from tuner.knobs import KnobSpace
 
 __all__ = ["LevelRecord", "Records"]
@@ -94,7 +95,7 @@ class Records:
     def nearest(self, level: int) -> LevelRecord | None:
         """Return the record of the level itself or of the nearest one that was measured; None without any."""
         seen = [other for other, record in self.levels.items() if record.windows]
-        return self.levels[min(seen, key=lambda other: (abs(other - level), other))] if seen else None
+        return self.levels[nearest_level(seen, level)] if seen else None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything as arrays, an entry per level and measured configuration."""

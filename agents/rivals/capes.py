@@ -6,16 +6,15 @@ reward is the change of the objective from one window to the next. Experience re
 discount 0.99, a target network that follows by 0.01, RMSProp at 0.001 (decay 0.9), epsilon-greedy with
 epsilon falling linearly to 0.05.
 
-``capes_level`` earns the level of the objective instead. Changes cancel out on the way: with a discount
-near 1 it hardly matters when, or whether, a better configuration is reached, and nothing is lost by staying
-in overload. Over 800 windows of the simulated TensorFlow Serving (``tuner compare --agents capes,capes_level
---windows 800 --seeds 3``) the mean cost of ``capes`` was 17 times above the oracle's, that of ``capes_level``
-1.5 times. So ``capes`` is the published rival, and ``capes_level`` the one to beat.
+``capes_level`` is rewarded for the level of the objective instead. Rewards for changes cancel out along the
+way: with a discount near 1 it hardly matters when, or whether, a better configuration is reached, and staying
+in overload costs nothing. Over 800 windows of the simulated TensorFlow Serving (``tuner compare --agents
+capes,capes_level --windows 800 --seeds 3``) the mean cost of ``capes`` was 17 times above the oracle's, that
+of ``capes_level`` 1.5 times. So ``capes`` is the published rival, and ``capes_level`` the one to beat.
 
 What the papers leave open, chosen to make it as strong as we could:
 
-* costs enter the reward as *logarithms*: in overload costs are 30 times as large, and one such window would
-  drown a hundred others;
+* costs enter the reward as *logarithms* (:mod:`tuner.agents.log_cost`);
 * inputs are the environment's observation (load, latency, queueing, processors), the load level, the last
   cost and the configuration, all standardised; CAPES feeds ten raw ticks of 1 s, our windows are longer;
 * two training steps per window (CAPES: one per second), on the Huber loss; eight were worse, and slower;
@@ -58,7 +57,7 @@ class CapesParameters(Parameters):
     target_rate: float = 0.01
     """Share by which the target network follows in every training step."""
     reward: Literal["change", "level"] = "change"
-    """What an action earns: by how much the cost fell, or how low it is; both as logarithms."""
+    """The reward of an action: by how much the cost fell, or how low it is; both as logarithms."""
     batch: int = 32
     """Steps replayed in a training step."""
     training_steps: int = 2
@@ -70,7 +69,7 @@ class CapesParameters(Parameters):
     epsilon_last: float = 0.05
     """Share of random actions in the end."""
     epsilon_windows: int = 200
-    """Windows in which it falls from one to the other."""
+    """Windows over which it falls from the first to the last value."""
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
@@ -84,7 +83,7 @@ class CapesParameters(Parameters):
             raise ValueError(f"`0 <= epsilon_last <= epsilon_first <= 1` must hold, but got {self}")
 
     def epsilon(self, windows: int) -> float:
-        """Return the share of random actions after so many windows."""
+        """Return the share of random actions after a number of windows."""
         fallen = min(windows / self.epsilon_windows, 1.0)
         return self.epsilon_first + fallen * (self.epsilon_last - self.epsilon_first)
 
@@ -94,11 +93,11 @@ class CapesLevelParameters(CapesParameters):
     """The constants of CAPES with the reward that works better here."""
 
     reward: Literal["change", "level"] = "level"
-    """What an action earns."""
+    """The reward of an action."""
 
 
 class ReplayBuffer:
-    """The steps remembered, the oldest overwritten first.
+    """The replay buffer: the steps remembered, the oldest overwritten first.
 
     Args:
         most: How many.
@@ -107,10 +106,10 @@ class ReplayBuffer:
 
     Attributes:
         inputs: Before and after each step, not standardised.   # (2, most, width)
-        actions: What was done.   # (most,) int64
-        rewards: What it gained.   # (most,) float32
-        options: What leads somewhere from where it led.   # (most, actions) bool
-        count: Steps that are there.
+        actions: The action of each step.   # (most,) int64
+        rewards: Its reward.   # (most,) float32
+        options: Actions that lead somewhere from the next state.   # (most, actions) bool
+        count: Steps in the buffer.
     """
 
     def __init__(self, most: int, width: int, actions: int) -> None:

@@ -1,18 +1,18 @@
 """Clipper's adaptive batching: additive increase, multiplicative decrease of the largest batch.
 
 Crankshaw et al., Clipper, NSDI'17, section 4.3.1: the largest batch grows by a fixed amount until the latency
-exceeds the SLO, then shrinks by 10 %. Here it is decided once per window, from what every agent is told: a
-cost above 1 is a broken SLO.
+exceeds the SLO, then shrinks by 10 %. Here the agent decides once per window, from the cost alone: above 1
+the SLO was broken.
 
-It turns one knob, the first whose role is one of :data:`ROLES`; all others stay at the start. On a Triton
+It changes one knob, the first whose role is one of :data:`ROLES`; all others stay at the start. On a Triton
 and on a GPU serving TensorFlow that is the largest batch; in the cluster scheduler its cap on the batch; on
 a CPU serving TensorFlow, which does not batch, how many requests it executes at once. Values below 1 mean
 "off" or "as many as cores" there and are left out.
 
 Where we differ: the knob moves on its grid, so the increase is counted in grid steps (an increase of one
-request would take 32 windows from a batch of 32 to 64) and a decrease goes down at least one step. As strong
-as we could make it: each load level remembers its limit, a new one begins with that of the nearest, and
-:meth:`ClipperAimd.best` is the least mean cost of all that was tried.
+request would take 32 windows from a batch of 32 to 64) and a decrease goes down at least one step. To make it
+as strong as we could, each load level keeps its own limit and begins with that of the nearest, and
+:meth:`ClipperAimd.best` is the least mean cost of everything tried.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.choice import allowed_numbers
+from tuner.agents.load_levels import nearest_level
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace, Role
 
 __all__ = ["ROLES", "AimdParameters", "ClipperAimd"]
 
 ROLES = (Role.BATCH, Role.PARALLELISM)
-"""Roles of knobs that say how much is executed together. A space that has neither turns its first knob."""
+"""Roles of knobs that say how much is executed together. In a space that has neither, the first knob
+changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +57,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
     """The agent: one limit per load level, in grid steps.
 
     Attributes:
-        knob: Name of the knob it turns.
+        knob: Name of the knob that it changes.
     """
 
     name = "clipper_aimd"
@@ -80,7 +82,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
     def _learn(self, state: State, configuration: int, cost: float) -> None:
         limit = self._limit(state.level)
         if not self.knob or self.space.canonical[self._configuration(int(limit))] != configuration:
-            return  # what was not its own says nothing of its limit
+            return  # another configuration says nothing about the limit
         if cost <= 1.0:
             limit = min(limit + self.parameters.increase, float(len(self._grid) - 1))
         else:
@@ -92,7 +94,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
     def _limit(self, level: int) -> float:
         """The level's limit, or that of the nearest level, or where the knob starts."""
         if self._limits:
-            return self._limits[min(self._limits, key=lambda other: (abs(other - level), other))]
+            return self._limits[nearest_level(self._limits, level)]
         if not self.knob:
             return 0.0
         step = int(self.space.coordinates[self.start, self.space.names.index(self.knob)])

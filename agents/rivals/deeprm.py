@@ -5,18 +5,17 @@ compare with it (section 6.1): one hidden layer of 20 ReLU units, softmax over t
 (rho 0.9, epsilon 1e-9), discount 1, and as baseline the mean return at the same time step of other
 episodes.
 
-DeepRM chooses which waiting job to run; what its outputs mean for a model server the authors of RRL leave
-to "the Scheduler". We let it take the steps that CAPES takes: one knob one step, or nothing. A softmax over
-all 1,331 configurations would have each output reinforced once in a thousand windows; with steps it learns
-faster.
+DeepRM chooses which waiting job to run. The authors of RRL do not say what its outputs mean for a model
+server. We let it take the steps that CAPES takes: one knob one step, or nothing. A softmax over all 1,331
+configurations would reinforce each output once in a thousand windows; with steps it learns faster.
 
-What is open else, chosen to make it as strong as we could:
+What else the papers leave open, chosen to make it as strong as we could:
 
 * an episode is 10 windows long and goes on where the last one ended: a server is never reset;
 * after every episode the network takes ten steps of RMSProp along the gradient over the last five episodes,
   whose mean is the baseline (DeepRM: one step over 20 episodes in parallel; there is one server, and no time:
   one step per episode was a third worse, fifty were, too);
-* the reward is minus the logarithm of the cost; inputs are those of CAPES;
+* the reward is minus the logarithm of the cost (:mod:`tuner.agents.log_cost`); inputs are those of CAPES;
 * steps that lead nowhere or are not allowed have probability 0;
 * :meth:`DeepRM.best` answers from the mean costs measured at the load, which DeepRM does not keep; without
   any it is the likeliest step.

@@ -1,8 +1,8 @@
 """Bayesian optimisation with a Gaussian process: Optuna's (Matern 5/2, log expected improvement).
 
-The process is fitted to the logarithms of the mean costs with noise, and knows of at most ``history``
-configurations, so that a decision stays short however many windows there were: fitting takes time with the
-third power of their number.
+The process is fitted, with noise, to the logarithms of the mean costs of at most ``history`` configurations.
+The time of a fit grows with the cube of their number, so the limit keeps decisions short however many windows
+there were.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GpParameters(OptunaParameters):
     history: int = 100
     """Configurations that the process is fitted to at most: the cheapest, and a sample of the others."""
     tries: int = 2
-    """How often it is asked, at most, for something that was not measured yet."""
+    """Proposals that it is asked for, at most, to find one that was not measured yet."""
 
 
 class Gp(OptunaSearch):

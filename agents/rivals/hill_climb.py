@@ -1,20 +1,23 @@
-"""Hill climbing as in the quick search of Triton's Model Analyzer, made to go on while the server serves.
+"""Hill climbing as in the quick search of Triton's Model Analyzer, adapted to a server in service.
 
-From home, the present place, it measures a few configurations within a radius, those first that bring the
-most knob values not seen there yet. Each pulls home toward itself or pushes it away, by how much cheaper or
-dearer it is; per knob the sum over the steps it is away is a number that is translated into 0 to 3 steps up
-or down (thresholds 0.09, 0.3 and 1). Where some keep the SLO (cost at most 1) and some break it, the surface
-is too steep for that, and the search is slow: it measures all direct neighbours and moves to the best. From
-a home that breaks the SLO, when one before kept it, it steps back toward the best so far and is slow there.
-Model Analyzer is done when a step leads nowhere, or home again.
+The present place of the search is its home. Around it, within a radius, it measures a few configurations
+(probes), first those with the most knob values not seen there yet. Each probe pulls home toward itself or
+pushes it away, by how much cheaper or dearer it is. Per knob the pulls are summed, divided by the steps that
+the probes are away, and translated into 0 to 3 steps up or down (thresholds 0.09, 0.3 and 1).
+
+Where some probes keep the SLO (cost at most 1) and some break it, the surface is too steep for that. The
+search is then slow: it measures all direct neighbours and moves to the best. From a home that breaks the SLO,
+when an earlier one kept it, it steps back toward the best so far and is slow there. Model Analyzer is done
+when a step leads nowhere, or home again.
 
 Where we differ, to make it stronger in our setting:
 
 * Model Analyzer has no load that changes; here each load level has its own climb, which begins at the best
   of the nearest level measured, or at the start (Model Analyzer: every knob at its lowest).
 * When it is done it descends: from the best so far it measures direct neighbours and moves to the best of
-  them while that is cheaper. Windows are noisy, and step vectors end up to two steps beside the optimum.
-* From a local optimum it starts anew, ``restarts`` times, as far as possible from all that was measured. By
+  them while that is cheaper. Windows are noisy, and step vectors alone end up to two steps away from the
+  optimum.
+* From a local optimum it may restart, ``restarts`` times, as far as possible from everything measured. By
   default it does not: on the simulated TensorFlow Serving (``tuner compare --windows 250 --seeds 6``) it was
   near the best after 69 windows in the median without restarts, in 5 runs of 6, and with one in 3 of 6.
 * The radius is 2 rather than 3, which took 136 windows there.
@@ -38,7 +41,7 @@ __all__ = ["HillClimb", "HillClimbParameters"]
 THRESHOLDS = (0.09, 0.3, 1.0)
 """Pulls above these move a knob by one, two and three steps."""
 MOST_MOVES = 64
-"""Moves without a measurement in between, before the climb counts as done."""
+"""Moves without a measurement in between, after which the climb counts as done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +53,7 @@ class HillClimbParameters(SearchParameters):
     probes: int = 3
     """Configurations measured there before home moves."""
     restarts: int = 0
-    """How often it starts anew from far away before the budget is used."""
+    """How often it restarts from far away before the budget is used."""
 
     def __post_init__(self) -> None:
         SearchParameters.__post_init__(self)
@@ -132,7 +135,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return None
 
     def _descend(self, level: int, climb: LevelClimb, record: LevelRecord) -> int | None:
-        """Measure the direct neighbours of home and move to the best, or start anew from a local optimum."""
+        """Measure the direct neighbours of home and move to the best; restart from a local optimum."""
         around = self._around(climb.home, 1.0)
         unmeasured = self._unmeasured(level, around, record)
         if unmeasured.size:

@@ -1,4 +1,4 @@
-"""What agents with a network see of a window: observation, load, last cost, configuration, standardised."""
+"""The inputs of agents with a network: observation, load, last cost and configuration, standardised."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tuner.knobs import KnobSpace
 __all__ = ["Inputs"]
 
 LEAST_SPREAD = 0.1
-"""Standard deviation that inputs are at least divided by: the first change of the load is no earthquake."""
+"""Least standard deviation to divide by: while the load hardly changed, its first change would be
+enormous."""
 FARTHEST = 5.0
-"""Standard deviations at which inputs are cut off."""
+"""Standard deviations at which inputs are clipped."""
 
 
 class Inputs:
@@ -22,7 +23,8 @@ class Inputs:
 
     The environment's observation (as long as the first one; zeros where there is none), the load level and
     the logarithm of the last cost are standardised with the mean and spread of all windows so far;
-    coordinates of the configuration lie in -1..1. Vectors are kept raw and standardised when they are used.
+    coordinates of the configuration lie in -1..1. Vectors are kept raw and standardised when they are used,
+    because mean and spread go on changing.
 
     Args:
         space: The configurations.
@@ -51,7 +53,7 @@ class Inputs:
         if not self.seen:
             self._begin(observation.size)
         if observation.size != self._observed:
-            observation = self._mean[: self._observed]  # a blind window is taken to be like the others
+            observation = self._mean[: self._observed]  # a window without one is taken to be average
         return np.concatenate(
             [observation, [float(state.level), log_cost(cost)], self._features[state.configuration]]
         )
@@ -78,7 +80,7 @@ class Inputs:
         return {"input_counts": counts, "input_mean": self._mean, "input_squares": self._squares}
 
     def restore(self, arrays: StoredArrays) -> None:
-        """Take over what :meth:`arrays` gave.
+        """Take over what :meth:`arrays` returned.
 
         Raises:
             ValueError: A value is out of range.

@@ -1,11 +1,11 @@
-"""What the searches with an Optuna sampler share: a sampler per load level, told what was measured there.
+"""The base of searches with an Optuna sampler: one sampler per load level, with what was measured there.
 
-Every knob is an integer, its step on the grid, so that neighbouring values are one apart whatever their
-unit. What is told is the logarithm of the mean cost of every configuration measured at the level, asked for
-or not: in overload costs are 30 times as large. Optuna would now and then propose what was measured
-already; then it is asked again, and after some tries an unmeasured neighbour of the best so far is proposed
-instead, or else any unmeasured configuration: windows are dear, and what looks best is measured often
-enough when it is held.
+Every knob is an integer, its step on the grid, so that neighbouring values are one apart whatever their unit.
+The sampler gets the logarithm of the mean cost of every configuration measured at the level, proposed or not.
+
+Optuna sometimes proposes what was measured already. Then it is asked again; after some tries the agent
+proposes an unmeasured neighbour of the best so far, or else any unmeasured configuration. Windows are dear,
+and the best is measured often enough while it is held.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class OptunaParameters(SearchParameters):
     history: int = 200
     """Configurations that the model is built on at most: the cheapest, and a sample of the others."""
     ceiling: float = 3.0
-    """Costs above this times the least count as that: how bad overload is tells nothing of the good."""
+    """Costs count as at most this times the least: how bad overload is says nothing about the good ones."""
     tries: int = 4
-    """How often it is asked, at most, for something that was not measured yet."""
+    """Proposals that it is asked for, at most, to find one that was not measured yet."""
 
     def __post_init__(self) -> None:
         SearchParameters.__post_init__(self)
@@ -53,7 +53,7 @@ class OptunaParameters(SearchParameters):
 
 
 class OptunaSearch(SearchAgent[OptunaParameters]):
-    """The base of a search with a sampler: it lacks only :meth:`_sampler`."""
+    """The base of a search with a sampler; a subclass adds :meth:`_sampler`."""
 
     constants: ClassVar[type[Any]] = OptunaParameters
 
@@ -63,7 +63,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         import optuna
 
         super().__init__(space, parameters, seed=seed)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would tell of every study
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would log every study
         self._seed = seed
         self._samplers: dict[int, optuna.samplers.BaseSampler] = {}
         self._distributions: dict[str, optuna.distributions.BaseDistribution] = {
@@ -98,7 +98,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         return int(self._generator.choice(beside if beside.size else unmeasured))
 
     def _study(self, level: int, record: LevelRecord) -> optuna.Study:
-        """A study that knows what was measured at the level, with the level's own sampler."""
+        """A study with the level's sampler and everything measured there."""
         import optuna
 
         if level not in self._samplers:

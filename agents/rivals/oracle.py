@@ -1,7 +1,7 @@
 """The oracle: knows the expected cost of every configuration, and always chooses the least.
 
-It measures nothing and explores nothing; no agent can do better. It exists only where costs can be computed
-for all configurations beforehand: in simulation, or after an exhaustive sweep.
+It measures nothing and explores nothing, and no agent can do better. It exists only where all costs can be
+computed beforehand: in simulation, or after an exhaustive sweep.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.choice import allowed_numbers, cheapest
+from tuner.agents.load_levels import nearest_level
 from tuner.agents.policy_file import StoredArrays
 from tuner.knobs import KnobSpace
 
@@ -29,8 +30,8 @@ class OracleAgent(Bookkeeper[Parameters]):
         space: The configurations.
         parameters: The constants.
         seed: Nothing is drawn.
-        expected: Where the costs come from, asked once per level. Without it only the levels of a saved
-            oracle are known, and others are taken to be like the nearest of them.
+        expected: Gives the costs; it is called once per level. Without it only the levels of a saved oracle
+            are known, and others are taken to be like the nearest of them.
     """
 
     name = "oracle"
@@ -66,8 +67,7 @@ class OracleAgent(Bookkeeper[Parameters]):
             self._tables[level] = table
         if not self._tables:
             return np.full(self.space.size, np.nan)
-        nearest = min(self._tables, key=lambda other: (abs(other - level), other))
-        return self._tables[nearest].copy()
+        return self._tables[nearest_level(self._tables, level)].copy()
 
     def _arrays(self) -> dict[str, np.ndarray]:
         levels = sorted(self._tables)

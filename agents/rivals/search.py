@@ -1,10 +1,11 @@
-"""What agents that search share: they measure proposals until a budget is used, then hold the best.
+"""The base of agents that search: they measure proposals until a budget is used, then hold the best.
 
-The search of every load level is its own, and is remembered. It begins with the best configuration of the
-nearest level that was measured; the first of all with the start. Windows measured in passing count, too.
-While the best is held it is measured in every window, and its mean is that of its last windows: when it turns
-out dearer than another, that one is held and measured, so that a lucky measurement does not last, nor a
-change of the server go unnoticed.
+Every load level has a search of its own. It begins with the best configuration of the nearest level that was
+measured; the very first begins with the start. Windows on the way to a proposal count, too.
+
+While the best is held, every window measures it, and its mean follows its last windows. When it turns out
+dearer than another, the other is held and measured: a lucky measurement does not last, and a change of the
+server shows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tuner.knobs import KnobSpace
 __all__ = ["SearchAgent", "SearchParameters"]
 
 TRIES = 16
-"""Proposals that cannot be reached from here, in one decision, before the best that can be is chosen."""
+"""Proposals that cannot be reached, in one decision, before the best reachable configuration is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,14 +45,14 @@ S = TypeVar("S", bound=SearchParameters)
 
 
 class SearchAgent(Bookkeeper[S]):
-    """The base of a search: it lacks only :meth:`_propose`."""
+    """The base of a search; a subclass adds :meth:`_propose`."""
 
     constants: ClassVar[type[Any]] = SearchParameters
 
     def __init__(self, space: KnobSpace, parameters: S | None = None, *, seed: int = 0) -> None:
         super().__init__(space, parameters, seed=seed)
         self._targets: dict[int, int] = {}
-        """Level -> the proposal that is being gone to."""
+        """Level -> the proposal on the way to which the agent is."""
         self._closed: dict[int, set[int]] = {}
         """Level -> proposals that could not be reached."""
 
@@ -67,7 +68,6 @@ class SearchAgent(Bookkeeper[S]):
                 break
             self._targets.pop(state.level)
             self._closed.setdefault(state.level, set()).add(target)
-            self._gave_up(state.level, target)
         return self.best(state, allowed)
 
     def searching(self, level: int) -> bool:
@@ -76,21 +76,14 @@ class SearchAgent(Bookkeeper[S]):
 
     @abstractmethod
     def _propose(self, level: int) -> int | None:
-        """Return what to measure next at a level (best not what is closed); None if the search is over."""
+        """Return what to measure next at a level, better nothing in ``_closed``; None ends the search."""
 
-    def _told(self, level: int, configuration: int, cost: float) -> None:
-        """Hear of a window at a level, proposed or not."""
-
-    def _gave_up(self, level: int, configuration: int) -> None:
-        """Hear that a proposal cannot be reached."""
-
-    def _learn(self, state: State, configuration: int, cost: float) -> None:
+    def _learn(self, state: State, configuration: int, cost: float) -> None:  # noqa: ARG002 - records keep it
         if self._targets.get(state.level) == configuration:
             del self._targets[state.level]
-        self._told(state.level, configuration, cost)
 
     def _target(self, state: State) -> tuple[int, bool]:
-        """Where to go, and whether that is a proposal rather than the best."""
+        """Where to go, and whether that is a proposal rather than the best measured."""
         level = state.level
         if self.searching(level):
             if level not in self._targets and (proposal := self._first_or_next(level)) is not None:

@@ -9,7 +9,7 @@ from tuner.knobs import KnobSpace
 __all__ = ["NOTHING", "StepActions"]
 
 NOTHING = 0
-"""The action that leaves the configuration in force; 2k + 1 and 2k + 2 turn knob k down and up."""
+"""The action that keeps the configuration; 2k + 1 and 2k + 2 move knob k down and up."""
 
 
 class StepActions:
@@ -40,7 +40,7 @@ class StepActions:
         up[here < highest] = configuration + self._strides[here < highest]
         known = targets >= 0
         targets[known] = self._space.canonical[targets[known]]
-        # A step of a knob without effect is no step.
+        # A step of a knob without effect leads nowhere.
         targets[1:][targets[1:] == self._space.canonical[configuration]] = -1
         return targets
 

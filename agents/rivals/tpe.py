@@ -1,8 +1,9 @@
-"""TPE: Optuna's tree-structured Parzen estimator, which Model Analyzer's "optuna" search runs, too.
+"""TPE: Optuna's tree-structured Parzen estimator, which Model Analyzer's "optuna" search uses, too.
 
-Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS'11: the configurations measured are
-split into the cheapest and the rest, each gets a density, and what is proposed maximises their ratio. Knobs
-are taken together (``multivariate``), as batch size, delay and parallelism depend on each other.
+Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS'11: the configurations measured are split
+into the cheapest and the rest; each group gets a density, and the proposal maximises their ratio. The
+densities are over all knobs together (``multivariate``), because batch size, delay and parallelism depend on
+each other.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RRL:
 
     @property
     def levels(self) -> LoadLevels:
-        """The grid of arrival rates that tells states apart."""
+        """The grid of arrival rates, whose points are the states."""
         return self.parameters.levels
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:

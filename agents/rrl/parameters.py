@@ -25,7 +25,7 @@ class FormParameters:
     """The constants that every form of RRL has: of the policy (eq. 3), of loads and of costs."""
 
     perception: ClassVar[str]
-    """By which a saved policy tells the forms apart."""
+    """The kind of perception, by which a saved policy names its form."""
 
     temperature: Literal["relative", "absolute", "inverse"] = "relative"
     """What multiplies a cost in the exponent of the policy. ``absolute``: beta (eq. 3). ``relative``: beta
@@ -44,7 +44,7 @@ class FormParameters:
     unit: float = 0.55
     """Seconds that a cost of 1 stands for, the SLO. ``inverse`` and labels in milliseconds need it."""
     levels: LoadLevels = field(default_factory=LoadLevels)
-    """The grid of arrival rates that tells states apart."""
+    """The grid of arrival rates, whose points are the states."""
 
     def __post_init__(self) -> None:
         if self.temperature not in TEMPERATURES or not 0 < self.unit < math.inf:

@@ -13,7 +13,7 @@ gradients, and ``z``, from which the weight follows::
 
 Where we differ: TensorFlow starts with z = 0, which forgets the initial weights in the first step. That
 is right for the linear models FTRL was made for and wrong for a network, whose hidden units would lose
-the random weights that tell them apart. ``proximal_start`` therefore begins with the z that the initial
+the random weights in which they differ. ``proximal_start`` therefore begins with the z that the initial
 weights follow from; without regularisation this is AdaGrad.
 """
 

@@ -56,7 +56,7 @@ class LevelTable:
 
         A measurement weighs 1. An estimate weighs ``estimate_weight``, and less for an entry with
         measurements of its own; the first own measurement outweighs all estimates before it. With a weight
-        of 1 estimates are not told apart from measurements, as in the paper.
+        of 1 estimates weigh as much as measurements, as in the paper.
 
         Args:
             region: Entries to be updated, each once.   # (n,) int64

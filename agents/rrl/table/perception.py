@@ -23,6 +23,7 @@ import math
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.agents.load_levels import nearest_level
 from tuner.agents.log_cost import SMALLEST_COST
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.network.estimator import Estimator
@@ -225,7 +226,7 @@ class TablePerception:
         seen = [other for other, table in self.tables.items() if table.windows]
         if not (self.parameters.carry and seen):
             return LevelTable.empty(self.space.size, self.q0), np.ones(configurations.size)
-        nearest = min(seen, key=lambda other: (abs(other - level), other))
+        nearest = nearest_level(seen, level)
         limit = math.log(self.parameters.estimator.ratio_limit)
         here, there = (self.estimator.log_costs(at, configurations) for at in (level, nearest))
         return self.tables[nearest], np.exp(np.clip(here - there, -limit, limit))
