@@ -5,7 +5,7 @@ An ordinary profiler measures it like a live server: it is a
 :mod:`tuner.profiler.source`, so that all of them live in one virtual time.
 
 Configurations equal in effect read back alike: with ``max_batch_size`` 1 the delay reads 0, as in Triton,
-where batching is then off. ``space.effective`` tells what a configuration reads back as.
+where batching is then off. ``space.effective`` gives what a configuration reads back as.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1"}
 
 
 class SimulatedTriton:
-    """Begins with the default configuration at virtual time 0.
+    """A simulated Triton; it begins with the default configuration at virtual time 0.
 
     Time passes in ``sleep`` and ``apply``, and in ``sample`` while answers are outstanding.
 

@@ -16,11 +16,11 @@ from tuner.envs.simulator.window import Jobs, Plans, Raw, RequestDraws, Scratch,
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
 
-__all__ = ["BatchedSimulator", "Plans", "Traffic", "WindowArrays", "draw"]
+__all__ = ["BatchedSimulator", "Plans", "Traffic", "WindowArrays", "draw", "make_plans"]
 
 BLOCK = 256
-"""Requests whose randomness is drawn at a time. Always as many, so that a request's does not depend on the
-rate or on how long the window is."""
+"""Requests whose randomness is drawn at a time. The number is fixed, so that what a request gets depends
+neither on the rate nor on the length of the window."""
 CHUNK = 32
 """Windows that a thread draws for and simulates at a time."""
 
@@ -166,7 +166,7 @@ class BatchedSimulator:
         self._scratch.append(scratch)
 
     def _take_scratch(self, requests: int) -> Scratch:
-        """Return memory for so many requests that no other thread uses."""
+        """Return memory for a number of requests, in use by no other thread."""
         while self._scratch:
             scratch = self._scratch.pop()  # atomic: threads never get the same
             if scratch.come.size >= requests:
@@ -196,6 +196,21 @@ class BatchedSimulator:
             cpu=(outside if traffic.on_gpu else outside + raw.busy) / seconds,
             gpu=raw.busy / cores / seconds if traffic.on_gpu else np.full(count, np.nan),
         )
+
+
+def make_plans(size: int, **columns: float | np.ndarray) -> Plans:
+    """Return the plans of a space.
+
+    Args:
+        size: Number of configurations.
+        columns: Fields of :class:`Plans`. A number holds for all configurations; a missing field is 0.
+    """
+    numbers: dict[str, float | np.ndarray] = dict.fromkeys(Plans._fields, 0.0)
+    filled = {
+        name: column if isinstance(column, np.ndarray) else np.full(size, float(column))
+        for name, column in (numbers | columns).items()
+    }
+    return Plans(**filled)
 
 
 def _check(plans: Plans) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, triton_space
-from tuner.envs.simulator.batched import Plans, Traffic
+from tuner.envs.simulator.batched import Plans, Traffic, make_plans
 from tuner.envs.simulator.server import ServerModel
 from tuner.knobs import KnobSpace
 
@@ -52,22 +52,18 @@ class BatchedTriton:
         server = self.server
         configurations = [space.effective(space.decode(number)) for number in range(space.size)]
         batches = np.array([c[MAX_BATCH] for c in configurations], np.int64)
-
-        def alike(value: float) -> np.ndarray:
-            return np.full(space.size, value)
-
-        return Plans(
+        return make_plans(
+            space.size,
             max_batch=batches,
             delay=np.array([c[DELAY] for c in configurations]),
             instances=np.array([c[INSTANCES] for c in configurations], np.int64),
-            closing=alike(server.closing),
+            closing=server.closing,
             profile=np.tile(server.profile_table(int(batches.max())), (space.size, 1)),
-            gap=alike(server.gap),
-            contention=alike(server.contention),
-            switching=alike(0.0),
-            cores=alike(server.cores),
-            threads=alike(server.threads),
-            front=alike(server.cpu_per_request + server.client_cpu_per_request),
+            gap=server.gap,
+            contention=server.contention,
+            cores=server.cores,
+            threads=server.threads,
+            front=server.cpu_per_request + server.client_cpu_per_request,
         )
 
     def traffic(self, burstiness: float = 1.0) -> Traffic:

@@ -11,9 +11,9 @@ gap                    mean queueing time of single instances (search by simulat
 noise                  p95 of the latency (search by simulation)
 =====================  ==========================================================================
 
-Searching by simulation means: the window is simulated at its own rate and configuration, and the parameter
-chosen that makes simulated and measured values agree best (mean absolute logarithm of their ratio).
-Overloaded windows tell only how long they were and are left out, except for the table.
+Search by simulation: each window is simulated at its own rate and configuration, and the parameter is chosen
+for which simulated and measured values agree best (mean absolute logarithm of their ratio). Overloaded
+windows are left out, except for the table: their queue grows with their length, whatever the parameters.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["calibrate", "overhead", "p95_errors", "steady"]
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
 FEW = 20
-"""A node of the table needs so many executions near it; others follow the line."""
+"""Executions that a node of the table needs near it; other nodes follow the line."""
 MOST_WINDOWS = 24
 """Windows used in a search; more are thinned out evenly."""
 SECONDS = 15.0
 """Simulated seconds per window in a search."""
 SOFTEN = 0.0005
-"""Seconds added to both sides of a ratio, so that microseconds of queueing do not count."""
+"""Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
 ROUNDS = 2
-"""How often the three searches are repeated, each with the others' results."""
+"""Rounds of the three searches; each search uses the results of the others."""
 
 Statistic = Callable[[Measurement], float]
 

@@ -17,9 +17,9 @@ __all__ = ["ModelFile", "is_yaml"]
 
 
 class ModelFile:
-    """Base of frozen dataclasses that describe a server. What a file leaves out keeps its default.
+    """Base of frozen dataclasses that describe a server. A field that a file leaves out keeps its default.
 
-    Every one has a field ``kind``, a literal that tells files of different servers apart.
+    Every one has a field ``kind``, a literal by which a file says what server it describes.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}

@@ -1,4 +1,4 @@
-"""Describes a simulated model server: how long a batch takes, what shares the cores, what requests cost.
+"""The model of a simulated Triton: how long a batch takes, what shares the cores, what requests cost.
 
 The defaults describe the demo's model (a wide MLP, one thread per instance) in Triton 2.51 on two cores
 which the load generator shares: l(b) as measured in onnxruntime plus 0.8 ms that the Python backend adds.

@@ -8,7 +8,8 @@ constants alone; scipy's Powell method minimises it. A constant that no window s
 the search is over the factor on the base's value, and a large factor costs a little.
 
 The overhead (network and client) is no part of the search: it is the median over windows of what the client
-waited beyond queue and execution. Overloaded windows tell only how long they were, and are left out.
+waited beyond queue and execution. Overloaded windows are left out: their queue grows with their length,
+whatever the constants.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ STATISTICS = (
 REQUESTS = 2000.0
 """Simulated requests per window, at the lowest load."""
 WIDEST = math.log(30.0)
-"""Largest factor on a constant of the base."""
+"""Logarithm of the largest factor on a constant of the base."""
 PULL = 0.002
-"""What a factor of e on one constant costs, in misfit."""
+"""Misfit that a factor of e on one constant costs: a constant that no window shows stays at the base's
+value."""
 SOFTEN = 0.0005
-"""Added to both sides of a ratio, so that microseconds do not count."""
+"""Added to both sides of a ratio, so that differences of microseconds do not count."""
 ROUNDS = 6
 """Rounds of the search at most; each goes through all constants."""
 
@@ -104,7 +106,7 @@ def simulate_windows(model: TFServingCPU | TFServingGPU, measured: Sequence[Meas
     names = model.space().names
     for name in names:
         if any(name not in m.configuration for m in measured):
-            raise InvalidInput("calibration", f"a window's configuration does not tell {name}")
+            raise InvalidInput("calibration", f"a window's configuration lacks {name}")
     space = model.space({name: tuple(sorted({m.configuration[name] for m in measured})) for name in names})
     simulator = BatchedSimulator(model.plans(space), model.traffic(), workers=1)
     rates = np.array([m.arrival_rate for m in measured])

@@ -1,4 +1,4 @@
-"""Describes a simulated TensorFlow Serving on a CPU with three kinds of parallelism (RRL, Figs. 1, 3, 4, 6).
+"""The model of a simulated TensorFlow Serving on a CPU: three kinds of parallelism (RRL, Figs. 1, 3, 4, 6).
 
 What is modelled. A request is one run of a graph of operations. ``request_parallelism`` runs execute at once;
 each has ``inter_op`` threads for operations that do not need each other, and every operation is split among
@@ -28,13 +28,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from tuner.envs.simulator.batched import Plans, Traffic
-from tuner.envs.simulator.model_file import ModelFile
-from tuner.envs.simulator.model_space import model_space, threads
+from tuner.envs.simulator.batched import Plans, make_plans
+from tuner.envs.simulator.tfserving_model import TFServingModel
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 
@@ -64,19 +63,18 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TFServingCPU(ModelFile):
+class TFServingCPU(TFServingModel):
     """What a simulated TensorFlow Serving on a CPU is like. The defaults are ``inception``.
 
     Raises:
         InvalidInput: A value is out of its range.
     """
 
+    knobs: ClassVar[tuple[Knob, ...]] = KNOBS
+
     kind: Literal["tfserving_cpu"] = "tfserving_cpu"
     """What server it describes."""
-    name: str = "inception"
-    """The model's name."""
     rate: float = 14.0
-    """The load it is meant for, requests/s."""
     work: float = 0.34
     """Core-seconds of a request of size 1 with one thread for everything."""
     operations: int = 220
@@ -101,24 +99,13 @@ class TFServingCPU(ModelFile):
     """Share by which work slows down when as many threads wait for a core as there are cores."""
     cores: int = 10
     """Physical cores: what threads share."""
-    auto: int = 20
-    """Threads that a knob at 0 stands for: as many as the machine shows cores (two threads each)."""
     noise: float = 0.08
-    """Sigma of the lognormal factor (of mean 1) on each run."""
-    sizes: float = 0.0
-    """Sigma of the lognormal size (of mean 1) of each request; 0: all alike, as pictures are."""
     gap: float = 0.002
     """Seconds a request is taken before the run proper begins (decoding)."""
     overhead: float = 0.003
-    """Mean seconds per request outside the server: network, gRPC, the client."""
-    overhead_noise: float = 0.3
-    """Sigma of the lognormal factor (of mean 1) on it."""
     cpu_per_request: float = 0.004
-    """Core-seconds of the server per request outside runs, on the same cores."""
     warm_up: float = 4.0
-    """Seconds after a start that are not measured."""
     restart_seconds: float = 8.0
-    """How long a change takes: a new process, and the model loaded and warm."""
 
     def __post_init__(self) -> None:
         self.check_numbers(
@@ -128,23 +115,8 @@ class TFServingCPU(ModelFile):
         if not self.branches or not all(0 < part < math.inf for part in self.branches):
             raise InvalidInput("server branches", f"{self.branches} must be positive numbers")
 
-    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
-        """Return the three knobs; a change starts the process anew.
-
-        Args:
-            grids: Grids that replace 0..10, by knob name.
-
-        Raises:
-            InvalidInput: A knob is unknown or a grid unusable.
-        """
-        return model_space(KNOBS, grids, lambda _, value: threads(value))
-
-    def threads(self, value: float) -> int:
-        """Return how many threads a knob's value stands for: 0 means as many as the machine shows."""
-        return int(value) or self.auto
-
     def run(self, inter_op: int, intra_op: int) -> Run:
-        """Return what one run of a request of size 1 takes with so many threads."""
+        """Return what one run of a request of size 1 takes with the given threads."""
         rounds = math.ceil(self.blocks / intra_op) / self.blocks
         operation = self.op_serial + (1.0 - self.op_serial) * rounds
         graph = self.serial + (1.0 - self.serial) * makespan(self.branches, inter_op)
@@ -159,38 +131,17 @@ class TFServingCPU(ModelFile):
         configurations = [space.decode(number) for number in range(space.size)]
         runs = [self.run(self.threads(c[INTER_OP]), self.threads(c[INTRA_OP])) for c in configurations]
         seconds = np.array([run.seconds for run in runs])
-
-        def alike(value: float) -> np.ndarray:
-            return np.full(space.size, value)
-
-        return Plans(
+        return make_plans(
+            space.size,
             max_batch=np.ones(space.size, np.int64),
-            delay=alike(0.0),
             instances=np.array([self.threads(c[REQUEST_PARALLELISM]) for c in configurations], np.int64),
-            closing=alike(0.0),
             profile=np.stack((np.zeros_like(seconds), seconds), axis=1),
-            gap=alike(self.gap),
-            contention=alike(self.contention),
-            switching=alike(self.switching),
-            cores=alike(float(self.cores)),
+            gap=self.gap,
+            contention=self.contention,
+            switching=self.switching,
+            cores=self.cores,
             threads=np.array([run.cores for run in runs]),
-            front=alike(self.cpu_per_request),
-        )
-
-    def traffic(self, burstiness: float = 1.0) -> Traffic:
-        """Return what requests are like.
-
-        Args:
-            burstiness: Shape of the gamma distributed gaps between them.
-        """
-        return Traffic(
-            noise=self.noise,
-            sizes=self.sizes,
-            overhead=self.overhead,
-            overhead_noise=self.overhead_noise,
-            burstiness=burstiness,
-            warm_up=self.warm_up,
-            cpu_per_request=self.cpu_per_request,
+            front=self.cpu_per_request,
         )
 
 

@@ -1,4 +1,4 @@
-"""Describes a simulated TensorFlow Serving on a GPU: batch size, timeout and threads (RRL, Figs. 2 and 5).
+"""The model of a simulated TensorFlow Serving on a GPU: batch size, timeout and threads (RRL, Figs. 2 and 5).
 
 What is modelled. Requests wait until ``max_batch_size`` of them are there or the oldest has waited for the
 timeout, and one of the batch threads is idle; that one executes the batch. A batch of b takes
@@ -22,20 +22,18 @@ them: ``tuner calibrate``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from tuner.envs.simulator.batched import Plans, Traffic
-from tuner.envs.simulator.model_file import ModelFile
-from tuner.envs.simulator.model_space import model_space, threads
+from tuner.envs.simulator.batched import Plans, Traffic, make_plans
+from tuner.envs.simulator.tfserving_model import TFServingModel
 from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 
 __all__ = ["GPU_MODELS", "TFServingGPU"]
 
 MAX_BATCH, TIMEOUT, BATCH_THREADS = "max_batch_size", "batch_timeout", "batch_threads"
-LARGEST_BATCH = 1024
 KNOBS = (
     Knob(
         name=MAX_BATCH,
@@ -64,19 +62,18 @@ KNOBS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TFServingGPU(ModelFile):
+class TFServingGPU(TFServingModel):
     """What a simulated TensorFlow Serving on a GPU is like. The defaults are ``inception``.
 
     Raises:
         InvalidInput: A value is out of its range.
     """
 
+    knobs: ClassVar[tuple[Knob, ...]] = KNOBS
+
     kind: Literal["tfserving_gpu"] = "tfserving_gpu"
     """What server it describes."""
-    name: str = "inception"
-    """The model's name."""
     rate: float = 61.0
-    """The load it is meant for, requests/s."""
     alpha: float = 0.0075
     """Seconds more per request in the batch, alone on the GPU."""
     beta: float = 0.05
@@ -87,92 +84,39 @@ class TFServingGPU(ModelFile):
     """Share by which batches slow down if others keep the whole GPU busy."""
     switching: float = 0.25
     """Share by which batches slow down when as much work waits for the GPU as it can do at once."""
-    cores: float = 10.0
-    """CPU cores of the machine; what a CPU share refers to."""
-    auto: int = 20
-    """Threads that 0 stands for: as many as the machine shows cores."""
     noise: float = 0.1
-    """Sigma of the lognormal factor (of mean 1) on each batch."""
-    sizes: float = 0.0
-    """Sigma of the lognormal size (of mean 1) of each request; 0: all alike."""
     gap: float = 0.003
     """Seconds a batch thread is taken per batch beside the execution (assembling, decoding)."""
     overhead: float = 0.004
-    """Mean seconds per request outside the server: network, gRPC, the client."""
-    overhead_noise: float = 0.3
-    """Sigma of the lognormal factor (of mean 1) on it."""
     cpu_per_request: float = 0.006
-    """Core-seconds of the server per request."""
     cpu_per_batch: float = 0.01
     """Core-seconds of the server per batch."""
     warm_up: float = 2.0
-    """Seconds after a start that are not measured."""
     restart_seconds: float = 12.0
-    """How long a change takes: a new process, and the model loaded and warm."""
 
     def __post_init__(self) -> None:
         self.check_numbers(positive=("rate", "occupancy", "cores", "auto", "beta"), shares=("occupancy",))
-
-    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
-        """Return the three knobs; a change starts the process anew.
-
-        Args:
-            grids: Grids that replace the usual ones, by knob name.
-
-        Raises:
-            InvalidInput: A knob is unknown or a grid unusable.
-        """
-        return model_space(KNOBS, grids, _problem)
 
     def plans(self, space: KnobSpace) -> Plans:
         """Return what every configuration means for the batcher."""
         configurations = [space.effective(space.decode(number)) for number in range(space.size)]
         batches = np.array([c[MAX_BATCH] for c in configurations], np.int64)
         sizes = np.arange(batches.max() + 1)
-
-        def alike(value: float) -> np.ndarray:
-            return np.full(space.size, value)
-
-        return Plans(
+        return make_plans(
+            space.size,
             max_batch=batches,
             delay=np.array([c[TIMEOUT] for c in configurations]),
-            instances=np.array([int(c[BATCH_THREADS]) or self.auto for c in configurations], np.int64),
-            closing=alike(0.0),
+            instances=np.array([self.threads(c[BATCH_THREADS]) for c in configurations], np.int64),
             profile=np.tile(self.alpha * sizes + self.beta, (space.size, 1)),
-            gap=alike(self.gap),
-            contention=alike(self.contention),
-            switching=alike(self.switching),
-            cores=alike(1.0),
-            threads=alike(self.occupancy),
-            front=alike(0.0),
+            gap=self.gap,
+            contention=self.contention,
+            switching=self.switching,
+            cores=1.0,  # the GPU, which executions share
+            threads=self.occupancy,
         )
 
-    def traffic(self, burstiness: float = 1.0) -> Traffic:
-        """Return what requests are like.
-
-        Args:
-            burstiness: Shape of the gamma distributed gaps between them.
-        """
-        return Traffic(
-            noise=self.noise,
-            sizes=self.sizes,
-            overhead=self.overhead,
-            overhead_noise=self.overhead_noise,
-            burstiness=burstiness,
-            warm_up=self.warm_up,
-            cpu_per_request=self.cpu_per_request,
-            cpu_per_batch=self.cpu_per_batch,
-            on_gpu=True,
-        )
-
-
-def _problem(name: str, value: float) -> str | None:
-    if name == BATCH_THREADS:
-        return threads(value)
-    if name == TIMEOUT:
-        return None if 0 <= value <= 10.0 else "is not between 0 and 10 s"
-    whole = 1 <= value <= LARGEST_BATCH and value == int(value)
-    return None if whole else f"is not a whole number of 1..{LARGEST_BATCH}"
+    def traffic(self, burstiness: float = 1.0) -> Traffic:  # noqa: D102 - inherited
+        return replace(super().traffic(burstiness), cpu_per_batch=self.cpu_per_batch, on_gpu=True)
 
 
 GPU_MODELS: Mapping[str, TFServingGPU] = {

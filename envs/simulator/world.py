@@ -25,7 +25,9 @@ GRACE = 1.0
 
 
 class World:
-    """One simulated server under one load, from time 0 on. Time passes only when it is told to.
+    """One simulated server under one load, from time 0 on.
+
+    Time passes only in :meth:`advance`, and in :meth:`sample` while answers are outstanding.
 
     Args:
         server: What the server is like.
@@ -214,7 +216,7 @@ def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG)
 
 
 def empty_totals(largest: int) -> BatcherTotals:
-    """Return totals of nothing yet."""
+    """Return totals before anything has happened."""
     return BatcherTotals(
         tally=np.zeros(4, np.int64),
         seconds=np.zeros(3),

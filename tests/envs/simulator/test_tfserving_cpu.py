@@ -161,3 +161,11 @@ def test_bad_values(change: dict[str, object], named: str) -> None:
     """A value out of its range is refused by name."""
     with pytest.raises(InvalidInput, match=named):
         MODEL.replace(**change)
+
+
+def test_every_knob_takes_zero_threads_and_no_more_than_64() -> None:
+    """Threads of operations as well as requests at once."""
+    for name in MODEL.space().names:
+        assert MODEL.space({name: (0.0, 2.0, 4.0)}).knobs[MODEL.space().names.index(name)].default == 2.0
+        with pytest.raises(InvalidInput, match=f"knob {name}: 65 is not one of 0..64"):
+            MODEL.space({name: (1.0, 65.0)})
