@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +15,8 @@ from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.vector import ServingVectorEnv
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
-from tuner.objective import Objective, Slo, parse_slo
+from tuner.objective import Objective
+from tuner.setting import Setting
 from tuner.workload import Workload, workload
 
 __all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective", "named_model"]
@@ -38,9 +39,7 @@ class BatchedEnv(ServingEnv):
         model: What is simulated.
         simulator: Measures its windows.
         load: The offered load; every reset draws it for the whole episode.
-        objective: What to minimise.
-        grids: Grids that replace the model's own, by knob name.
-        window: Length of a window, virtual s.
+        setting: The objective, the grids of knobs, and the length of a window.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
     """
@@ -52,18 +51,16 @@ class BatchedEnv(ServingEnv):
         model: BatchedModel,
         simulator: BatchedSimulator,
         load: Workload,
-        objective: Objective,
+        setting: Setting,
         *,
-        grids: Mapping[str, tuple[float, ...]] | None = None,
-        window: float,
         episode_windows: int = 50,
         levels: Levels | None = None,
     ) -> None:
-        space = model.space(grids)
+        space, objective, window = model.space(setting.grids), setting.objective, setting.seconds
         self.model = model
         self.workload = load
         self.simulator = simulator
-        self._grids = grids
+        self._setting = setting
         self._server: BatchedServer | None = None
         self._exact = ExactCosts(simulator, space, objective, window)
 
@@ -87,9 +84,7 @@ class BatchedEnv(ServingEnv):
             self.model,
             self.simulator,
             self.workload,
-            self.objective,
-            grids=self._grids,
-            window=self._window,
+            self._setting,
             episode_windows=self._episode_windows,
             levels=self._levels,
         )
@@ -130,56 +125,41 @@ def named_model(model: str, known: Mapping[str, Model]) -> Model:
 def batched_env(
     kind: type[BatchedEnv],
     model: BatchedModel,
+    setting: Setting,
     *,
-    load: Workload | str | None,
-    rate: float | None,
-    slo: str | Slo,
-    objective: str,
-    change_cost: float,
-    grids: Mapping[str, tuple[float, ...]] | None,
-    window: float | None,
     episode_windows: int,
     levels: Levels | None,
 ) -> BatchedEnv:
-    """Make an environment of a kind; the arguments are those of the environments' makers.
+    """Make an environment of a kind; what the setting leaves open is the model's own.
 
     Raises:
         InvalidInput: An argument is unusable.
     """
-    nominal = model.rate if rate is None else rate
-    if not 0 < nominal < math.inf:
-        raise InvalidInput("rate", f"{nominal} is not a positive number of requests/s")
-    if isinstance(load, str) or load is None:
-        load = workload(load or "constant", nominal)
-    seconds = REQUESTS / nominal if window is None else window
-    if not 0 < seconds < math.inf:
-        raise InvalidInput("window", f"{seconds} is not a positive number of seconds")
     if episode_windows < 1:
         raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
-    return kind(
-        model,
-        BatchedSimulator(model.plans(model.space(grids)), model.traffic(load.burstiness)),
-        load,
-        model_objective(model, slo, objective, change_cost),
-        grids=grids,
-        window=seconds,
-        episode_windows=episode_windows,
-        levels=levels,
+    nominal, load = setting.load.nominal or model.rate, setting.load.workload
+    if isinstance(load, str) or load is None:
+        load = workload(load or "constant", nominal)
+    own = replace(
+        setting,
+        objective=model_objective(model, setting.objective),
+        window=REQUESTS / nominal if setting.window is None else setting.window,
     )
+    simulator = BatchedSimulator(model.plans(model.space(setting.grids)), model.traffic(load.burstiness))
+    return kind(model, simulator, load, own, episode_windows=episode_windows, levels=levels)
 
 
-def model_objective(model: BatchedModel, slo: str | Slo, goal: str, change_cost: float) -> Objective:
-    """Return what is minimised on a simulated server.
+def model_objective(model: BatchedModel, objective: Objective) -> Objective:
+    """Return what is minimised on the machine of a simulated server.
 
     Raises:
-        InvalidInput: A value is unusable, or the server has no GPU whose use could be minimised.
+        InvalidInput: The server has no GPU whose use could be minimised.
     """
-    bound = parse_slo(slo) if isinstance(slo, str) else slo
-    if goal == "gpu" and not model.traffic().on_gpu:
+    if objective.goal == "gpu" and not model.traffic().on_gpu:
         raise InvalidInput(
             "--objective", f"the simulated {model.name} has no GPU", "use latency, strict or cpu"
         )
-    return Objective(slo=bound, goal=goal, cores=model.cores, change_cost=change_cost)
+    return replace(objective, cores=model.cores)
 
 
 def batched_vector_env(env: BatchedEnv, count: int) -> ServingVectorEnv:

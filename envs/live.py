@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from tuner.envs.serving import Levels, Plant, ServingEnv
-from tuner.errors import InvalidInput
-from tuner.objective import Objective, Slo, parse_slo
-from tuner.profiler.attachment import attach, require_resource
+from tuner.objective import Objective, parse_slo
+from tuner.option import keywords, options_of
+from tuner.profiler.attachment import attach, attach_for, require_resource
+from tuner.setting import Setting
 
 __all__ = ["live"]
 
-Grids = Mapping[str, tuple[float, ...]]
+OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")))
+"""What is minimised where the caller says nothing."""
 
 
+@keywords(OWN, *options_of(Objective), "rate", "grids", "window")
 def live(
-    *,
-    target: str,
-    slo: str | Slo = "p95=30ms",
-    objective: str = "latency",
-    change_cost: float = 0.0,
-    rate: float | None = None,
-    grids: Grids | None = None,
-    window: float = 5.0,
-    episode_windows: int = 50,
-    levels: Levels | None = None,
+    setting: Setting, *, target: str, episode_windows: int = 50, levels: Levels | None = None
 ) -> ServingEnv:
     """Make the environment. The backend is reached now to learn its knobs, and held from reset to ``close``.
 
@@ -36,13 +29,9 @@ def live(
     configuration it had. A ``sim://`` target starts anew at each reset, with a seed the environment draws.
 
     Args:
+        setting: What is minimised, and under which load; or its objective, ``rate``, ``grids`` and ``window``
+            (5 s by default) by keyword. The load that is there is watched unless there is a rate.
         target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002``.
-        slo: Such as ``p95=30ms``.
-        objective: ``latency``, ``strict``, ``cpu`` or ``gpu``.
-        change_cost: Weight of what a change of the configuration costs; 0: nothing.
-        rate: Poisson load to drive, requests/s; None to watch the load that is there.
-        grids: Grids that replace the adapter's own, by knob name.
-        window: Length of a window, s.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
 
@@ -50,42 +39,39 @@ def live(
         InvalidInput: An argument is unusable.
         AdapterError: The server cannot be reached.
     """
-    bound = parse_slo(slo) if isinstance(slo, str) else slo
     virtual = urlsplit(target).scheme == "sim"
-    if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidInput("rate", f"{rate} is not a positive number of requests/s")
-    with attach(target, grids=grids) as attachment:
-        require_resource(attachment, objective)
-        space, cores = attachment.space, attachment.host.cores
+    with attach(target, grids=setting.grids) as attachment:
+        require_resource(attachment, setting.objective.goal)
+        space, objective = attachment.space, setting.objective_on(attachment.host.cores)
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**31))
-        return _simulated(target, grids, rate, seed) if virtual else _real(target, grids, rate, seed)
+        return _simulated(target, setting, seed) if virtual else _real(target, setting, seed)
 
     return ServingEnv(
         open_plant,
         space,
-        Objective(slo=bound, goal=objective, cores=cores, change_cost=change_cost),
-        window=window,
+        objective,
+        window=setting.seconds,
         episode_windows=episode_windows,
         fresh=virtual,
         levels=levels,
     )
 
 
-def _simulated(target: str, grids: Grids | None, rate: float | None, seed: int) -> Plant:
+def _simulated(target: str, setting: Setting, seed: int) -> Plant:
     from tuner.envs.simulator.backend import connect
     from tuner.envs.triton_cpu import virtual_plant
 
-    backend = connect(target, grids or {}).reseeded(seed)
-    if rate is not None:
-        backend.set_rate(rate)
+    backend = connect(target, setting.grids).reseeded(seed)
+    if setting.load.nominal is not None:
+        backend.set_rate(setting.load.nominal)
     return virtual_plant(backend)
 
 
-def _real(target: str, grids: Grids | None, rate: float | None, seed: int) -> Plant:
+def _real(target: str, setting: Setting, seed: int) -> Plant:
     with ExitStack() as opened:
-        attachment = opened.enter_context(attach(target, grids=grids, rate=rate, seed=seed))
+        attachment = opened.enter_context(attach_for(setting, target, seed=seed))
         opened.callback(attachment.restore)
         profiler = attachment.profiler
         return Plant(

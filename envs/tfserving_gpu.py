@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, named_model
@@ -10,8 +9,9 @@ from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
-from tuner.objective import Slo
-from tuner.workload import Workload
+from tuner.objective import Objective, parse_slo
+from tuner.option import keywords
+from tuner.setting import SIMULATED, Setting
 
 __all__ = ["TFServingGPUEnv", "tfserving_gpu", "tfserving_gpu_vector"]
 
@@ -49,53 +49,31 @@ class TFServingGPUEnv(BatchedEnv):
     """
 
 
+OWN = Setting(objective=Objective(slo=parse_slo("p95=520ms")))
+"""What is minimised where the caller says nothing."""
+
+
+@keywords(OWN, *SIMULATED)
 def tfserving_gpu(
-    *,
-    model: str = "inception",
-    server: TFServingGPU | None = None,
-    workload: Workload | str | None = None,
-    rate: float | None = None,
-    slo: str | Slo = "p95=520ms",
-    objective: str = "latency",
-    change_cost: float = 0.0,
-    grids: Mapping[str, tuple[float, ...]] | None = None,
-    window: float | None = None,
-    episode_windows: int = 50,
-    levels: Levels | None = None,
+    setting: Setting, *, model: str = "inception", episode_windows: int = 50, levels: Levels | None = None
 ) -> BatchedEnv:
     """Make the environment.
 
     Args:
-        model: ``inception``, ``deepspeech``.
-        server: A model of your own instead, such as `tuner calibrate` writes.
-        workload: The load, or its spec at the nominal rate, such as ``dynamic``; None: constant.
-        rate: The nominal rate, requests/s; None: the model's.
-        slo: Such as ``p95=520ms``.
-        objective: ``latency``, ``strict``, ``cpu`` or ``gpu``.
-        change_cost: Weight of what a change of the configuration costs; 0: nothing.
-        grids: Grids that replace the usual ones, by knob name.
-        window: Length of a window, virtual seconds; None: 1,000 requests at the nominal rate.
+        setting: What is simulated and minimised; or its parts by keyword (:data:`~tuner.setting.SIMULATED`):
+            ``server`` may be a model of your own, such as `tuner calibrate` writes. By default ``rate`` is
+            the model's, ``workload`` constant, and a ``window`` as long as 1,000 requests take at that rate.
+            ``objective`` may be ``latency``, ``strict``, ``cpu`` or ``gpu``.
+        model: ``inception``, ``deepspeech``; unless the setting has a server.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
 
     Raises:
         InvalidInput: An argument is unusable.
     """
-    if server is not None:
-        expect_kind(server, TFServingGPU)
-    return batched_env(
-        TFServingGPUEnv,
-        server or named_model(model, GPU_MODELS),
-        load=workload,
-        rate=rate,
-        slo=slo,
-        objective=objective,
-        change_cost=change_cost,
-        grids=grids,
-        window=window,
-        episode_windows=episode_windows,
-        levels=levels,
-    )
+    server = setting.server
+    chosen = named_model(model, GPU_MODELS) if server is None else expect_kind(server, TFServingGPU)
+    return batched_env(TFServingGPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 
 def tfserving_gpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +18,14 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.envs.vector import ServingVectorEnv, measure_each
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
-from tuner.objective import Objective, Slo
+from tuner.objective import Objective, parse_slo
+from tuner.option import keywords
 from tuner.profiler.profiler import Profiler
-from tuner.workload import Workload
-from tuner.workload import workload as make_workload
+from tuner.setting import SIMULATED, Load, Rate, Setting, rate_range
+from tuner.workload import Workload, workload
 from tuner.workload.load import RateSchedule
-from tuner.workload.workload import FASTEST
 
-__all__ = ["Rate", "TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
-
-Rate = float | tuple[float, float] | RateSchedule
-"""Requests/s, a range from which each episode draws its rate (log-uniform), or a schedule."""
+__all__ = ["TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 
 
 class TritonCPUEnv(ServingEnv):
@@ -73,29 +69,30 @@ class TritonCPUEnv(ServingEnv):
     def __init__(
         self,
         model: BatchedTriton,
-        rate: Rate,
         load: Workload | None,
-        objective: Objective,
+        setting: Setting,
         *,
-        grids: Mapping[str, tuple[float, ...]] | None,
-        window: float,
         episode_windows: int,
         levels: Levels | None,
     ) -> None:
         def open_plant(generator: np.random.Generator) -> Plant:
-            schedule = RateSchedule.constant(load.rate) if load else _schedule(rate, generator)
+            schedule = (
+                RateSchedule.constant(load.rate)
+                if load
+                else _schedule(setting.load.rate or model.rate, generator)
+            )
             rates = load.rates(episode_windows, generator) if load else None
             backend = SimulatedTriton(
                 model.server,
                 schedule,
                 seed=int(generator.integers(2**62)),
-                grids=grids,
+                grids=setting.grids,
                 shape=load.burstiness if load else 1.0,
             )
             self._triton = backend
             return virtual_plant(backend) if rates is None else _changing_plant(backend, rates)
 
-        space = model.space(grids)
+        space, objective, window = model.space(setting.grids), setting.objective, setting.seconds
         super().__init__(
             open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
         )
@@ -109,71 +106,42 @@ class TritonCPUEnv(ServingEnv):
         return super()._info(measurement, cost) | {"rate": self._triton.rate}
 
 
+OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(rate=200.0), window=5.0)
+"""What is minimised, and under what load, where the caller says nothing."""
+
+
+@keywords(OWN, *SIMULATED)
 def triton_cpu(
+    setting: Setting,
     *,
-    server: ServerModel | None = None,
-    rate: Rate = 200.0,
-    workload: Workload | str | None = None,
-    slo: str | Slo = "p95=30ms",
-    objective: str = "latency",
-    change_cost: float = 0.0,
-    grids: Mapping[str, tuple[float, ...]] | None = None,
-    window: float = 5.0,
+    carry_over: bool = True,
     episode_windows: int = 50,
     levels: Levels | None = None,
-    carry_over: bool = True,
 ) -> ServingEnv:
     """Make the environment; every reset starts a new simulated world whose seed the environment draws.
 
     Args:
-        server: What is simulated; by default the demo's model.
-        rate: The load; with a workload its nominal rate.
-        workload: The load of every window, or its spec at the nominal rate; None: ``rate`` tells it.
-        slo: Such as ``p95=30ms``.
-        objective: ``latency``, ``strict`` or ``cpu``.
-        change_cost: Weight of what a change of the configuration costs; 0: nothing.
-        grids: Grids that replace the default ones, by knob name.
-        window: Length of a window, virtual seconds.
+        setting: What is simulated and minimised; or its parts by keyword (:data:`~tuner.setting.SIMULATED`):
+            by default ``server`` is the demo's model and ``workload`` a constant ``rate``. ``objective`` may
+            be ``latency``, ``strict`` or ``cpu``.
+        carry_over: Whether one server lives through the episode, or every window has its own.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
-        carry_over: Whether one server lives through the episode, or every window has its own.
 
     Raises:
         InvalidInput: An argument is unusable.
     """
-    if server is not None:
-        expect_kind(server, ServerModel)
-    if not isinstance(rate, RateSchedule):
-        _range(rate)
-    model = BatchedTriton(server=server or ServerModel())
-    load = workload
+    server = ServerModel() if setting.server is None else expect_kind(setting.server, ServerModel)
+    model = BatchedTriton(server=server)
+    load = setting.load.workload
     if isinstance(load, str):
-        if not isinstance(rate, (int, float)):
-            raise InvalidInput("rate", f"{rate} is not one number", "a workload has one nominal rate")
-        load = make_workload(load, rate)
+        load = workload(load, setting.load.nominal or model.rate)
     if not carry_over:
-        return batched_env(
-            BatchedEnv,
-            model,
-            load=load or _batched_load(rate),
-            rate=None,
-            slo=slo,
-            objective=objective,
-            change_cost=change_cost,
-            grids=grids,
-            window=window,
-            episode_windows=episode_windows,
-            levels=levels,
-        )
+        fixed = replace(setting, load=Load(workload=load or _batched_load(setting.load.rate or model.rate)))
+        return batched_env(BatchedEnv, model, fixed, episode_windows=episode_windows, levels=levels)
+    objective = model_objective(model, setting.objective)
     return TritonCPUEnv(
-        model,
-        rate,
-        load,
-        model_objective(model, slo, objective, change_cost),
-        grids=grids,
-        window=window,
-        episode_windows=episode_windows,
-        levels=levels,
+        model, load, replace(setting, objective=objective), episode_windows=episode_windows, levels=levels
     )
 
 
@@ -220,7 +188,7 @@ class _Drawn(Workload):
     """One rate for the whole episode, at least the nominal one, log-uniform."""
 
     name = "drawn"
-    about = "a constant rate, drawn anew for every episode"
+    about = "a constant rate, drawn for every episode"
 
     most: float = 1.0
     """The highest rate, relative to the nominal one."""
@@ -230,25 +198,17 @@ class _Drawn(Workload):
 
 
 def _batched_load(rate: Rate) -> Workload:
-    """Return the load of servers that do not live on."""
+    """Return the load of servers each of which lives for one window."""
     if isinstance(rate, RateSchedule):
         raise InvalidInput("rate", "a schedule needs a server that lives on", "give a workload instead")
-    low, high = _range(rate)
+    low, high = rate_range(rate)
     return _Drawn(rate=low, most=high / low)
-
-
-def _range(rate: float | tuple[float, float]) -> tuple[float, float]:
-    low, high = rate if isinstance(rate, tuple) else (rate, rate)
-    if not 0 < low <= high <= FASTEST:
-        problem = f"{rate} is not a rate or range above 0 and at most {FASTEST:,.0f} requests/s"
-        raise InvalidInput("rate", problem, "write 200.0 or (100.0, 400.0)")
-    return low, high
 
 
 def _schedule(rate: Rate, generator: np.random.Generator) -> RateSchedule:
     if isinstance(rate, RateSchedule):
         return rate
     if isinstance(rate, tuple):
-        low, high = _range(rate)
+        low, high = rate_range(rate)
         return RateSchedule.constant(float(np.exp(generator.uniform(np.log(low), np.log(high)))))
     return RateSchedule.constant(rate)

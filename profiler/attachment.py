@@ -7,8 +7,8 @@ one is watched by the wall clock and this machine's process table.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,16 +18,16 @@ from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
+from tuner.profiler.indicator import make_indicator
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading, Indicator
+from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting
 
 if TYPE_CHECKING:
     from tuner.profiler.load.generator import LoadGenerator
 
-__all__ = ["FOREIGN_LIMIT", "Attachment", "Simulated", "attach", "require_resource"]
+__all__ = ["Attachment", "Simulated", "attach", "attach_for", "require_resource"]
 
-FOREIGN_LIMIT = 0.25
-"""Cores used by foreign processes above which a window is disturbed, unless told otherwise."""
 TIMEOUT = 30.0
 """When a request of our own counts as lost, s: long enough for an overloaded server to catch up."""
 LONGEST_DRAIN = 30.0
@@ -161,15 +161,34 @@ class Attachment:
         return failed, failed + sum(m.requests for m in seen)
 
 
+def attach_for(
+    setting: Setting, target: str, *, seed: int = 0, clock: Clock | None = None
+) -> AbstractContextManager[Attachment]:
+    """Attach to a target that is tuned toward something; see :func:`attach`.
+
+    Raises:
+        InvalidInput: A value of the setting means nothing for this target.
+        StorageError: The token for the service-level indicator cannot be read.
+        AdapterError: The server cannot be reached.
+    """
+    return attach(
+        target,
+        grids=setting.grids,
+        load=setting.load,
+        seed=seed,
+        foreign_limit=setting.foreign_limit,
+        clock=clock,
+        indicator=make_indicator(setting.sli, setting.objective.slo.statistic),
+    )
+
+
 @contextmanager
 def attach(
     target: str,
     *,
-    grids: Mapping[str, tuple[float, ...]] | None = None,
-    rate: float | None = None,
-    arrival: str | None = None,
+    grids: Grids | None = None,
+    load: Load | None = None,
     seed: int = 0,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
     foreign_limit: float = FOREIGN_LIMIT,
     clock: Clock | None = None,
     indicator: Indicator | None = None,
@@ -179,10 +198,8 @@ def attach(
     Args:
         target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002`` or ``sim://mlp``.
         grids: Grids that replace the adapter's own, by knob name.
-        rate: Send Poisson load of our own, requests/s.
-        arrival: Send another arrival process, as text.
-        seed: Of our own load.
-        shapes: Shapes of inputs with open dimensions, without the batch dimension, for our own load.
+        load: The requests to send; the server's own traffic is watched if None.
+        seed: Of the requests we send.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
         clock: For a live target; the wall clock if None. A simulated one has its own.
         indicator: Tells the latency better than the server and our own load.
@@ -191,28 +208,26 @@ def attach(
         InvalidInput: A setting is unusable.
         AdapterError: The server cannot be reached.
     """
-    if rate is not None and arrival is not None:
-        raise InvalidInput("--arrival", "given together with --rate", "give one of them")
+    load = load or Load()
     with ExitStack() as opened:
         backend = opened.enter_context(closing(connect(target, grids)))
         if isinstance(backend, Simulated):
             if indicator is not None:
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
-            yield _simulated(backend, rate, arrival)
+            yield _simulated(backend, load)
             return
         from tuner.profiler.host import LocalHost, RemoteHost
 
         description = backend.describe()
-        loaded = rate is not None or arrival is not None
-        load = _load(backend, arrival or f"poisson:{rate}", shapes, seed) if loaded else None
-        if load is not None:
-            opened.callback(load.stop)
+        generator = _generator(backend, load, seed)
+        if generator is not None:
+            opened.callback(generator.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
         yield _live(
             backend,
             description,
-            load,
+            generator,
             host,
             foreign_limit=foreign_limit,
             clock=clock or WallClock(),
@@ -220,14 +235,14 @@ def attach(
         )
 
 
-def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Attachment:
+def _simulated(backend: Backend, load: Load) -> Attachment:
     assert isinstance(backend, Simulated)
-    if arrival is not None:
+    if load.arrival is not None:
         raise InvalidInput(
             "--arrival", "a simulated target has its own", "write sim://mlp?rate=200&shape=0.5"
         )
-    if rate is not None:
-        backend.set_rate(rate)
+    if load.nominal is not None:
+        backend.set_rate(load.nominal)
     return Attachment(
         backend=backend,
         description=backend.describe(),
@@ -240,14 +255,16 @@ def _simulated(backend: Backend, rate: float | None, arrival: str | None) -> Att
     )
 
 
-def _load(
-    backend: Backend, arrival: str, shapes: Mapping[str, tuple[int, ...]] | None, seed: int
-) -> LoadGenerator:
+def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
+    """Return what sends requests of our own; None if nothing is to be sent."""
+    if load.rate is None and load.arrival is None:
+        return None
     from tuner.profiler.load.generator import LoadGenerator
 
+    arrival = load.arrival or f"poisson:{load.nominal}"
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
-    return LoadGenerator(backend.endpoint(), arrival, shapes=shapes, seed=seed, timeout=TIMEOUT)
+    return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
 
 
 def _live(

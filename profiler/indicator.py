@@ -27,12 +27,13 @@ import urllib.request
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tuner.adapters.connection.credentials import check_not_in_the_clear, refuse_credentials
+from tuner.adapters.connection.credentials import check_not_in_the_clear, read_secret, refuse_credentials
 from tuner.adapters.metrics.page import read_bounded
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
+from tuner.setting import Sli
 
-__all__ = ["PrometheusIndicator"]
+__all__ = ["PrometheusIndicator", "make_indicator"]
 
 LARGEST_ANSWER = 1_000_000
 NO_VALUE = "the service-level indicator had no value for this window"
@@ -137,6 +138,25 @@ class PrometheusIndicator:
             hint = "; its certificate is not trusted" if isinstance(reason, ssl.SSLError) else ""
             raise Unreachable(f"{self.url}: {reason}{hint}; is this the Prometheus server?") from error
         return _number(body, query)
+
+
+def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | None:
+    """Return what asks for a service-level indicator; None if there is none.
+
+    The token is read now, so that it can change while a daemon runs.
+
+    Args:
+        sli: Where it is asked.
+        statistic: What the query gives if it does not say ``{quantile}``.
+
+    Raises:
+        InvalidInput: The address or the query cannot be used, or the token can be read by everybody.
+        StorageError: The token cannot be read.
+    """
+    if sli is None:
+        return None
+    token = read_secret(sli.token_file, "SLI token file") if sli.token_file is not None else ""
+    return PrometheusIndicator(url=sli.prometheus, query=sli.query, statistic=statistic, token=token)
 
 
 def _number(body: bytes, query: str) -> float:

@@ -29,11 +29,15 @@ number tells how long the window was.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
-from tuner.measurement import STATISTICS, Measurement
+from tuner.option import option
+
+if TYPE_CHECKING:
+    from tuner.measurement import Measurement
 
 __all__ = ["GOALS", "BadRateObjective", "Objective", "Slo", "parse_slo"]
 
@@ -53,6 +57,8 @@ class Slo:
     """The bound, s."""
 
     def __post_init__(self) -> None:
+        from tuner.measurement import STATISTICS  # commands list their options without numpy
+
         if self.statistic not in STATISTICS:
             raise InvalidInput(
                 "--slo", f"'{self.statistic}' is not a statistic", f"use one of {', '.join(STATISTICS)}"
@@ -82,13 +88,32 @@ def parse_slo(text: str) -> Slo:
 class Objective:
     """Turns a measurement into a cost to be minimised."""
 
-    slo: Slo
-    goal: str = "latency"
+    slo: Slo = field(
+        metadata=option(
+            "slo", read=parse_slo, metavar="STAT=LATENCY", help="Such as p95=30ms, p99=1s, mean=5ms."
+        )
+    )
+    goal: str = field(
+        default="latency",
+        metadata=option(
+            "objective",
+            help="latency: the least; strict: a broken SLO costs more; "
+            "cpu, gpu: the least use that keeps it.",
+        ),
+    )
     """``latency``: the least latency. ``strict``: the least latency, and a broken SLO costs more than that.
     ``cpu``, ``gpu``: the least use while the SLO is kept."""
     cores: float = 1.0
     """CPU cores of the server's machine: what a CPU share refers to."""
-    change_cost: float = 0.0
+    change_cost: float = field(
+        default=0.0,
+        metadata=option(
+            "change_cost",
+            kind=float,
+            least=0.0,
+            help="Weight of what changes cost: 1 if requests wait for the whole change, 0 if they are free.",
+        ),
+    )
     """Weight of what changes of the configuration cost; 0: nothing, 1: all wait for the whole change."""
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tuner.adapters import Description
 from tuner.envs.simulator.model_file import ModelFile, read_values
@@ -31,6 +31,7 @@ __all__ = [
     "probes_of",
 ]
 
+Kind = TypeVar("Kind", bound=ModelFile)
 AnyModel = ServerModel | TFServingCPU | TFServingGPU
 
 KINDS: dict[str, type[AnyModel]] = {
@@ -89,8 +90,8 @@ def _kind(values: Mapping[str, Any], source: str) -> type[AnyModel]:
     return KINDS[kind]
 
 
-def expect_kind(model: object, kind: type[ModelFile]) -> None:
-    """Check that a model is of the kind that an environment simulates.
+def expect_kind(model: object, kind: type[Kind]) -> Kind:
+    """Return a model, which must be of the kind that an environment simulates.
 
     Raises:
         InvalidInput: It is not.
@@ -101,6 +102,7 @@ def expect_kind(model: object, kind: type[ModelFile]) -> None:
         raise InvalidInput(
             "--server", f"it is a model of {found}, not of {wanted}", "use another environment"
         )
+    return model
 
 
 def kind_of(space: KnobSpace) -> type[AnyModel]:

@@ -21,6 +21,7 @@ from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.frame.options import Options
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.profiler.attachment import attach
+from tuner.setting import Load
 from tuner.testing.proxy import Proxy
 
 __all__ = ["lateness", "run"]
@@ -75,7 +76,7 @@ def watch_live(seconds: float, seed: int) -> tuple[float, float, bool]:
     """Watch ten targets; return % of a core, MiB, and whether something heavy was loaded."""
     with ExitStack() as opened:
         server = opened.enter_context(EmbeddedTriton())
-        opened.enter_context(attach(server.target, rate=RATE, seed=seed))
+        opened.enter_context(attach(server.target, load=Load(rate=RATE), seed=seed))
         urls = []
         for _ in range(LIVE):
             port = opened.enter_context(Proxy(server.ports.grpc)).port

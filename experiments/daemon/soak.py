@@ -32,6 +32,7 @@ from tuner.experiments.frame.result import Result, Row, row
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
 from tuner.profiler.load.generator import LoadGenerator
+from tuner.setting import Load
 
 __all__ = ["compared", "run"]
 
@@ -194,7 +195,7 @@ def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
         servers: list[EmbeddedServer] = [EmbeddedTriton(), EmbeddedTFServing(options=SHARED)]
         for kept, server in zip(SERVERS, servers, strict=True):
             opened.enter_context(server)
-            attachment = opened.enter_context(attach(server.target, rate=kept.rates[0]))
+            attachment = opened.enter_context(attach(server.target, load=Load(rate=kept.rates[0])))
             assert isinstance(attachment.load, LoadGenerator)
             found.append((kept, attachment, Clients(kept=kept, load=attachment.load)))
         time.sleep(3.0)  # the first requests of a fresh server are slow

@@ -10,7 +10,8 @@ from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
-from tuner.profiler.attachment import FOREIGN_LIMIT, Attachment, attach
+from tuner.profiler.attachment import Attachment, attach
+from tuner.setting import FOREIGN_LIMIT, Load
 
 __all__ = [
     "GRIDS",
@@ -57,7 +58,9 @@ def triton(
     chosen = grids or (QUICK_GRIDS if quick else GRIDS)
     with (
         EmbeddedTriton(model) as server,
-        attach(server.target, grids=chosen, rate=rate, seed=seed, foreign_limit=foreign_limit) as attachment,
+        attach(
+            server.target, grids=chosen, load=Load(rate=rate), seed=seed, foreign_limit=foreign_limit
+        ) as attachment,
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
         yield attachment
@@ -70,7 +73,7 @@ def tfserving(rate: float, *, seed: int = 0, model: str = "mlp") -> Iterator[Att
 
     with (
         EmbeddedTFServing(model) as server,
-        attach(server.target, grids=TFSERVING_GRIDS, rate=rate, seed=seed) as attachment,
+        attach(server.target, grids=TFSERVING_GRIDS, load=Load(rate=rate), seed=seed) as attachment,
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
         yield attachment

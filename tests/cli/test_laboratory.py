@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import get_type_hints
 
 import pytest
 
@@ -130,12 +131,14 @@ def test_help_names_every_agent_environment_and_workload():
     from tuner.agents.catalogue import AGENTS
     from tuner.cli import trial
     from tuner.laboratory.environment import environments
+    from tuner.option import options_of
+    from tuner.setting import Load
     from tuner.workload import WORKLOADS
 
-    texts = {name: getattr(trial, name).__metadata__[0].help for name in ("Environment", "WorkloadSpec")}
+    env = get_type_hints(trial.TrialOptions, include_extras=True)["env"].__metadata__[0]
     assert re.findall(r"\w+", trial.AGENT_HELP.split("Names:")[1]) == list(AGENTS)
-    assert sorted(re.findall(r"tuner/\S+v0", texts["Environment"])) == environments()
-    assert set(WORKLOADS) <= set(re.findall(r"\w+", texts["WorkloadSpec"]))
+    assert sorted(re.findall(r"tuner/\S+v0", env.help)) == environments()
+    assert set(WORKLOADS) <= set(re.findall(r"\w+", options_of(Load)["workload"].help))
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):

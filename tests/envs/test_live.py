@@ -68,7 +68,8 @@ def test_closing_restores_and_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
             yield attachment
             let_go.append(attachment)
 
-    monkeypatch.setattr("tuner.envs.live.attach", attach_instead)
+    for where in ("tuner.envs.live.attach", "tuner.profiler.attachment.attach"):
+        monkeypatch.setattr(where, attach_instead)
     env = live(target="triton://127.0.0.1:8001/mlp", rate=100.0, window=1.0)
     env.reset(seed=1)
     env.step(np.int64(40))

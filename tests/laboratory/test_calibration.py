@@ -16,6 +16,7 @@ from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
 from tuner.laboratory.calibration import measure_model, measure_server_model
 from tuner.profiler.attachment import attach
+from tuner.setting import Load
 
 
 def attached(model: Any, rate: float) -> Any:
@@ -57,7 +58,7 @@ def test_the_knobs_tell_the_kind(model: Any, rate: float, name: str, monkeypatch
 def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under the first load everything is measured, under others what makes batches; then it is as before."""
     monkeypatch.setattr("tuner.envs.simulator.calibration.calibrate", lambda windows, cores, base: base)
-    with attach("sim://mlp", rate=80.0) as attachment:
+    with attach("sim://mlp", load=Load(rate=80.0)) as attachment:
         _, windows = measure_server_model(attachment, 1.0, rates=(100.0, 250.0), rounds=2)
 
         assert attachment.rate == 100.0
@@ -71,7 +72,7 @@ def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_load_that_is_not_ours_cannot_be_changed() -> None:
     """Two loads need a load generator."""
-    with attach("sim://mlp", rate=80.0) as attachment:
+    with attach("sim://mlp", load=Load(rate=80.0)) as attachment:
         attachment.load = None
 
         with pytest.raises(InvalidInput, match="rate"):

@@ -47,7 +47,7 @@ app = typer.Typer(
 
 def add(command: Callable[..., None]) -> None:
     """Add a command; the constant ``EXAMPLES`` of its module ends its help."""
-    app.command(epilog=command.__globals__["EXAMPLES"])(command)
+    app.command(epilog=vars(sys.modules[command.__module__])["EXAMPLES"])(command)
 
 
 for function in (

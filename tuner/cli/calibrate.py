@@ -7,16 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import (
-    Arrival,
-    ForeignLimit,
-    Knobs,
-    Shapes,
-    Target,
-    grids,
-    shapes,
-    window_seconds,
-)
+from tuner.cli.options import ForeignLimit, Knobs, Target
+from tuner.cli.signature import Fields, fields_as_options
+from tuner.setting import FOREIGN_LIMIT, Load, parse_grids, parse_window
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -24,6 +17,7 @@ EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --
 --rate 250 --out resnet50.yaml[/bold]"""
 
 
+@fields_as_options
 def calibrate(
     target: Target,
     rate: Annotated[
@@ -36,9 +30,9 @@ def calibrate(
             "Default: watch the server's own traffic.",
         ),
     ] = None,
-    arrival: Arrival = None,
-    shape: Shapes = None,
-    foreign_limit: ForeignLimit = 0.25,
+    *,
+    load: Annotated[Load, Fields("arrival", "shapes")],
+    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
     knobs: Knobs = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of each of the few windows.")] = "5s",
     out: Annotated[
@@ -51,20 +45,21 @@ def calibrate(
     show more than one. The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. Puts back
     what ran before.
     """
+    from dataclasses import replace
+
     from tuner.cli.console import make_console
     from tuner.laboratory.calibration import measure_model
     from tuner.profiler.attachment import attach
     from tuner.storage import make_folder_of
 
-    window = window_seconds(seconds)
+    window = parse_window(seconds, "--seconds")
     rates = sorted(rate or ())
+    first = replace(load, rate=rates[0] if rates else None)
     make_folder_of(out, "--out")
     with attach(
         target,
-        grids=grids(knobs),
-        rate=rates[0] if rates else None,
-        arrival=arrival,
-        shapes=shapes(shape),
+        grids=parse_grids(knobs or []),
+        load=first,
         foreign_limit=foreign_limit,
     ) as attachment:
         model, _ = measure_model(attachment, window, rates=rates)

@@ -7,23 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Knobs, Seed
-from tuner.cli.trial import (
-    AGENT_HELP,
-    MOST_WINDOWS,
-    ChangeCost,
-    Environment,
-    MaybeGoal,
-    MaybeSlo,
-    MaybeWindow,
-    Model,
-    Rates,
-    ScenarioFile,
-    ServerFile,
-    WorkloadSpec,
-    environment_arguments,
-    parse_agents,
-)
+from tuner.cli.options import Seed
+from tuner.cli.signature import fields_as_options
+from tuner.cli.trial import AGENT_HELP, MOST_WINDOWS, TrialOptions, parse_agents, trial_spec
 
 __all__ = ["EXAMPLES", "compare"]
 
@@ -31,21 +17,15 @@ EXAMPLES = """Example: [bold]tuner compare --agents rrl,capes,deeprm --env tuner
 --workload dynamic --windows 300 --seeds 4 --json comparison.json --plot .[/bold]"""
 
 
+WHERE = TrialOptions(env="tuner/TFServingCPU-v0")
+
+
+@fields_as_options
 def compare(
     agents: Annotated[
         str, typer.Option("--agents", help=f"Comma-separated; each {AGENT_HELP}")
     ] = "rrl,q_learning,capes,deeprm",
-    env: Environment = "tuner/TFServingCPU-v0",
-    workload: WorkloadSpec = None,
-    rate: Rates = None,
-    model: Model = None,
-    server: ServerFile = None,
-    scenario: ScenarioFile = None,
-    slo: MaybeSlo = None,
-    goal: MaybeGoal = None,
-    change_cost: ChangeCost = None,
-    knobs: Knobs = None,
-    window: MaybeWindow = None,
+    where: TrialOptions = WHERE,
     windows: Annotated[
         int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each trial, per load.")
     ] = 300,
@@ -59,23 +39,10 @@ def compare(
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_trials
     from tuner.laboratory.comparison import trial_specs
-    from tuner.laboratory.trial import TrialSpec, check_trial, run_trial
+    from tuner.laboratory.trial import check_trial, run_trial
     from tuner.storage import make_folder
 
-    arguments = environment_arguments(
-        env,
-        server=server,
-        model=model,
-        scenario=scenario,
-        slo=slo,
-        goal=goal,
-        knobs=knobs,
-        window=window,
-        change_cost=change_cost,
-    )
-    base = TrialSpec(
-        env=env, arguments=arguments, workload=workload, rates=tuple(rate or ()), seed=seed, windows=windows
-    )
+    base = trial_spec(where, seed=seed, windows=windows)
     chosen = parse_agents(agents, base)
     for one in chosen:
         check_trial(one)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -40,7 +39,7 @@ def compare_trials(
     Raises:
         StorageError: The rows cannot be written.
     """
-    from tuner.cli.console import make_console, progress_bars
+    from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.laboratory.comparison import Comparison, compared
     from tuner.laboratory.parallel import run_all
     from tuner.storage import make_folder_of
@@ -57,7 +56,7 @@ def compare_trials(
         windows=base.windows,
         seeds=seeds,
         seconds=round(time.monotonic() - begin, 1),
-        command=" ".join(["tuner", *sys.argv[1:]]),
+        command=command_line(),
         rows=compared(trials),
     )
     _show(comparison)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tuner.report import Served
 
 __all__ = [
+    "command_line",
     "configuration_text",
     "make_console",
     "make_progress",
@@ -32,6 +34,11 @@ __all__ = [
     "served_table",
     "window_text",
 ]
+
+
+def command_line() -> str:
+    """Return the command as the user wrote it, to be kept with its results."""
+    return " ".join(["tuner", *sys.argv[1:]])
 
 
 def make_console() -> Console:

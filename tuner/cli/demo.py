@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,9 @@ import typer
 
 from tuner.cli.options import ForeignLimit, Goal, Seed
 from tuner.cli.servers import NAMES, ServerName, start_server
+from tuner.cli.signature import fields_as_options
+from tuner.objective import Objective, parse_slo
+from tuner.setting import FOREIGN_LIMIT, Load, Setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from tuner.agents.rrl import RRL
     from tuner.cli.session import TuningSession
     from tuner.measurement import Measurement
-    from tuner.objective import Slo
     from tuner.profiler.attachment import Attachment
 
 __all__ = ["EXAMPLES", "demo"]
@@ -37,45 +38,57 @@ GRIDS: dict[str, tuple[float, ...]] = {
 RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
 """The two loads, requests/s: one that each server bears as it is, and one that it does not."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
+WINDOW = 4.0
+"""Length of a window, s."""
+ENDS = 2
+"""Windows with the final configuration, for each load."""
+TRAINING = 60
+"""Simulated windows to learn from, for each load."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How long each part of the demo takes, and what counts."""
+class Course:
+    """What the demo goes through with its model."""
 
-    rates: tuple[float, float]
-    """The two loads, requests/s."""
-    window: float = 4.0
-    windows: int = 14
-    """Tuning windows per load."""
-    ends: int = 2
-    """Windows with the final configuration per load."""
-    training: int = 60
-    """Simulated windows per load; 0 starts cold."""
-    foreign_limit: float = 0.25
-    """Cores of foreign processes above which a window is not used."""
+    rates: Annotated[
+        tuple[float, float] | None, typer.Option("--rates", help="The two loads, requests/s.")
+    ] = None
+    windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14
+    model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp"
+    cold: Annotated[bool, typer.Option("--cold", help="Learn from nothing; no training in simulation.")] = (
+        False
+    )
+
+    def loads(self, server: str) -> tuple[float, float]:
+        """Return the two loads for a server, requests/s.
+
+        Raises:
+            InvalidInput: A rate cannot be offered.
+        """
+        from tuner.errors import InvalidInput
+
+        rates = self.rates or RATES[server]
+        if not all(0.1 <= rate <= 5000 for rate in rates):
+            problem = f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000"
+            raise InvalidInput("--rates", problem, "write --rates 140 350")
+        return rates
 
 
+@fields_as_options
 def demo(
     slo: Annotated[
         str | None,
-        typer.Option("--slo", metavar="STAT=LATENCY", help="[default: p95=30ms; TensorFlow Serving 60ms]"),
+        typer.Option("--slo", metavar="STAT=LATENCY", show_default="p95=30ms; TensorFlow Serving 60ms"),
     ] = None,
     goal: Goal = "latency",
-    rates: Annotated[
-        tuple[float, float] | None, typer.Option("--rates", help="The two loads, requests/s.")
-    ] = None,
-    windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14,
-    model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp",
-    cold: Annotated[
-        bool, typer.Option("--cold", help="Learn from nothing; no training in simulation.")
-    ] = False,
+    *,
+    course: Course,
     server: ServerName = "triton",
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
-    foreign_limit: ForeignLimit = 0.25,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/TIME]")] = None,
+    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", show_default="runs/TIME")] = None,
     seed: Seed = 0,
 ) -> None:
     """Start a server, load it, tune it with RRL, change the load half way, and show before and after.
@@ -85,24 +98,29 @@ def demo(
     from tuner.cli.console import make_console
     from tuner.cli.session import new_run_folder
     from tuner.errors import InvalidInput
-    from tuner.objective import Objective, parse_slo
 
     if server not in NAMES:
         raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
     server = "triton" if simulated else server
-    slo_value = parse_slo(slo or SLOS[server])
-    Objective(slo=slo_value, goal=goal)
-    rates = rates or RATES[server]
-    if not all(0.1 <= rate <= 5000 for rate in rates):
-        raise InvalidInput(
-            "--rates", f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000", "write --rates 140 350"
-        )
+    rates = course.loads(server)
+    setting = Setting(
+        objective=Objective(slo=parse_slo(slo or SLOS[server]), goal=goal),
+        load=Load(rate=rates[0]),
+        foreign_limit=foreign_limit,
+        window=WINDOW,
+    )
     folder = new_run_folder(out)
-    training = 0 if cold else Plan.training
-    plan = Plan(rates=rates, windows=windows, training=training, foreign_limit=foreign_limit)
     console = make_console()
-    with _server("" if simulated else server, model, seed, console) as target:
-        _tune(target, plan, slo_value, goal, folder, seed, console)
+    with _server("" if simulated else server, course.model, seed, console) as target:
+        tuned = Demo(
+            setting=setting,
+            rates=rates,
+            windows=course.windows,
+            cold=course.cold,
+            seed=seed,
+            console=console,
+        )
+        tuned.run(target, folder)
 
 
 @contextmanager
@@ -123,39 +141,104 @@ def _server(name: str, model: str, seed: int, console: Console) -> Iterator[str]
         started.stop()
 
 
-def _tune(target: str, plan: Plan, slo: Slo, goal: str, folder: Path, seed: int, console: Console) -> None:
-    from tuner.cli.session import TuningSession
-    from tuner.control import WATCHED
-    from tuner.profiler.attachment import attach
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """One server, tuned under two loads."""
 
-    with attach(
-        target, grids=_grids(target), rate=plan.rates[0], seed=seed, foreign_limit=plan.foreign_limit
-    ) as attachment:
-        description = attachment.description
-        console.print(
-            f"[bold]{description.model}[/bold] on {description.server} {description.version}, {slo}"
-        )
-        attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
-        before = [_before(attachment, rate, plan, console) for rate in plan.rates]
-        agent = _prepare_or_start_cold(attachment, plan, slo, goal, seed, console) if plan.training else None
-        session = TuningSession.start(
-            attachment,
-            slo=slo,
-            goal=goal,
-            window=plan.window,
-            agent=agent,
-            folder=folder,
-            limits=replace(WATCHED, step=3.0),
-            seed=seed,
-            command=" ".join(["tuner", *sys.argv[1:]]),
-            title="servetune demo",
-            console=console,
-        )
-        with session:
-            for rate, first in zip(plan.rates, before, strict=True):
-                _phase(session, rate, first, plan)
-            session.finish()
-        _show(session)
+    setting: Setting
+    rates: tuple[float, float]
+    """The two loads, requests/s."""
+    windows: int
+    """Tuning windows for each load."""
+    cold: bool
+    """Whether the agent knows nothing at the beginning."""
+    seed: int
+    console: Console
+
+    def run(self, target: str, folder: Path) -> None:
+        """Tune a target, and leave the report in a folder."""
+        from tuner.cli.session import TuningSession
+        from tuner.control import WATCHED
+        from tuner.profiler.attachment import attach_for
+
+        setting = replace(self.setting, grids=_grids(target))
+        with attach_for(setting, target, seed=self.seed) as attachment:
+            described, slo = attachment.description, setting.objective.slo
+            self.console.print(
+                f"[bold]{described.model}[/bold] on {described.server} {described.version}, {slo}"
+            )
+            attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
+            before = [self._before(attachment, rate) for rate in self.rates]
+            agent = self._agent(attachment)
+            session = TuningSession.start(
+                attachment,
+                setting,
+                lambda _: agent,
+                out=folder,
+                limits=replace(WATCHED, step=3.0),
+                title="servetune demo",
+                console=self.console,
+            )
+            with session:
+                for rate, first in zip(self.rates, before, strict=True):
+                    self._phase(session, rate, first)
+                session.finish()
+            _show(session)
+
+    def _before(self, attachment: Attachment, rate: float) -> list[Measurement]:
+        """Measure the server's own default configuration under a load, and let its queue run empty."""
+        from tuner.cli.console import measurement_text
+
+        attachment.set_rate(rate)
+        self.console.print(f"[bold]before:[/bold] the default configuration at {rate:g} requests/s")
+        attachment.clock.sleep(0.5)
+        measurement = attachment.profiler.measure(self.setting.seconds)
+        self.console.print(f"      {measurement_text(measurement)}")
+        attachment.drain(min(self.rates) / 4)
+        return [measurement]
+
+    def _agent(self, attachment: Attachment) -> RRL:
+        """Return an agent: trained in simulation, if the machine is quiet enough to calibrate on it."""
+        from tuner.agents.rrl import RRL
+        from tuner.errors import InvalidInput
+
+        if not self.cold:
+            try:
+                return self._trained(attachment)
+            except InvalidInput as error:
+                self.console.print(f"[yellow]{error}; starting cold[/yellow]")
+        return RRL(attachment.space, seed=self.seed)
+
+    def _trained(self, attachment: Attachment) -> RRL:
+        """Measure a model of the server, and learn in simulation what the loads will need."""
+        from tuner.cli.console import make_progress
+        from tuner.laboratory.calibration import measure_server_model, train_in_simulation
+
+        self.console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
+        attachment.set_rate(self.rates[0])
+        model, windows = measure_server_model(attachment, 3.0)
+        sizes = ", ".join(f"l({b}) {model.execution(b) * 1e3:.1f} ms" for b in (1, 4, 16))
+        self.console.print(f"      {len(windows)} windows: {sizes}")
+        with make_progress(self.console) as progress:
+            task = progress.add_task("training in simulation", total=TRAINING * len(self.rates))
+            return train_in_simulation(
+                model,
+                self.setting.objective_on(attachment.host.cores),
+                rates=self.rates,
+                windows=TRAINING,
+                space=attachment.space,
+                seed=self.seed,
+                progress=lambda: progress.advance(task),
+            )
+
+    def _phase(self, session: TuningSession, rate: float, before: list[Measurement]) -> None:
+        """Tune under one load, then measure what came of it."""
+        self.console.print(f"[bold]tuning at {rate:g} requests/s[/bold]")
+        session.attachment.set_rate(rate)
+        session.windows(self.windows, phase=f"tune at {rate:g}")
+        session.driver.finish()
+        settled = session.hold(ENDS, phase=f"after at {rate:g}")
+        session.recorder.level(rate, before, settled)
 
 
 def _grids(target: str) -> dict[str, tuple[float, ...]]:
@@ -166,67 +249,6 @@ def _grids(target: str) -> dict[str, tuple[float, ...]]:
 
     with closing(connect(target)) as backend:
         return {knob.name: GRIDS[knob.role] for knob in backend.space.knobs if knob.role in GRIDS}
-
-
-def _before(attachment: Attachment, rate: float, plan: Plan, console: Console) -> list[Measurement]:
-    """Measure the server's own default configuration under a load, and let its queue run empty."""
-    from tuner.cli.console import measurement_text
-
-    attachment.set_rate(rate)
-    console.print(f"[bold]before:[/bold] the default configuration at {rate:g} requests/s")
-    attachment.clock.sleep(0.5)
-    measurement = attachment.profiler.measure(plan.window)
-    console.print(f"      {measurement_text(measurement)}")
-    attachment.drain(min(plan.rates) / 4)
-    return [measurement]
-
-
-def _prepare_or_start_cold(
-    attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console
-) -> RRL | None:
-    """Prepare if the machine is quiet enough to calibrate on it; None starts cold."""
-    from tuner.errors import InvalidInput
-
-    try:
-        return _prepare(attachment, plan, slo, goal, seed, console)
-    except InvalidInput as error:
-        console.print(f"[yellow]{error}; starting cold[/yellow]")
-        return None
-
-
-def _prepare(attachment: Attachment, plan: Plan, slo: Slo, goal: str, seed: int, console: Console) -> RRL:
-    """Measure a model of the server, and learn in simulation what the loads will need."""
-    from tuner.cli.console import make_progress
-    from tuner.laboratory.calibration import measure_server_model, train_in_simulation
-    from tuner.objective import Objective
-
-    console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
-    attachment.set_rate(plan.rates[0])
-    model, windows = measure_server_model(attachment, 3.0)
-    sizes = ", ".join(f"l({b}) {model.execution(b) * 1e3:.1f} ms" for b in (1, 4, 16))
-    console.print(f"      {len(windows)} windows: {sizes}")
-    objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores)
-    with make_progress(console) as progress:
-        task = progress.add_task("training in simulation", total=plan.training * len(plan.rates))
-        return train_in_simulation(
-            model,
-            objective,
-            rates=plan.rates,
-            windows=plan.training,
-            space=attachment.space,
-            seed=seed,
-            progress=lambda: progress.advance(task),
-        )
-
-
-def _phase(session: TuningSession, rate: float, before: list[Measurement], plan: Plan) -> None:
-    """Tune under one load, then measure what came of it."""
-    session.console.print(f"[bold]tuning at {rate:g} requests/s[/bold]")
-    session.attachment.set_rate(rate)
-    session.windows(plan.windows, phase=f"tune at {rate:g}")
-    session.driver.finish()
-    settled = session.hold(plan.ends, phase=f"after at {rate:g}")
-    session.recorder.level(rate, before, settled)
 
 
 def _show(session: TuningSession) -> None:

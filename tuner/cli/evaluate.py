@@ -7,21 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Knobs, Seed
-from tuner.cli.trial import (
-    MOST_WINDOWS,
-    ChangeCost,
-    Environment,
-    MaybeGoal,
-    MaybeSlo,
-    MaybeWindow,
-    Model,
-    Rates,
-    ScenarioFile,
-    ServerFile,
-    WorkloadSpec,
-    environment_arguments,
-)
+from tuner.cli.options import Seed
+from tuner.cli.signature import fields_as_options
+from tuner.cli.trial import MOST_WINDOWS, TrialOptions, trial_spec
 
 __all__ = ["EXAMPLES", "evaluate"]
 
@@ -29,19 +17,10 @@ EXAMPLES = """Example: [bold]tuner evaluate policy --env tuner/TritonCPU-v0 --ra
 --json evaluation.json[/bold]"""
 
 
+@fields_as_options
 def evaluate(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A folder that `tuner train` wrote.")],
-    env: Environment = "tuner/TritonCPU-v0",
-    workload: WorkloadSpec = None,
-    rate: Rates = None,
-    model: Model = None,
-    server: ServerFile = None,
-    scenario: ScenarioFile = None,
-    slo: MaybeSlo = None,
-    goal: MaybeGoal = None,
-    change_cost: ChangeCost = None,
-    knobs: Knobs = None,
-    window: MaybeWindow = None,
+    where: TrialOptions,
     windows: Annotated[
         int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each seed, per load.")
     ] = 60,
@@ -55,30 +34,11 @@ def evaluate(
     from tuner.cli.comparison import compare_trials
     from tuner.laboratory.evaluation import ORACLE, POLICY, START, Evaluation
     from tuner.laboratory.evaluation import evaluate as evaluate_one
-    from tuner.laboratory.trial import TrialSpec, knows_costs
+    from tuner.laboratory.trial import knows_costs
 
-    arguments = environment_arguments(
-        env,
-        server=server,
-        model=model,
-        scenario=scenario,
-        slo=slo,
-        goal=goal,
-        knobs=knobs,
-        window=window,
-        change_cost=change_cost,
-    )
-    spec = TrialSpec(
-        env=env,
-        arguments=arguments,
-        workload=workload,
-        rates=tuple(rate or ()),
-        seed=seed,
-        windows=windows,
-    )
+    spec = trial_spec(where, seed=seed, windows=windows)
     who = (POLICY, ORACLE, START) if knows_costs(spec) else (POLICY, START)
-    evaluate_one(
-        Evaluation(replace(spec, windows=1), POLICY, policy)
-    )  # mistakes are told before much is done
+    # One window alone shows what is wrong before much is done.
+    evaluate_one(Evaluation(replace(spec, windows=1), POLICY, policy))
     tasks = [Evaluation(spec.seeded(seed + number), one, policy) for number in range(seeds) for one in who]
     compare_trials(evaluate_one, tasks, spec, seeds=seeds, out=out)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Target, window_seconds
+from tuner.cli.options import Target
+from tuner.setting import parse_window
 
 __all__ = ["EXAMPLES", "observe"]
 
@@ -27,7 +28,7 @@ def observe(
     from tuner.profiler.attachment import attach
 
     console = make_console()
-    interval = window_seconds(every)
+    interval = parse_window(every, "--every")
     with attach(target) as attachment:
         if not as_json:
             described = attachment.description

@@ -8,98 +8,76 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import (
-    Arrival,
-    ForeignLimit,
-    Goal,
-    Knobs,
-    Policy,
-    Rate,
-    Shapes,
-    SliPrometheus,
-    SliQuery,
-    SliToken,
-    SloText,
-    Target,
-    Window,
-    grids,
-    indicator,
-    shapes,
-    window_seconds,
-)
+from tuner.cli.options import Policy, Target
+from tuner.cli.signature import Fields, fields_as_options
+from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.knobs import KnobSpace
     from tuner.laboratory.advice import Advice
+    from tuner.measurement import Measurement
     from tuner.objective import Objective
+    from tuner.profiler.attachment import Attachment
 
 __all__ = ["EXAMPLES", "recommend"]
 
 EXAMPLES = """Example: [bold]tuner recommend triton://127.0.0.1:8001/resnet50 --slo p95=30ms[/bold]"""
 
 
+@fields_as_options
 def recommend(
     target: Target,
-    slo: SloText,
-    goal: Goal = "latency",
-    rate: Rate = None,
-    arrival: Arrival = None,
-    shape: Shapes = None,
-    foreign_limit: ForeignLimit = 0.25,
-    sli_prometheus: SliPrometheus = None,
-    sli_query: SliQuery = None,
-    sli_token: SliToken = None,
-    knobs: Knobs = None,
-    window: Window = "5s",
+    setting: Annotated[
+        Setting,
+        Fields(
+            "slo", "objective", "rate", "arrival", "shapes", "foreign_limit",
+            "sli_prometheus", "sli_query", "sli_token_file", "grids", "window",
+        ),
+    ],
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many windows to watch.")] = 3,
     policy: Policy = None,
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also store it.")] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Watch a server for a few windows and recommend a configuration for the load it has. Changes nothing.
 
     Without --policy a model of the server is fitted to what was watched and every configuration simulated.
     """
-    from tuner.cli.console import make_console, make_progress
+    from tuner.cli.console import make_console
+    from tuner.cli.session import check_indicator
     from tuner.laboratory.advice import advise
-    from tuner.objective import Objective, parse_slo
-    from tuner.profiler.attachment import attach
+    from tuner.profiler.attachment import attach_for
     from tuner.storage import write_atomically
 
-    slo_value, seconds = parse_slo(slo), window_seconds(window)
-    console = make_console()
-    with attach(
-        target,
-        grids=grids(knobs),
-        rate=rate,
-        arrival=arrival,
-        shapes=shapes(shape),
-        foreign_limit=foreign_limit,
-        indicator=indicator(
-            sli_prometheus, sli_query, sli_token, statistic=slo_value.statistic, window=seconds
-        ),
-    ) as attachment:
-        objective = Objective(slo=slo_value, goal=goal, cores=attachment.host.cores)
+    check_indicator(setting)
+    with attach_for(setting, target) as attachment:
+        objective = setting.objective_on(attachment.host.cores)
         agent = None
         if policy is not None:
             from tuner.agents.rrl import RRL
 
             agent = RRL.load(policy, attachment.space)
-        with make_progress(console) as progress:
-            task = progress.add_task("watching", total=windows)
-            watched = []
-            for _ in range(windows):
-                watched.append(attachment.profiler.measure(seconds))
-                progress.advance(task)
+        watched = _watch(attachment, setting.seconds, windows)
         present = attachment.space.nearest(attachment.backend.current())
         advice = advise(
             attachment.space, objective, present, watched, agent=agent, cores=attachment.host.cores
         )
         _show(advice, attachment.space, objective)
         for note in attachment.description.notes:
-            console.print(f"[yellow]note:[/yellow] {note}")
+            make_console().print(f"[yellow]note:[/yellow] {note}")
     if out is not None:
         write_atomically(out, json.dumps(advice.to_json(), indent=1) + "\n")
         print(out)
+
+
+def _watch(attachment: Attachment, seconds: float, windows: int) -> list[Measurement]:
+    """Measure windows behind a progress bar."""
+    from tuner.cli.console import make_console, make_progress
+
+    with make_progress(make_console()) as progress:
+        return [
+            attachment.profiler.measure(seconds)
+            for _ in progress.track(range(windows), description="watching")
+        ]
 
 
 def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:

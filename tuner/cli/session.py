@@ -9,22 +9,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tuner.cli.console import configuration_text, make_console, window_text
+from tuner.cli.console import command_line, configuration_text, make_console, window_text
 from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.errors import AdapterError, TunerError
 from tuner.measurement import Measurement
-from tuner.objective import Objective, Slo
+from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
+from tuner.profiler.indicator import make_indicator
 from tuner.report.recorder import Recorder, write
 from tuner.storage import make_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from tuner.agents.rrl import RRL
+    from tuner.knobs import KnobSpace
+    from tuner.setting import Setting
 
-__all__ = ["TuningSession", "new_run_folder"]
+__all__ = ["TuningSession", "check_indicator", "new_run_folder"]
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -35,6 +40,19 @@ def new_run_folder(out: Path | None) -> Path:
     """
     folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     return make_folder(folder, "--out")
+
+
+def check_indicator(setting: Setting) -> None:
+    """Ask who else tells the latency, if anybody does, once before anything begins.
+
+    Raises:
+        InvalidInput: The query cannot be used, or the token would not be safe.
+        StorageError: The token's file cannot be read.
+        AdapterError: The server does not answer.
+    """
+    indicator = make_indicator(setting.sli, setting.objective.slo.statistic)
+    if indicator is not None:
+        indicator.check(setting.seconds)
 
 
 @dataclass(kw_only=True)
@@ -58,53 +76,53 @@ class TuningSession:
     def start(
         cls,
         attachment: Attachment,
+        setting: Setting,
+        make_agent: Callable[[KnobSpace], RRL],
         *,
-        slo: Slo,
-        goal: str,
-        change_cost: float = 0.0,
-        window: float,
-        policy: Path | None = None,
-        agent: RRL | None = None,
         out: Path | None = None,
-        folder: Path | None = None,
         apply: bool = True,
         limits: GuardLimits | None = None,
-        seed: int = 0,
-        command: str,
         title: str = "Tuning run",
         console: Console | None = None,
     ) -> TuningSession:
         """Check everything that can be wrong before anything is changed, and open the session.
+
+        Args:
+            attachment: The server.
+            setting: What it is tuned toward.
+            make_agent: Makes the agent for its knobs.
+            out: The folder of the run, by default ``runs/<time>``.
+            apply: False only recommends.
+            limits: How careful to be; those of the control loop if None.
+            title: Of the report.
+            console: Where windows are printed.
 
         Raises:
             InvalidInput: The SLO's statistic cannot be measured, or the policy has other knobs.
             ReadOnly: The server takes no changes and this is no dry run.
             StorageError: The run folder or the policy cannot be used.
         """
-        from tuner.agents.rrl import RRL
-
         console = console or make_console()
-        description = attachment.description
-        check_target(attachment, slo, goal, apply=apply)
-        folder = folder or new_run_folder(out)
-        objective = Objective(slo=slo, goal=goal, cores=attachment.host.cores, change_cost=change_cost)
-        if agent is None:
-            agent = (
-                RRL.load(policy, attachment.space) if policy is not None else RRL(attachment.space, seed=seed)
-            )
-        loop = ControlLoop(attachment.space, objective, agent, limits=limits)
+        objective = setting.objective_on(attachment.host.cores)
+        check_target(attachment, objective.slo, objective.goal, apply=apply)
+        folder = new_run_folder(out)
+        agent = make_agent(attachment.space)
         driver = Driver(
             attachment.backend,
             attachment.profiler,
-            loop,
+            ControlLoop(attachment.space, objective, agent, limits=limits),
             clock=attachment.clock,
-            window=window,
+            window=setting.seconds,
             apply=apply,
             state_file=folder / "state.json",
             notify=lambda sentence: console.print(f"[yellow]{sentence}[/yellow]"),
         )
         recorder = Recorder(
-            title=title, command=command, description=description, space=attachment.space, objective=objective
+            title=title,
+            command=command_line(),
+            description=attachment.description,
+            space=attachment.space,
+            objective=objective,
         )
         return cls(
             attachment=attachment,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Arrival, ForeignLimit, Rate, Seed, Shapes, Target, grids, shapes, window_seconds
+from tuner.cli.options import ForeignLimit, Seed, Target
+from tuner.cli.signature import Fields, fields_as_options
+from tuner.setting import FOREIGN_LIMIT, Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
     from tuner.control.drive.sweep import SweepResult
@@ -21,12 +22,11 @@ EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate
 --grid max_batch_size=1,4,16 --grid max_queue_delay=0,5ms --grid instances=1,2[/bold]"""
 
 
+@fields_as_options
 def sweep(
     target: Target,
-    rate: Rate = None,
-    arrival: Arrival = None,
-    shape: Shapes = None,
-    foreign_limit: ForeignLimit = 0.25,
+    load: Annotated[Load, Fields("rate", "arrival", "shapes")],
+    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
     grid: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,20 +46,12 @@ def sweep(
     from tuner.profiler.attachment import attach
     from tuner.storage import make_folder_of
 
-    window = window_seconds(seconds)
-    if rate is None and arrival is None:
+    window = parse_window(seconds, "--seconds")
+    if load.rate is None and load.arrival is None:
         raise InvalidInput("--rate", "missing", "a sweep sends its own load: give --rate 150 or --arrival")
-    wanted = grids(grid, "--grid")
+    wanted = parse_grids(grid or [], "--grid")
     make_folder_of(out, "--out")
-    with attach(
-        target,
-        grids=wanted,
-        rate=rate,
-        arrival=arrival,
-        seed=seed,
-        shapes=shapes(shape),
-        foreign_limit=foreign_limit,
-    ) as attachment:
+    with attach(target, grids=wanted, load=load, seed=seed, foreign_limit=foreign_limit) as attachment:
         result = _measure(attachment, wanted, window, repeats, out)
         make_console().print(_table(result, attachment))
         print(out)
@@ -69,7 +61,7 @@ def _measure(
     attachment: Attachment, wanted: dict[str, tuple[float, ...]], window: float, repeats: int, out: Path
 ) -> SweepResult:
     """Measure and store after every window, so that Ctrl-C keeps what was measured."""
-    from tuner.cli.console import configuration_text, make_console, make_progress
+    from tuner.cli.console import command_line, configuration_text, make_console, make_progress
     from tuner.control.drive.sweep import SweepResult, measure_configurations
 
     space, described = attachment.space, attachment.description
@@ -79,7 +71,7 @@ def _measure(
     every = [space.decode(int(index)) for index in space.distinct]
     chosen = [c for c in every if all(c[name] == value for name, value in fixed.items())]
     result = SweepResult(
-        command=" ".join(["tuner", *sys.argv[1:]]),
+        command=command_line(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         target=described.target,
         server=f"{described.server} {described.version}",

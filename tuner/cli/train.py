@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tuner.cli.options import Knobs, Seed
+from tuner.cli.options import Seed
+from tuner.cli.signature import Fields, fields_as_options
 from tuner.cli.trial import (
     AGENT_HELP,
     MOST_WINDOWS,
-    ChangeCost,
-    Environment,
-    MaybeGoal,
-    MaybeSlo,
-    MaybeWindow,
-    Model,
-    Rates,
-    ScenarioFile,
-    ServerFile,
-    WorkloadSpec,
-    environment_arguments,
+    TrialOptions,
     parse_agent,
     skipped_text,
+    trial_spec,
 )
+from tuner.objective import Objective
+from tuner.option import options_of
 
 if TYPE_CHECKING:
     from tuner.laboratory.training import Trained
@@ -38,16 +32,18 @@ __all__ = ["EXAMPLES", "train"]
 EXAMPLES = """Example: [bold]tuner train --env tuner/TritonCPU-v0 --server server.json --rate 150 --rate 300
 --slo p95=30ms --out policy[/bold], then [bold]tuner run TARGET --slo p95=30ms --policy policy[/bold]"""
 
+ORDER = ("env", "server", "model", "scenario", "workload", "rate", *options_of(Objective), "grids", "window")
+"""Of the options that say where to train: what was calibrated for it comes first."""
 TRITON, CLUSTER = "tuner/TritonCPU-v0", "tuner/Cluster-v0"
 LOADS = (150.0, 300.0)
 """Nominal loads of the simulated Triton where none is given, requests/s."""
 
 
+@fields_as_options
 def train(
+    *,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the policy goes.")],
-    agent: Annotated[
-        str | None, typer.Option("--agent", help=f"{AGENT_HELP} [default: rrl]", show_default=False)
-    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help=AGENT_HELP, show_default="rrl")] = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -56,17 +52,7 @@ def train(
             help="Start from a policy, and with its agent, rather than from nothing.",
         ),
     ] = None,
-    env: Environment = TRITON,
-    server: ServerFile = None,
-    model: Model = None,
-    scenario: ScenarioFile = None,
-    workload: WorkloadSpec = None,
-    rate: Rates = None,
-    slo: MaybeSlo = None,
-    goal: MaybeGoal = None,
-    change_cost: ChangeCost = None,
-    knobs: Knobs = None,
-    window: MaybeWindow = None,
+    where: Annotated[TrialOptions, Fields(*ORDER)],
     windows: Annotated[
         int,
         typer.Option("--windows", min=1, max=MOST_WINDOWS, help="How many windows to learn from, per load."),
@@ -90,51 +76,27 @@ def train(
     Policies of other agents are for `tuner evaluate`. Interrupted, it goes on when started again with the
     same arguments; what was recorded is gone through again first, which takes about as long as before.
     """
+    from dataclasses import replace
+
     from tuner.cli.console import make_console
-    from tuner.laboratory.trial import TrialSpec, check_trial
-    from tuner.storage import make_folder
+    from tuner.laboratory.trial import check_trial
 
     learner = _learner(agent, policy, out)
-    arguments = environment_arguments(
-        env,
-        server=server,
-        model=model,
-        scenario=scenario,
-        slo=slo,
-        goal=goal,
-        knobs=knobs,
-        window=window,
-        change_cost=change_cost,
-    )
-    spec = TrialSpec(
-        env=env,
-        arguments=arguments,
-        workload=workload,
-        rates=tuple(rate or _loads(env, arguments)),
-        seed=seed,
-        windows=windows,
-        **learner,
-    )
+    spec = trial_spec(where, seed=seed, windows=windows, **learner)
+    if not spec.rates:
+        spec = replace(spec, rates=_loads(spec))
     check_trial(spec)
-    numbers = range(seed, seed + seeds)
-    tasks = [
-        Task(
-            spec.seeded(number),
-            make_folder(out if seeds == 1 else out / f"seed-{number}", "--out"),
-            None if tensorboard is None else make_folder(_run_folder(tensorboard, number), "--tensorboard"),
-        )
-        for number in numbers
-    ]
+    trainings = _trainings(spec, seeds, out, tensorboard)
     console = make_console()
     try:
-        found = _run(tasks)
+        found = _run(trainings)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from there", file=sys.stderr)
         raise typer.Exit(130) from None
-    for task, lines in zip(tasks, found, strict=True):
+    for training, lines in zip(trainings, found, strict=True):
         for line in lines:
             console.print(line)
-        print(task.folder)
+        print(training.folder)
 
 
 def _learner(agent: str | None, policy: Path | None, out: Path) -> dict[str, Any]:
@@ -159,20 +121,20 @@ def _learner(agent: str | None, policy: Path | None, out: Path) -> dict[str, Any
     return {"agent": manifest.agent, "policy": str(policy), "policy_sha256": manifest.sha256}
 
 
-def _loads(env: str, arguments: dict[str, Any]) -> tuple[float, ...]:
+def _loads(spec: TrialSpec) -> tuple[float, ...]:
     """The loads where none is given; none for the environment's own."""
-    if env == TRITON:
+    if spec.env == TRITON:
         return LOADS
-    if env == CLUSTER:
+    if spec.env == CLUSTER:
         from tuner.cluster.scenario import Scenario
         from tuner.envs.cluster import EXAMPLE
 
-        given = arguments.get("scenario")
+        given = spec.arguments.get("scenario")
         return ((EXAMPLE if given is None else Scenario.model_validate(given)).total_rate,)
     return ()
 
 
-class Task(NamedTuple):
+class Training(NamedTuple):
     """One training."""
 
     spec: TrialSpec
@@ -180,31 +142,40 @@ class Task(NamedTuple):
     tensorboard: Path | None
 
 
-def _run_folder(folder: Path, number: int) -> Path:
-    """TensorBoard shows each folder as a run of its own."""
-    return folder / f"seed-{number}"
+def _trainings(spec: TrialSpec, seeds: int, out: Path, tensorboard: Path | None) -> list[Training]:
+    """Return the training of each seed, and make its folders; TensorBoard shows each folder as a run."""
+    from tuner.storage import make_folder
+
+    return [
+        Training(
+            spec.seeded(number),
+            make_folder(out if seeds == 1 else out / f"seed-{number}", "--out"),
+            None if tensorboard is None else make_folder(tensorboard / f"seed-{number}", "--tensorboard"),
+        )
+        for number in range(spec.seed, spec.seed + seeds)
+    ]
 
 
-def _run(tasks: list[Task]) -> list[list[str]]:
+def _run(trainings: list[Training]) -> list[list[str]]:
     """Train, one after the other with a bar of windows, or several at once with a bar of trainings."""
     from tuner.cli.console import make_console, progress_bars
     from tuner.laboratory.parallel import run_all
     from tuner.laboratory.training import train as train_one
 
     bars = progress_bars(make_console())
-    if len(tasks) > 1:
-        return run_all(train_quietly, tasks, "trainings", bars=bars)
-    spec, folder, tensorboard = tasks[0]
+    if len(trainings) > 1:
+        return run_all(train_quietly, trainings, "trainings", bars=bars)
+    spec, folder, tensorboard = trainings[0]
     with bars("training", len(spec.stages) * spec.windows) as advance:
         trained = train_one(spec, folder, tensorboard=tensorboard, progress=advance)
     return [_summary(trained)]
 
 
-def train_quietly(task: Task) -> list[str]:
+def train_quietly(training: Training) -> list[str]:
     """Train in a process of its own."""
     from tuner.laboratory.training import train as train_one
 
-    return _summary(train_one(task.spec, task.folder, tensorboard=task.tensorboard))
+    return _summary(train_one(training.spec, training.folder, tensorboard=training.tensorboard))
 
 
 def _summary(trained: Trained) -> list[str]:

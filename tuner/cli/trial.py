@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.options import grids, window_seconds
+from tuner.cli.signature import Fields, typer_option
+from tuner.objective import Objective
+from tuner.option import options_of
+from tuner.setting import Setting, parse_grids, parse_window
 
 if TYPE_CHECKING:
     from tuner.laboratory.trial import TrialSpec
@@ -16,20 +20,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AGENT_HELP",
     "MOST_WINDOWS",
-    "ChangeCost",
-    "Environment",
-    "MaybeGoal",
-    "MaybeSlo",
-    "MaybeWindow",
-    "Model",
-    "Rates",
-    "ScenarioFile",
-    "ServerFile",
-    "WorkloadSpec",
-    "environment_arguments",
+    "TrialOptions",
     "parse_agent",
     "parse_agents",
     "skipped_text",
+    "trial_spec",
 ]
 
 MOST_WINDOWS = 1_000_000
@@ -43,105 +38,92 @@ AGENT_HELP = (
     "q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, clipper_aimd, oracle."
 )
 
-Environment = Annotated[
-    str,
-    typer.Option(
-        "--env", help="tuner/TritonCPU-v0, tuner/TFServingCPU-v0, tuner/TFServingGPU-v0 or tuner/Cluster-v0."
-    ),
-]
-ServerFile = Annotated[
-    Path | None,
-    typer.Option("--server", help="A server model from `tuner calibrate`; default: the demo's MLP."),
-]
-Model = Annotated[
-    str | None, typer.Option("--model", help="The served model, where the environment knows several.")
-]
-ScenarioFile = Annotated[
-    Path | None,
-    typer.Option("--scenario", metavar="FILE.yaml", help="The cluster, as for `tuner simulate`."),
-]
-Rates = Annotated[
-    list[float] | None,
-    typer.Option(
-        "--rate",
-        min=0.1,
-        max=MOST_REQUESTS,
-        help="Nominal requests/s. Repeat for several loads, one after the other.",
-    ),
-]
-WorkloadSpec = Annotated[
-    str | None,
-    typer.Option(
-        "--workload",
-        metavar="SPEC",
-        help="How the load changes: constant, dynamic, wikipedia, azure:FILE.csv, step, ramp, burst, with "
-        "parameters as in step:low=0.5,high=1.5; `tuner workload list` tells all.",
-    ),
-]
-MaybeSlo = Annotated[
-    str | None,
-    typer.Option("--slo", metavar="STAT=LATENCY", help="Such as p99=1s. [default: the environment's own]"),
-]
-MaybeGoal = Annotated[
-    str | None,
-    typer.Option(
-        "--objective",
-        help="latency: least of the SLO's statistic; strict: a broken SLO costs more; cpu, gpu: least use "
-        "while the SLO is kept. [default: the environment's own]",
-    ),
-]
-ChangeCost = Annotated[
-    float | None,
-    typer.Option(
-        "--change-cost", min=0.0, help="Weight of what changing the configuration costs, such as 0.5."
-    ),
-]
-MaybeWindow = Annotated[
-    str | None,
-    typer.Option("--window", help="Length of a measuring window. [default: the environment's own]"),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """Where agents learn: the environment, its load, and what of its own setting is replaced."""
+
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env",
+            help="tuner/TritonCPU-v0, tuner/TFServingCPU-v0, tuner/TFServingGPU-v0 or tuner/Cluster-v0.",
+        ),
+    ] = "tuner/TritonCPU-v0"
+    workload: Annotated[str | None, typer_option(Setting, "workload")] = None
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--rate",
+            min=0.1,
+            max=MOST_REQUESTS,
+            help="Nominal requests/s. Repeat for several loads, one after the other.",
+        ),
+    ] = None
+    model: Annotated[
+        str | None, typer.Option("--model", help="The served model, where the environment knows several.")
+    ] = None
+    server: Annotated[Path | None, typer_option(Setting, "server")] = None
+    scenario: Annotated[
+        Path | None,
+        typer.Option("--scenario", metavar="FILE.yaml", help="The cluster, as for `tuner simulate`."),
+    ] = None
+    given: Annotated[dict[str, Any], Fields(*options_of(Objective), "grids", "window", of=Setting)] = field(
+        default_factory=dict
+    )
+    """Options of a setting as they were written; what was not given is the environment's own."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the environment's arguments as plain values; what was not given is left out.
+
+        Raises:
+            InvalidInput: An unknown environment (lists those there are), an option that means nothing in it,
+                a file that cannot be read, or a value that is not of its form.
+        """
+        from tuner.laboratory.environment import check_arguments
+
+        named = {"model": self.model, "server": self.server, "scenario": self.scenario, **self.given}
+        given = {name: value for name, value in named.items() if value is not None}
+        check_arguments(self.env, given)
+        if self.server is not None:
+            from tuner.envs.simulator.models import load_model
+
+            given["server"] = load_model(self.server).to_json()
+        if self.scenario is not None:
+            from tuner.cluster.scenario import Scenario
+            from tuner.yaml_file import load_yaml
+
+            given["scenario"] = load_yaml(self.scenario, Scenario).model_dump(mode="json")
+        if "grids" in given:
+            given["grids"] = {name: list(grid) for name, grid in parse_grids(given["grids"]).items()}
+        if "window" in given:
+            given["window"] = parse_window(given["window"])
+        return given
 
 
-def environment_arguments(
-    env: str,
-    *,
-    server: Path | None = None,
-    model: str | None = None,
-    scenario: Path | None = None,
-    slo: str | None = None,
-    goal: str | None = None,
-    knobs: list[str] | None = None,
-    window: str | None = None,
-    change_cost: float | None = None,
-) -> dict[str, Any]:
-    """Return the environment's arguments as plain values; what was not given is left out.
+def trial_spec(options: TrialOptions, *, seed: int, windows: int, **others: Any) -> TrialSpec:
+    """Return the trial that a command's options describe.
+
+    Args:
+        options: Where.
+        seed: Of everything random.
+        windows: For each load.
+        others: Other fields of the trial, such as its agent.
 
     Raises:
-        InvalidInput: An unknown environment (lists those there are), what means nothing in it, a file that
-            cannot be read, or a value that is not of its form.
+        InvalidInput: The options cannot be used.
     """
-    from tuner.laboratory.environment import check_arguments
+    from tuner.laboratory.trial import TrialSpec
 
-    given: dict[str, Any] = {
-        "model": model, "slo": slo, "objective": goal, "window": window, "server": server,
-        "scenario": scenario, "grids": knobs or None, "change_cost": change_cost,
-    }  # fmt: skip
-    given = {name: value for name, value in given.items() if value is not None}
-    check_arguments(env, given)
-    if server is not None:
-        from tuner.envs.simulator.models import load_model
-
-        given["server"] = load_model(server).to_json()
-    if scenario is not None:
-        from tuner.cluster.scenario import Scenario
-        from tuner.yaml_file import load_yaml
-
-        given["scenario"] = load_yaml(scenario, Scenario).model_dump(mode="json")
-    if knobs:
-        given["grids"] = {name: list(grid) for name, grid in grids(knobs).items()}
-    if window is not None:
-        given["window"] = window_seconds(window)
-    return given
+    return TrialSpec(
+        env=options.env,
+        arguments=options.arguments(),
+        workload=options.workload,
+        rates=tuple(options.rate or ()),
+        seed=seed,
+        windows=windows,
+        **others,
+    )
 
 
 def parse_agent(text: str, setting: str = "--agent") -> tuple[str, dict[str, Any]]:

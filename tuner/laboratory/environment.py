@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import InvalidInput
+from tuner.option import options_of
+from tuner.setting import Setting
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -17,8 +19,6 @@ __all__ = ["LIVE", "check_arguments", "environments", "make_environment"]
 
 LIVE = "tuner/Live-v0"
 """Acts on a real server: `tuner run` is for that."""
-SETTINGS = {"grids": "--knob", "server": "--server", "scenario": "--scenario", "rate": "--rate"}
-"""Arguments whose option is not called like them."""
 
 
 def environments() -> list[str]:
@@ -31,7 +31,7 @@ def environments() -> list[str]:
 
 
 def make_environment(
-    name: str, arguments: Mapping[str, Any], levels: LoadLevels, setting: str = "--env"
+    name: str, arguments: Mapping[str, Any], levels: LoadLevels, option: str = "--env"
 ) -> gym.Env[Any, Any]:
     """Make an environment.
 
@@ -40,7 +40,7 @@ def make_environment(
         arguments: Plain values, by the names of its arguments; ``server`` and ``scenario`` are what their
             files hold.
         levels: Names the load levels.
-        setting: What the user calls the id.
+        option: What the user calls the id.
 
     Raises:
         InvalidInput: There is no such environment (lists those there are), or it has no such argument, or a
@@ -48,12 +48,12 @@ def make_environment(
     """
     import gymnasium
 
-    check_arguments(name, arguments, setting)
+    check_arguments(name, arguments, option)
     values = {key: _object(key, value) for key, value in arguments.items()}
     return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
 
 
-def check_arguments(name: str, arguments: Iterable[str], setting: str = "--env") -> None:
+def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") -> None:
     """Check that there is an environment, and that its arguments are called so.
 
     Raises:
@@ -61,12 +61,12 @@ def check_arguments(name: str, arguments: Iterable[str], setting: str = "--env")
     """
     known = environments()
     if name not in known:
-        raise InvalidInput(setting, f"there is no environment '{name}'", f"use {', '.join(known)}")
-    taken = _parameters(name)
+        raise InvalidInput(option, f"there is no environment '{name}'", f"use {', '.join(known)}")
+    taken, options = _parameters(name), options_of(Setting)
     for argument in arguments:
         if argument not in taken:
-            option = SETTINGS.get(argument, f"--{argument.replace('_', '-')}")
-            raise InvalidInput(option, f"means nothing in {name}", "leave it out")
+            flag = options[argument].flag if argument in options else f"--{argument}"
+            raise InvalidInput(flag, f"means nothing in {name}", "leave it out")
 
 
 def _parameters(name: str) -> set[str]:

@@ -12,6 +12,7 @@ from tests.builders import SPACE
 from tuner.control.daemon.config import DaemonConfig, GuardSection
 from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
+from tuner.profiler.indicator import make_indicator
 from tuner.yaml_file import load_yaml
 
 TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
@@ -74,7 +75,8 @@ def test_the_latency_may_come_from_elsewhere(load, tmp_path):
 
     target = load(TARGET + sli).targets[0]
 
-    indicator = target.sli.indicator("p99")
+    indicator = make_indicator(target.setting({}).sli, "p99")
+    assert indicator is not None
     assert (indicator.url, indicator.statistic, indicator.token) == ("https://prom:9090", "p99", "secret")
     assert "secret" not in repr(indicator) + repr(target)
     with pytest.raises(InvalidInput, match=r"targets\[0\]\.sli.*is not a web address"):

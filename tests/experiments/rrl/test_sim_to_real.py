@@ -19,6 +19,7 @@ from tuner.experiments.rrl.prediction import Point, error_rows, measure_points, 
 from tuner.experiments.rrl.sim_to_real import QUICK, RIVALS, TRAINED, plot, study
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
+from tuner.setting import Load
 
 compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="simulates for minutes")
 REAL = ServerModel(table={1: 0.0045, 2: 0.005, 4: 0.0063, 8: 0.0092, 16: 0.0145}, noise=0.2, overhead=0.0013)
@@ -44,7 +45,7 @@ def bench(rate: float, seed: int, folder: Path) -> Iterator[Attachment]:
     """A server that is simulated, but that nobody knows the model of."""
     REAL.save(folder / "real.json")
     with attach(
-        f"sim://mlp?server={folder / 'real.json'}&seed={seed + 7}", grids=QUICK_GRIDS, rate=rate
+        f"sim://mlp?server={folder / 'real.json'}&seed={seed + 7}", grids=QUICK_GRIDS, load=Load(rate=rate)
     ) as attachment:
         yield attachment
 

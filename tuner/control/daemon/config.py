@@ -19,15 +19,15 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 
-from tuner.adapters.connection.credentials import check_not_in_the_clear, check_private, read_secret
+from tuner.adapters.connection.credentials import check_not_in_the_clear, check_private
 from tuner.adapters.place import Place, places_of
 from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import KnobSpace, parse_value
-from tuner.objective import GOALS, Slo, parse_slo
-from tuner.profiler.attachment import FOREIGN_LIMIT
+from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
+from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting, Sli
 from tuner.stored import Part, with_fields
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
@@ -207,16 +207,6 @@ class SliSection(Section):
             _told(partial(check_not_in_the_clear, setting="token_file"), info.data["prometheus"])
         return _secret(path, info)
 
-    def indicator(self, statistic: str) -> PrometheusIndicator:
-        """Return the indicator; the token is read now, so that it can change while the daemon runs.
-
-        Raises:
-            StorageError: The token cannot be read.
-            InvalidInput: It can be read by everybody.
-        """
-        token = read_secret(self.token_file, "sli.token_file") if self.token_file is not None else ""
-        return PrometheusIndicator(url=self.prometheus, query=self.query, statistic=statistic, token=token)
-
 
 class TargetConfig(Section):
     """One model on one server, and what is wanted of it."""
@@ -289,6 +279,17 @@ class TargetConfig(Section):
         except TunerError as error:
             raise ValueError(str(error)) from None
         return folder
+
+    def setting(self, grids: Grids) -> Setting:
+        """Return what the target is tuned toward, with the grids of its knobs; see :meth:`grids`."""
+        return Setting(
+            objective=Objective(slo=self.slo, goal=self.objective, change_cost=self.change_cost),
+            load=Load(rate=self.probe_rate),
+            foreign_limit=self.foreign_limit,
+            sli=Sli(**dict(self.sli)) if self.sli is not None else None,
+            grids=grids,
+            window=self.window,
+        )
 
     def may_change(self, now: float) -> bool:
         """Whether configurations may be changed at a time, seconds since 1970."""

@@ -29,8 +29,8 @@ from tuner.control.store.journal import StoreJournal, recount, replay, resolve, 
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
-from tuner.objective import Objective
-from tuner.profiler.attachment import Attachment, Simulated, attach
+from tuner.profiler.attachment import Attachment, Simulated, attach_for
+from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -212,22 +212,15 @@ class Worker:
     def _attach(self) -> None:
         """Attach, take up what was left, and keep the target until stopped."""
         c = self.config
-        with attach(
-            c.url,
-            grids=self._grids(),
-            rate=c.probe_rate,
-            seed=c.seed,
-            foreign_limit=c.foreign_limit,
-            clock=self._clock,
-            indicator=c.sli.indicator(c.slo.statistic) if c.sli is not None else None,
-        ) as attachment:
+        setting = c.setting(self._grids())
+        with attach_for(setting, c.url, seed=c.seed, clock=self._clock) as attachment:
             decide = c.mode != "observe"
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
             standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
             self._id = standing.id
             agent, learned = self._agent(attachment, standing.id)
             with closing(agent):
-                driver = self._driver(attachment, agent, standing)
+                driver = self._driver(attachment, agent, standing, setting)
                 self._take_up(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # whose hours are no hours
                     recount(self._store, standing.id, driver.loop, attachment.clock.now(), self._now())
@@ -240,11 +233,9 @@ class Worker:
         with closing(connect(c.url)) as backend:  # bounds are within the server's own grids
             return c.grids(backend.space)
 
-    def _driver(self, attachment: Attachment, agent: Agent, standing: Standing) -> Driver:
+    def _driver(self, attachment: Attachment, agent: Agent, standing: Standing, setting: Setting) -> Driver:
         c = self.config
-        objective = Objective(
-            slo=c.slo, goal=c.objective, cores=attachment.host.cores, change_cost=c.change_cost
-        )
+        objective = setting.objective_on(attachment.host.cores)
         loop = ControlLoop(
             attachment.space, objective, agent, limits=c.guard.limits(c.window), explore=c.mode == "apply"
         )
@@ -253,7 +244,7 @@ class Worker:
             Followed(attachment.profiler, self._measured),
             loop,
             clock=attachment.clock,
-            window=c.window,
+            window=setting.seconds,
             apply=c.mode == "apply",
             permit=self._permit,
             orders=StoredOrders(self._store, c.name),

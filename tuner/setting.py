@@ -1,0 +1,316 @@
+"""What a server is tuned toward, and under which conditions: one value, made once and carried whole.
+
+The command line, the laboratory, the environments and the daemon all make the same :class:`Setting`. It is
+checked when it is made. Its fields name the options that set them (:mod:`tuner.option`), so that commands and
+environments call the same thing by the same name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from tuner.duration import format_duration, parse_duration
+from tuner.errors import InvalidInput
+from tuner.objective import Objective
+from tuner.option import option, options_of, part
+
+if TYPE_CHECKING:
+    from tuner.workload import Workload
+    from tuner.workload.load import RateSchedule
+
+__all__ = [
+    "FOREIGN_LIMIT",
+    "SIMULATED",
+    "Grids",
+    "Load",
+    "Rate",
+    "Setting",
+    "Sli",
+    "parse_grids",
+    "parse_shapes",
+    "parse_window",
+    "rate_range",
+]
+
+FOREIGN_LIMIT = 0.25
+"""Cores used by foreign processes above which a window is disturbed, unless a setting says otherwise."""
+WINDOW = 5.0
+"""Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
+SHORTEST, LONGEST = 0.2, 600.0
+"""Windows that a live server can be measured in, s."""
+
+Grids = Mapping[str, tuple[float, ...]]
+"""Values of knobs, by the knobs' names."""
+
+
+def parse_grids(texts: list[str], name: str = "--knob") -> dict[str, tuple[float, ...]]:
+    """Read repeated ``NAME=V,V`` options.
+
+    Args:
+        texts: One for each knob.
+        name: What the user calls the option.
+
+    Raises:
+        InvalidInput: One is malformed or given twice.
+    """
+    from tuner.knobs import parse_grid
+
+    found: dict[str, tuple[float, ...]] = {}
+    for text in texts:
+        knob, values = parse_grid(text, name)
+        if knob in found:
+            raise InvalidInput(
+                f"{name} {knob}", "given twice", "give all its values at once, comma-separated"
+            )
+        found[knob] = values
+    return found
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """Read repeated ``INPUT=D,D`` options.
+
+    Raises:
+        InvalidInput: One is malformed or given twice.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        sizes = [part.strip() for part in rest.split(",")]
+        if not (name and equals and all(size.isdecimal() and int(size) > 0 for size in sizes)):
+            raise InvalidInput("--shape", f"'{text}' is not a shape", "write INPUT=D,D, like image=224,224,3")
+        if name in found:
+            raise InvalidInput(f"--shape {name}", "given twice", "give one shape for each input")
+        found[name] = tuple(int(size) for size in sizes)
+    return found
+
+
+def parse_window(text: str, name: str = "--window") -> float:
+    """Read the length of a window on a live server, s.
+
+    Args:
+        text: Such as ``5s``.
+        name: What the user calls the option.
+
+    Raises:
+        InvalidInput: Not a duration, or outside 0.2 s to 10 min.
+    """
+    seconds = parse_duration(text, name)
+    if not SHORTEST <= seconds <= LONGEST:
+        raise InvalidInput(name, f"{text} is not between 0.2 s and 10 min", "5s suits most servers")
+    return seconds
+
+
+Rate: TypeAlias = "float | tuple[float, float] | RateSchedule"
+"""Requests/s; a range, from which each episode of an environment draws its rate (log-uniform); a schedule."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """The requests that a server gets.
+
+    A live server is sent requests at a `rate`, or as an `arrival` process says; where neither is given its
+    own traffic is watched. A simulated server gets a `workload`, whose nominal rate is `rate`.
+
+    Raises:
+        InvalidInput: The rate is no rate, or stands beside an arrival process.
+    """
+
+    rate: Rate | None = field(
+        default=None,
+        metadata=option(
+            "rate",
+            kind=float,
+            least=0.1,
+            most=100_000,
+            help="Send so many requests/s (Poisson) and time them. Default: watch the server's own traffic.",
+        ),
+    )
+    """None: the server's own traffic, or the rate that a simulated model is meant for."""
+    arrival: str | None = field(
+        default=None,
+        metadata=option(
+            "arrival",
+            help="Instead of --rate: poisson:200, gamma:0.5:200, constant:100, step:30s@100,30s@300, "
+            "trace:FILE.",
+        ),
+    )
+    """An arrival process, as text."""
+    shapes: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict,
+        metadata=option(
+            "shapes",
+            "--shape",
+            kind=list[str],
+            read=parse_shapes,
+            metavar="INPUT=D,D,..",
+            help="Shape of an input with open dimensions, without the batch, for requests of our own. "
+            "Repeat.",
+        ),
+    )
+    """Shapes of inputs with open dimensions, without the batch dimension, by the inputs' names."""
+    workload: Workload | str | None = field(
+        default=None,
+        metadata=option(
+            "workload",
+            metavar="SPEC",
+            help="How the load changes: constant, dynamic, wikipedia, azure:FILE.csv, step, ramp, burst, "
+            "with parameters as in step:low=0.5,high=1.5; `tuner workload list` tells all.",
+        ),
+    )
+    """How a simulated load changes over an episode; None: not at all."""
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and self.arrival is not None:
+            raise InvalidInput("--arrival", "given together with --rate", "give one of them")
+        if isinstance(self.rate, Real | tuple):
+            rate_range(self.rate)
+
+    @property
+    def nominal(self) -> float | None:
+        """The one rate, requests/s; None if none is given.
+
+        Raises:
+            InvalidInput: It is a range or a schedule.
+        """
+        if self.rate is None or isinstance(self.rate, Real):
+            return self.rate
+        raise InvalidInput("rate", f"{self.rate} is not one number", "write 200.0")
+
+
+def rate_range(rate: float | tuple[float, float]) -> tuple[float, float]:
+    """Return the least and the largest of a rate or a range of rates, requests/s.
+
+    Raises:
+        InvalidInput: They cannot be offered.
+    """
+    from tuner.workload.workload import FASTEST
+
+    low, high = rate if isinstance(rate, tuple) else (rate, rate)
+    if not 0 < low <= high <= FASTEST:
+        problem = f"{rate} is not a rate or range above 0 and at most {FASTEST:,.0f} requests/s"
+        raise InvalidInput("rate", problem, "write 200.0 or (100.0, 400.0)")
+    return low, high
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sli:
+    """A service level indicator: a query to a Prometheus server for the latency that the SLO bounds.
+
+    It stands in for what the server itself, or whoever sends our own requests, measures.
+
+    Raises:
+        InvalidInput: The address or the query is missing.
+    """
+
+    prometheus: str = field(
+        default="",
+        metadata=option(
+            "sli_prometheus",
+            metavar="URL",
+            help="A Prometheus server that knows the latency, with --sli-query.",
+        ),
+    )
+    """The address of the Prometheus server."""
+    query: str = field(
+        default="",
+        metadata=option(
+            "sli_query", metavar="PROMQL", help="Gives seconds; {window} and {quantile} are filled in."
+        ),
+    )
+    """PromQL that gives seconds."""
+    token_file: Path | None = field(
+        default=None,
+        metadata=option(
+            "sli_token_file", kind=Path, metavar="FILE", help="A file with the bearer token for it."
+        ),
+    )
+    """A file with the bearer token for it."""
+
+    def __post_init__(self) -> None:
+        if not (self.prometheus and self.query):
+            missing = "--sli-query" if self.prometheus else "--sli-prometheus"
+            raise InvalidInput(missing, "missing", "--sli-prometheus and --sli-query belong together")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What a server is tuned toward, and under which conditions.
+
+    All but the objective may be left to the server or to the environment.
+
+    Raises:
+        InvalidInput: The window or the limit of foreign processes is no such number.
+    """
+
+    objective: Objective = field(metadata=part(Objective))
+    """What is minimised: the SLO, the goal, and the weight of changes."""
+    load: Load = field(default_factory=Load, metadata=part(Load))
+    foreign_limit: float = field(
+        default=FOREIGN_LIMIT,
+        metadata=option(
+            "foreign_limit",
+            kind=float,
+            least=0.0,
+            help="Cores of foreign processes above which a window is not used.",
+        ),
+    )
+    """Cores used by foreign processes above which a window is disturbed."""
+    sli: Sli | None = field(default=None, metadata=part(Sli))
+    """Who else knows the latency; None: nobody."""
+    grids: Grids = field(
+        default_factory=dict,
+        metadata=option(
+            "grids",
+            "--knob",
+            kind=list[str],
+            read=parse_grids,
+            metavar="NAME=V,V,..",
+            help="Grid of a knob, such as max_queue_delay=0,2ms,5ms. Repeat.",
+        ),
+    )
+    """Grids that replace the server's own, by knob name."""
+    window: float | None = field(
+        default=None,
+        metadata=option(
+            "window",
+            read=parse_window,
+            usual=format_duration(WINDOW),
+            help="Length of a measuring window.",
+        ),
+    )
+    """Length of a window, s; None: 5 s on a live server, in an environment what its server model asks for."""
+    server: object | None = field(
+        default=None,
+        metadata=option(
+            "server",
+            kind=Path,
+            help="A server model from `tuner calibrate`; default: the demo's MLP.",
+        ),
+    )
+    """The model of the server, where it is simulated; None: the environment's own."""
+
+    def __post_init__(self) -> None:
+        if self.window is not None and not 0 < self.window < math.inf:
+            raise InvalidInput("window", f"{self.window} is not a positive number of seconds")
+        if not self.foreign_limit >= 0:
+            raise InvalidInput(
+                "--foreign-limit", f"{self.foreign_limit} is not a number of cores of at least 0"
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Length of a window, s; 5 s if it was left open."""
+        return WINDOW if self.window is None else self.window
+
+    def objective_on(self, cores: float) -> Objective:
+        """Return the objective for a machine with a number of CPU cores, which shares of the CPU refer to."""
+        return replace(self.objective, cores=cores)
+
+
+SIMULATED = ("server", "rate", "workload", *options_of(Objective), "grids", "window")
+"""The options of a setting that mean something where the server is simulated."""
