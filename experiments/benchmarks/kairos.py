@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from tuner.cluster.mixed import MixedCluster, simulate_mixed
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
 from tuner.experiments.frame.options import Options
-from tuner.experiments.kairos.cell import Setting, make_space
+from tuner.experiments.kairos.cell import PoolSetting, make_space
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.paper import QOS
 from tuner.scheduling.distribution.matching import make_matching, match
@@ -99,7 +99,7 @@ def _queries(queries: int, instances: int, seed: int) -> np.ndarray:
     Instances are the rows where there are more queries.
     """
     generator = np.random.default_rng(seed)
-    space, qos = make_space(Setting("rm2")), QOS["rm2"]
+    space, qos = make_space(PoolSetting("rm2")), QOS["rm2"]
     kinds = np.where(np.arange(instances) < max(instances // 14, 1), 0, 2)  # g4dn.xlarge, r5n.large
     weight = space.offers.latency[0, -1] / space.offers.latency[:, -1]
     items = generator.choice(space.offers.latency.shape[1], queries, p=_paper_sizes())
@@ -118,7 +118,7 @@ def _paper_sizes() -> np.ndarray:
 
 
 def _bounds(cut: int, repeats: int) -> Iterator[BenchRow]:
-    space = make_space(Setting("rm2"))
+    space = make_space(PoolSetting("rm2"))
     generator = np.random.default_rng(0)
     for count in POOLS:
         number = max(count // cut, 10)

@@ -1,12 +1,14 @@
-"""One cell of Kairos's figures: the allowable throughput of a pool for a model under a policy."""
+"""What all figures of Kairos share: pools of mixed instances, and what one serves under a policy."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tuner.cluster.mixed import MixedCluster, allowable_throughput, climb_threshold
+from tuner.experiments.frame.experiment import Experiment, Scaled
 from tuner.planning.pools.bound import Terms, bounds, make_terms
 from tuner.planning.pools.catalogue import InstanceType, Offers, make_offers
 from tuner.planning.pools.choice import best_homogeneous, choose
@@ -18,35 +20,35 @@ __all__ = [
     "GAUSSIAN",
     "LABELS",
     "POLICIES",
-    "QUERIES",
-    "QUICK_QUERIES",
     "Cell",
+    "CellExperiment",
     "Pool",
-    "Setting",
-    "Space",
-    "configuration",
+    "PoolExperiment",
+    "PoolSetting",
+    "PoolSpace",
     "homogeneous",
     "make_space",
     "measure",
     "name_of",
 ]
 
-QUERIES, QUICK_QUERIES = 20_000, 1_500
-"""Per rate that is tried; the first as in the paper's code."""
 LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": "WND"}
 """The models as the paper names them, in its order."""
 POLICIES = ("kairos", "kairos, refusing", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
 """Distribution policies; that two of them may refuse queries which cannot be in time is ours."""
 CHANGES: dict[str, dict[str, float | bool]] = {"refusing": {"refuse": True}, "believing": {"spread": 0.0}}
-"""Options of a policy that is named so; who believes does not weigh how far predictions are off."""
+"""Options by the word that follows a policy's name. One that believes does not weigh how far its predictions
+are off."""
 GAUSSIAN = "gaussian:300,120"
 """Sizes after the change of figures 12 and 16; the paper does not say which. All sizes up to 1000 come."""
 
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 Pool = tuple[int, ...]
 """Instances of g4dn.xlarge, c5n.2xlarge, r5n.large and t3.xlarge."""
 
 
-class Setting(NamedTuple):
+class PoolSetting(NamedTuple):
     """Under what a pool is measured; the paper's, unless said otherwise."""
 
     model: str
@@ -60,22 +62,22 @@ class Setting(NamedTuple):
     """Standard deviation of execution times, relative."""
     prediction_noise: float = 0.0
     """The same of Kairos's predictions, with exact execution times."""
-    queries: int = QUERIES
+    queries: int = 20_000
+    """Per rate that is tried; as many as in the paper's code."""
 
 
 class Cell(NamedTuple):
     """What is measured."""
 
-    setting: Setting
+    setting: PoolSetting
     pool: Pool
     policy: str = "kairos"
-    seed: int = 1
 
 
-class Space(NamedTuple):
+class PoolSpace(NamedTuple):
     """All pools that the budget buys in a setting, with what the bounds say of them."""
 
-    setting: Setting
+    setting: PoolSetting
     offers: Offers
     terms: Terms
     pools: np.ndarray  # (n, 4)
@@ -88,20 +90,22 @@ class Space(NamedTuple):
     """By which its throughput grows if the whole budget is used (section 8.1)."""
 
 
-def measure(cell: Cell, at_least: float = 0.0) -> float:
+def measure(cell: Cell, seed: int, at_least: float = 0.0) -> float:
     """Return the allowable throughput, queries/s; of ``drs`` with the best threshold that climbing finds.
 
     Args:
         cell: What to measure.
+        seed: Of the simulation.
         at_least: Queries/s; what serves less may be said to serve nothing, which is found sooner.
     """
-    cluster = _cluster(cell)
+    cluster = _cluster(cell, seed)
     if cell.policy == "drs":
         return climb_threshold(cluster).best.rate
     return allowable_throughput(cluster, at_least=at_least).rate
 
 
-def make_space(setting: Setting) -> Space:
+@cache
+def make_space(setting: PoolSetting) -> PoolSpace:
     """Return the pools of a setting, and Kairos's choice among them."""
     sizes = parse_sizes(setting.sizes)
     offers = make_offers(_types(setting), setting.model, sizes)
@@ -114,14 +118,14 @@ def make_space(setting: Setting) -> Space:
     best = best_homogeneous(offers.price, offers.max_count, terms.base_rate, budget)
     same = np.where(np.arange(offers.price.size) == best.kind, best.instances, 0)
     scale = budget / float(same @ offers.price)
-    return Space(
+    return PoolSpace(
         setting, offers, terms, pools, bound, order, tuple(chosen.tolist()), tuple(same.tolist()), scale
     )
 
 
-def homogeneous(space: Space, seed: int) -> Cell:
+def homogeneous(space: PoolSpace) -> Cell:
     """Return the cell of the best homogeneous pool, first come, first served; times ``space.scale``."""
-    return Cell(space.setting._replace(prediction_noise=0.0), space.same, "ribbon", seed)
+    return Cell(space.setting._replace(noise=0.0, prediction_noise=0.0), space.same, "ribbon")
 
 
 def name_of(pool: Pool) -> str:
@@ -129,37 +133,24 @@ def name_of(pool: Pool) -> str:
     return f"({', '.join(str(count) for count in pool)})"
 
 
-def configuration(queries: int) -> dict[str, object]:
-    """Return what all figures have in common, for their results."""
-    return {
-        "queries": queries,
-        "quantile": QUANTILE,
-        "qos_ms": {model: QOS[model] * 1e3 for model in MODELS},
-        "budget": BUDGET,
-        "types": [kind.name for kind in paper_catalogue()],
-        "sizes": "paper",
-        "arrivals": "exponential gaps",
-    }
-
-
-def _qos(setting: Setting) -> float:
+def _qos(setting: PoolSetting) -> float:
     return QOS[setting.model] * setting.stretch
 
 
-def _types(setting: Setting) -> tuple[InstanceType, ...]:
+def _types(setting: PoolSetting) -> tuple[InstanceType, ...]:
     return tuple(
         kind.model_copy(update={"max_count": int(kind.max_count * setting.wealth)})
         for kind in paper_catalogue()
     )
 
 
-def _cluster(cell: Cell) -> MixedCluster:
+def _cluster(cell: Cell, seed: int) -> MixedCluster:
     setting = cell.setting
     types = _types(setting)
     policy, _, change = cell.policy.partition(", ")
     options: dict[str, float | bool | int] = dict(CHANGES[change]) if change else {}
     if policy == "kairos" and setting.prediction_noise:
-        options |= {"prediction_noise": setting.prediction_noise, "seed": cell.seed}
+        options |= {"prediction_noise": setting.prediction_noise, "seed": seed}
     session = {
         "name": setting.model,
         "model": setting.model,
@@ -178,6 +169,46 @@ def _cluster(cell: Cell) -> MixedCluster:
             "sessions": [session],
             "noise": setting.noise,
             "queries": setting.queries,
-            "seed": cell.seed,
+            "seed": seed,
         }
     )
+
+
+class PoolExperiment(Experiment[Task, Answer]):
+    """An experiment on simulated pools."""
+
+    first_seed = 1
+    queries = Scaled(20_000, quick=1_500)
+    """Per rate that is tried; the first as in the paper's code."""
+
+    def setting(self, model: str, **changes: Any) -> PoolSetting:
+        """Return the paper's setting of a model, with changes."""
+        return PoolSetting(model, queries=self.queries, **changes)
+
+    def spaces(self) -> dict[str, PoolSpace]:
+        """Return the pools of every model in the paper's setting."""
+        return {model: make_space(self.setting(model)) for model in LABELS}
+
+    def rate(self, cell: Cell, seed: int, at_least: float = 0.0) -> float:
+        """Measure a cell; see :func:`measure`."""
+        return measure(cell, seed, at_least)
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what all figures have in common."""
+        return {
+            "queries": self.queries,
+            "quantile": QUANTILE,
+            "qos_ms": {model: QOS[model] * 1e3 for model in MODELS},
+            "budget": BUDGET,
+            "types": [kind.name for kind in paper_catalogue()],
+            "sizes": "paper",
+            "arrivals": "exponential gaps",
+        }
+
+
+class CellExperiment(PoolExperiment[Cell, float]):
+    """An experiment whose tasks are cells."""
+
+    def measure(self, cell: Cell, seed: int) -> float:
+        """Return the allowable throughput, queries/s."""
+        return self.rate(cell, seed)

@@ -5,95 +5,100 @@ All measure with Kairos's distribution, and all prune sub-configurations; only K
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import LABELS, Setting, configuration, make_space
+from tuner.experiments.kairos.cell import LABELS, Pool, PoolExperiment, PoolSetting, make_space
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import until_best
 from tuner.planning.pools.rivals import RIVALS
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["RivalSearches", "StoredSearch"]
 
-NAME = "kairos-fig11"
 SEARCHES = ("kairos+", *RIVALS)
 WORDS = {"bayesian": "bayesian (ribbon)"}
-RUNS, QUICK_RUNS = 30, 2
-"""Of a random search per seed of the experiment."""
 
 
-class Task(NamedTuple):
-    """One search, with its random numbers."""
+class StoredSearch(NamedTuple):
+    """A search on the stored throughputs of a model's pools."""
 
     model: str
     name: str
-    seed: int
-    folder: Path
 
 
-def run(options: Options) -> Result:
-    """Run every search on the stored throughputs of all pools, with many seeds."""
-    runs = QUICK_RUNS if options.quick else RUNS * options.seeds
-    tasks = [
-        Task(model, name, seed, options.folder)
-        for model in LABELS
-        for name in SEARCHES
-        for seed in range(1 if name == "kairos+" else runs)
-    ]
-    found = dict(zip(tasks, options.run_all(search, tasks, "searches"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for name in SEARCHES:
-        counts = [[n for t, n in found.items() if (t.model, t.name) == (model, name)] for model in LABELS]
-        words = WORDS.get(name, name)
-        series.append(curve(words, range(len(LABELS)), counts))
-        rows += [
-            row(
-                f"{label}, {words}",
-                [float(n) for n in some],
-                unit="pools",
-                note=f"{len(some)} searches" * (len(some) > 1),
-            )
-            for label, some in zip(LABELS.values(), counts, strict=True)
-        ]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration(0) | {"queries": "as in kairos-pools", "searches": runs},
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="kairos-fig11",
+    title="Pools that Kairos+ tries against random, annealing, genetic and Bayesian search",
+    paper="Kairos",
+    minutes=5,
+)
+class RivalSearches(PoolExperiment[StoredSearch, int]):
+    """The number of pools that were tried when the best had been."""
 
+    first_seed = 0
+    runs = Scaled(30, quick=2)
+    """Of a random search per seed of the experiment."""
 
-def search(task: Task) -> int:
-    """Return how many pools were tried when the best had been."""
-    space, rates = make_space(Setting(task.model)), measured_pools(task.folder, task.model)["kairos"]
-    if task.name == "kairos+":
-        return until_best(kairos_plus(space.pools, space.bound, space.order, rates.__getitem__))
-    generator = np.random.default_rng((task.seed, 11))
-    best = max(rates, key=lambda pool: rates[pool])
-    tried: list[tuple[int, ...]] = []
+    def tasks(self) -> list[StoredSearch]:
+        return [StoredSearch(model, name) for model in LABELS for name in SEARCHES]
 
-    def evaluate(pool: tuple[int, ...]) -> float:
-        tried.append(pool)
-        return rates[pool]
+    def seeds_of(self, task: StoredSearch) -> Sequence[int]:
+        """Kairos+ draws nothing at random; one search of the others is mostly luck."""
+        return range(1 if task.name == "kairos+" else self._runs)
 
-    RIVALS[task.name](space.pools, evaluate, generator, None)
-    return tried.index(best) + 1 if best in tried else len(tried)
+    def measure(self, task: StoredSearch, seed: int) -> int:
+        space = make_space(PoolSetting(task.model))
+        rates = measured_pools(self.options.folder, task.model)["kairos"]
+        # A quick run of the other experiment stores the pools with the highest bounds only.
+        known = np.array([tuple(pool) in rates for pool in space.pools.tolist()])
+        pools, bound = space.pools[known], space.bound[known]
+        if task.name == "kairos+":
+            places = np.cumsum(known) - 1  # of each pool among those that are known
+            order = places[space.order[known[space.order]]]
+            return until_best(kairos_plus(pools, bound, order, rates.__getitem__))
+        best = max(rates, key=lambda pool: rates[pool])
+        tried: list[Pool] = []
 
+        def evaluate(pool: Pool) -> float:
+            tried.append(pool)
+            return rates[pool]
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the counts on a logarithmic axis, with the spread over seeds."""
-    figure, axes = style.figure("Pools tried until the best of 331 is found", size=(8, 3.6))
-    (axis,) = axes.flat
-    style.bars(axis, list(LABELS.values()), [(one.name, one.y) for one in result.series])
-    axis.set(ylabel="pools tried, median of the searches", yscale="log", ylim=(0.7, 500))
-    style.legend(axis, ncols=3, loc="upper left")
-    return [style.save(figure, folder, NAME)]
+        RIVALS[task.name](pools, evaluate, np.random.default_rng((seed, 11)), None)
+        return tried.index(best) + 1 if best in tried else len(tried)
+
+    def rows(self, found: Answers[StoredSearch, int]) -> Iterator[Row]:
+        for name in SEARCHES:
+            for model, label in LABELS.items():
+                counts = [float(count) for count in found[StoredSearch(model, name)]]
+                note = f"{len(counts)} searches" * (len(counts) > 1)
+                yield row(f"{label}, {WORDS.get(name, name)}", counts, unit="pools", note=note)
+
+    def series(self, found: Answers[StoredSearch, int]) -> Iterator[Series]:
+        for name in SEARCHES:
+            counts = [found[StoredSearch(model, name)] for model in LABELS]
+            yield curve(WORDS.get(name, name), range(len(LABELS)), counts)
+
+    def configuration(self) -> dict[str, Any]:
+        return super().configuration() | {"queries": "as in kairos-pools", "searches": self._runs}
+
+    @property
+    def _runs(self) -> int:
+        return self.runs if self.options.quick else self.runs * self.options.seeds
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the counts on a logarithmic axis, with the spread over seeds."""
+        figure, axes = style.figure("Pools tried until the best of 331 is found", size=(8, 3.6))
+        (axis,) = axes.flat
+        style.bars(axis, list(LABELS.values()), [(one.name, one.y) for one in result.series])
+        axis.set(ylabel="pools tried, median of the searches", yscale="log", ylim=(0.7, 500))
+        style.legend(axis, ncols=3, loc="upper left")
+        return [style.save(figure, folder, result.experiment)]

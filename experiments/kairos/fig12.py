@@ -1,133 +1,137 @@
 """Kairos, Figure 12: what each scheme tries after the sizes of RM2's queries have become Gaussian.
 
-Kairos chooses once, from bounds. Kairos+ tries pools from the highest bound down. The rivals search anew by
+Kairos chooses once, from bounds. Kairos+ tries pools from the highest bound down. The rivals search again by
 Ribbon's Bayesian optimisation, each under its own distribution policy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
-    QUERIES,
-    QUICK_QUERIES,
     Cell,
     Pool,
-    Setting,
-    configuration,
+    PoolExperiment,
+    PoolSetting,
     make_space,
-    measure,
     name_of,
 )
 from tuner.planning.pools.rivals import bayesian_search
 from tuner.planning.pools.search import kairos_plus
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["ReactionToSizes"]
 
-NAME = "kairos-fig12"
 MODEL = "rm2"
-SHOWN, QUICK_SHOWN = 20, 3
 SCHEMES = ("kairos", "kairos+", "ribbon", "drs", "clkwrk", "clkwrk, refusing")
 ORACLE = 15.0
 """%, within which of the oracle Kairos and Kairos+ are published to be."""
+Tried = list[tuple[Pool, float]]
+"""The pools that a scheme tries, and what they serve, queries/s; the last one stays."""
 
 
-class Task(NamedTuple):
-    """One scheme's first evaluations."""
+@experiment(
+    name="kairos-fig12",
+    title="What each scheme tries after the query sizes of RM2 have become Gaussian",
+    paper="Kairos",
+    minutes=2,
+)
+class ReactionToSizes(PoolExperiment[str | Cell, Any]):
+    """Lets every scheme react; for the oracle, measures every pool."""
 
-    scheme: str
-    seed: int
-    queries: int
-    limit: int
+    shown = Scaled(20, quick=3)
+    """Evaluations of each scheme."""
+
+    def tasks(self) -> list[str | Cell]:
+        space = make_space(self._changed)
+        order = space.order[: self.shown] if self.options.quick else space.order
+        pools = [tuple(pool) for pool in space.pools[order].tolist()]
+        return [*SCHEMES, *(Cell(self._changed, pool, "oracle") for pool in pools)]
+
+    def seeds_of(self, task: str | Cell) -> Sequence[int]:
+        return super().seeds_of(task) if isinstance(task, str) else (self.first_seed,)
+
+    def measure(self, task: str | Cell, seed: int) -> Tried | float:
+        return self.react(task, seed) if isinstance(task, str) else self.rate(task, seed)
+
+    def react(self, scheme: str, seed: int) -> Tried:
+        """Return what a scheme tries after the change."""
+        space = make_space(self._changed)
+        policy = "kairos" if scheme == "kairos+" else scheme
+
+        def evaluate(pool: Pool) -> float:
+            return self.rate(Cell(self._changed, pool, policy), seed)
+
+        if scheme == "kairos":
+            return [(space.chosen, evaluate(space.chosen))]
+        if scheme == "kairos+":
+            found = kairos_plus(space.pools, space.bound, space.order, evaluate, self.shown)
+            assert found.pool is not None
+            return [*found.evaluations, (found.pool, found.rate)]
+        generator = np.random.default_rng((seed, 12))
+        return list(bayesian_search(space.pools, evaluate, generator, self.shown).evaluations)
+
+    def rows(self, found: Answers[str | Cell, Any]) -> Iterator[Row]:
+        oracle = max(rate for task, (rate, *_) in found.items() if isinstance(task, Cell))
+        yield row("oracle, best pool", [oracle], unit="queries/s")
+        for scheme in SCHEMES:
+            runs: list[Tried] = found[scheme]
+            best = [max(rate for _, rate in tried) for tried in runs]
+            name = f"{scheme}: best of {self.shown} evaluations"
+            yield row(name, best, unit="queries/s", note=_note(scheme, runs))
+            below = [100 * (1 - rate / oracle) for rate in best]
+            published = ORACLE if scheme in SCHEMES[:2] else None
+            yield row(f"{scheme}: below the oracle", below, unit="%", published=published)
+        once = [tried[0][1] for tried in found["kairos"]]
+        for scheme in SCHEMES[2:]:
+            waits = [
+                float(next((n for n, (_, rate) in enumerate(tried, 1) if rate >= goal), np.inf))
+                for tried, goal in zip(found[scheme], once, strict=True)
+            ]
+            yield row(f"{scheme}: evaluations until it serves what kairos does", waits, unit="pools")
+
+    def series(self, found: Answers[str | Cell, Any]) -> Iterator[Series]:
+        steps = range(self.shown)
+        for scheme in SCHEMES:
+            rates = [[tried[min(step, len(tried) - 1)][1] for tried in found[scheme]] for step in steps]
+            yield curve(scheme, [step + 1 for step in steps], rates)
+
+    def configuration(self) -> dict[str, Any]:
+        return super().configuration() | {"model": MODEL, "sizes": GAUSSIAN}
+
+    @property
+    def _changed(self) -> PoolSetting:
+        return self.setting(MODEL, sizes=GAUSSIAN)
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the throughput of the pool that each scheme runs at each step."""
+        title = "RM2 after its sizes became Gaussian: the pools that are tried"
+        figure, axes = style.figure(title, size=(8, 4))
+        (axis,) = axes.flat
+        for one in result.series:
+            color, marker = style.look(one.name)
+            heights = [y or 0.0 for y in one.y]
+            axis.plot(one.x, heights, color=color, marker=marker, ms=4, lw=1.2, label=one.name)
+        oracle = next(each.measured for each in result.rows if each.id.startswith("oracle"))
+        axis.axhline(oracle or 0.0, color=style.INK, lw=1, ls="--", label="oracle, best pool")
+        axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, 155))
+        axis.set_xticks([1, *range(5, len(result.series[0].x) + 1, 5)])
+        style.legend(axis, ncols=4, fontsize=7, loc="upper center")
+        return [style.save(figure, folder, result.experiment)]
 
 
-def run(options: Options) -> Result:
-    """Let every scheme react, with every seed; search the oracle's best pool among all."""
-    queries = QUICK_QUERIES if options.quick else QUERIES
-    limit = QUICK_SHOWN if options.quick else SHOWN
-    setting = Setting(MODEL, sizes=GAUSSIAN, queries=queries)
-    space, seeds = make_space(setting), range(1, options.seeds + 1)
-    tasks = [Task(scheme, seed, queries, limit) for scheme in SCHEMES for seed in seeds]
-    found = dict(zip(tasks, options.run_all(react, tasks, "schemes and seeds"), strict=True))
-    pools = [tuple(pool) for pool in space.pools[space.order[: limit if options.quick else None]].tolist()]
-    cells = [Cell(setting, pool, "oracle") for pool in pools]
-    oracle = max(options.run_all(measure, cells, "oracle"))
-    rows: list[Row] = [row("oracle, best pool", [oracle], unit="queries/s")]
-    series = []
-    for scheme in SCHEMES:
-        runs = [found[Task(scheme, seed, queries, limit)] for seed in seeds]
-        steps = range(limit)
-        rates = [[one[min(step, len(one) - 1)][1] for one in runs] for step in steps]
-        series.append(curve(scheme, [step + 1 for step in steps], rates))
-        best = [max(rate for _, rate in one) for one in runs]
-        rows.append(
-            row(f"{scheme}: best of {limit} evaluations", best, unit="queries/s", note=_note(scheme, runs))
-        )
-        below = [100 * (1 - rate / oracle) for rate in best]
-        published = ORACLE if scheme in SCHEMES[:2] else None
-        rows.append(row(f"{scheme}: below the oracle", below, unit="%", published=published))
-    once = [one[0][1] for one in (found[Task("kairos", seed, queries, limit)] for seed in seeds)]
-    for scheme in SCHEMES[2:]:
-        runs = [found[Task(scheme, seed, queries, limit)] for seed in seeds]
-        waits = [
-            float(next((n for n, (_, rate) in enumerate(one, 1) if rate >= goal), np.inf))
-            for one, goal in zip(runs, once, strict=True)
-        ]
-        rows.append(row(f"{scheme}: evaluations until it serves what kairos does", waits, unit="pools"))
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration(queries) | {"model": MODEL, "sizes": GAUSSIAN},
-        rows=rows,
-        series=series,
-    )
-
-
-def react(task: Task) -> list[tuple[Pool, float]]:
-    """Return the pools that a scheme tries after the change, and what they serve; the last one stays."""
-    setting = Setting(MODEL, sizes=GAUSSIAN, queries=task.queries)
-    space = make_space(setting)
-    policy = "kairos" if task.scheme == "kairos+" else task.scheme
-
-    def evaluate(pool: Pool) -> float:
-        return measure(Cell(setting, pool, policy, task.seed))
-
-    if task.scheme == "kairos":
-        return [(space.chosen, evaluate(space.chosen))]
-    if task.scheme == "kairos+":
-        found = kairos_plus(space.pools, space.bound, space.order, evaluate, task.limit)
-        assert found.pool is not None
-        return [*found.evaluations, (found.pool, found.rate)]
-    generator = np.random.default_rng((task.seed, 12))
-    return list(bayesian_search(space.pools, evaluate, generator, task.limit).evaluations)
-
-
-def _note(scheme: str, runs: list[list[tuple[Pool, float]]]) -> str:
+def _note(scheme: str, runs: list[Tried]) -> str:
     if scheme == "kairos":
         return f"{name_of(runs[0][0][0])}, in one step"
     if scheme == "kairos+":
-        return f"{name_of(runs[0][-1][0])}, sure after {max(len(one) - 1 for one in runs)} evaluations"
+        return f"{name_of(runs[0][-1][0])}, sure after {max(len(tried) - 1 for tried in runs)} evaluations"
     return ""
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the throughput of the pool that each scheme runs at each step."""
-    figure, axes = style.figure("RM2 after its sizes became Gaussian: the pools that are tried", size=(8, 4))
-    (axis,) = axes.flat
-    for one in result.series:
-        color, marker = style.look(one.name)
-        axis.plot(one.x, [y or 0.0 for y in one.y], color=color, marker=marker, ms=4, lw=1.2, label=one.name)
-    oracle = next(each.measured for each in result.rows if each.id.startswith("oracle"))
-    axis.axhline(oracle or 0.0, color=style.INK, lw=1, ls="--", label="oracle, best pool")
-    axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, 155))
-    axis.set_xticks([1, *range(5, len(result.series[0].x) + 1, 5)])
-    style.legend(axis, ncols=4, fontsize=7, loc="upper center")
-    return [style.save(figure, folder, NAME)]

@@ -2,125 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import (
-    LABELS,
-    QUERIES,
-    QUICK_QUERIES,
-    Cell,
-    Pool,
-    Setting,
-    Space,
-    configuration,
-    make_space,
-    measure,
-    name_of,
-)
+from tuner.experiments.kairos.cell import LABELS, Cell, CellExperiment, Pool, PoolSpace, name_of
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["HighestBounds"]
 
-NAME = "kairos-fig13"
-SHOWN, QUICK_SHOWN = 20, 3
 WITHIN = 10
-"""Published: the best pool is always among so many of the highest bounds."""
+"""Published: the best pool is always among this many of the highest bounds."""
 BOUND, MEASURED, CHOSEN = "bound", "kairos", "chosen"
-
-
 Rates = dict[Pool, list[float]]
 """Queries/s of each of the pools with the highest bounds, per seed."""
 
 
-def run(options: Options) -> Result:
-    """Measure the pools with the highest bounds; with the first seed all pools were measured before."""
-    queries, shown = (QUICK_QUERIES, QUICK_SHOWN) if options.quick else (QUERIES, SHOWN)
-    spaces = {model: make_space(Setting(model, queries=queries)) for model in LABELS}
-    cells = [
-        Cell(space.setting, pool, "kairos", seed)
-        for space in spaces.values()
-        for pool in _highest(space, shown)
-        for seed in range(2, options.seeds + 1)
-    ]
-    found = dict(zip(cells, options.run_all(measure, cells, "pools and seeds"), strict=True))
-    rows: list[Row] = []
-    series: list[Series] = []
-    for model, space in spaces.items():
-        stored = measured_pools(options.folder, model)["kairos"]
-        rates = {
-            pool: [stored[pool]] + [rate for cell, rate in found.items() if _is_of(cell, space, pool)]
-            for pool in _highest(space, shown)
-        }
-        label, places = LABELS[model], range(1, len(rates) + 1)
-        bounds = space.bound[space.order[: len(rates)]].tolist()
-        series += [
-            curve(BOUND, places, [[bound] for bound in bounds], panel=label),
-            curve(MEASURED, places, list(rates.values()), panel=label),
+@experiment(
+    name="kairos-fig13",
+    title="What the pools with the highest bounds serve",
+    paper="Kairos",
+    minutes=2,
+)
+class HighestBounds(CellExperiment):
+    """The pools with the highest bounds; with the first seed all pools were measured before."""
+
+    shown = Scaled(20, quick=3)
+
+    def tasks(self) -> list[Cell]:
+        return [
+            Cell(space.setting, pool) for space in self.spaces().values() for pool in self._highest(space)
         ]
-        if space.chosen in rates:
-            place = list(rates).index(space.chosen) + 1
-            series.append(curve(CHOSEN, [place], [rates[space.chosen]], panel=label))
-        rows += _rows(label, space, rates, stored)
-    return Result(
-        experiment=NAME, seeds=options.seeds, configuration=configuration(queries), rows=rows, series=series
-    )
+
+    def seeds_of(self, task: Cell) -> Sequence[int]:
+        return super().seeds_of(task)[1:]
+
+    def rows(self, found: Answers[Cell, float]) -> Iterator[Row]:
+        for model, space in self.spaces().items():
+            stored = measured_pools(self.options.folder, model)["kairos"]
+            yield from _rows(LABELS[model], space, self._rates(found, space), stored)
+
+    def series(self, found: Answers[Cell, float]) -> Iterator[Series]:
+        for model, space in self.spaces().items():
+            rates, label = self._rates(found, space), LABELS[model]
+            places = range(1, len(rates) + 1)
+            bounds = space.bound[space.order[: len(rates)]].tolist()
+            yield curve(BOUND, places, [[bound] for bound in bounds], panel=label)
+            yield curve(MEASURED, places, list(rates.values()), panel=label)
+            if space.chosen in rates:
+                place = list(rates).index(space.chosen) + 1
+                yield curve(CHOSEN, [place], [rates[space.chosen]], panel=label)
+
+    def _highest(self, space: PoolSpace) -> list[Pool]:
+        return [tuple(pool) for pool in space.pools[space.order[: self.shown]].tolist()]
+
+    def _rates(self, found: Answers[Cell, float], space: PoolSpace) -> Rates:
+        stored = measured_pools(self.options.folder, space.setting.model)["kairos"]
+        return {pool: [stored[pool], *found[Cell(space.setting, pool)]] for pool in self._highest(space)}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw bounds and measured throughputs, with a star at Kairos's choice."""
+        figure, axes = style.figure(
+            "The twenty highest bounds, and what these pools serve under Kairos", columns=5, size=(14, 3.2)
+        )
+        for axis, label in zip(axes.flat, LABELS.values(), strict=True):
+            bound, measured, *others = result.panel(label)
+            axis.plot(bound.x, style.floats(bound.y), color=style.MUTED, marker=".", lw=1, label="bound")
+            color = style.look("kairos").color
+            rates = style.floats(measured.y)
+            axis.plot(measured.x, rates, color=color, marker="o", ms=4, lw=0.8, label="measured")
+            for chosen in others:
+                rates = style.floats(chosen.y)
+                axis.scatter(
+                    chosen.x, rates, marker="*", s=130, color=style.PALETTE[1], zorder=4, label=CHOSEN
+                )
+            axis.set(title=label, xlabel="rank of the bound", ylim=(0, None))
+        axes.flat[0].set_ylabel("queries/s")
+        style.legend(axes.flat[0], loc="lower left")
+        return [style.save(figure, folder, result.experiment)]
 
 
-def _highest(space: Space, shown: int) -> list[Pool]:
-    return [tuple(pool) for pool in space.pools[space.order[:shown]].tolist()]
-
-
-def _is_of(cell: Cell, space: Space, pool: Pool) -> bool:
-    return cell.pool == pool and cell.setting == space.setting
-
-
-def _rows(label: str, space: Space, rates: Rates, stored: dict[Pool, float]) -> list[Row]:
+def _rows(label: str, space: PoolSpace, rates: Rates, stored: dict[Pool, float]) -> Iterator[Row]:
     """Where the best pool stands: with the first seed of all pools, with the others of the highest bounds."""
     order = [tuple(pool) for pool in space.pools[space.order].tolist()]
     seeds = range(len(next(iter(rates.values()))))
     best = [max(rates, key=lambda pool: rates[pool][seed]) for seed in seeds]
     best[0] = max(stored, key=lambda pool: stored[pool])
-    names = " ".join(dict.fromkeys(map(name_of, best)))
-    rows = [
-        row(
-            f"{label}: place of the best pool among the bounds",
-            [float(order.index(pool) + 1) for pool in best],
-            published=float(WITHIN),
-            note=f"{names}; published: at most",
-        )
-    ]
+    yield row(
+        f"{label}: place of the best pool among the bounds",
+        [float(order.index(pool) + 1) for pool in best],
+        published=float(WITHIN),
+        note=f"{' '.join(dict.fromkeys(map(name_of, best)))}; published: at most",
+    )
     if space.chosen in rates:
         tops = [stored[best[0]], *(rates[pool][seed] for seed, pool in enumerate(best) if seed)]
         shares = [100 * rate / top for rate, top in zip(rates[space.chosen], tops, strict=True)]
-        rows.append(row(f"{label}: chosen over best", shares, unit="%", note=name_of(space.chosen)))
-    return rows
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw bounds and measured throughputs, with a star at Kairos's choice."""
-    figure, axes = style.figure(
-        "The twenty highest bounds, and what these pools serve under Kairos", columns=5, size=(14, 3.2)
-    )
-    for axis, label in zip(axes.flat, LABELS.values(), strict=True):
-        bound, measured, *others = result.panel(label)
-        axis.plot(bound.x, [y or 0.0 for y in bound.y], color=style.MUTED, marker=".", lw=1, label="bound")
-        axis.plot(
-            measured.x,
-            [y or 0.0 for y in measured.y],
-            color=style.look("kairos").color,
-            marker="o",
-            ms=4,
-            lw=0.8,
-            label="measured",
-        )
-        for chosen in others:
-            heights = [y or 0.0 for y in chosen.y]
-            axis.scatter(chosen.x, heights, marker="*", s=130, color=style.PALETTE[1], zorder=4, label=CHOSEN)
-        axis.set(title=label, xlabel="rank of the bound", ylim=(0, None))
-    axes.flat[0].set_ylabel("queries/s")
-    style.legend(axes.flat[0], loc="lower left")
-    return [style.save(figure, folder, NAME)]
+        yield row(f"{label}: chosen over best", shares, unit="%", note=name_of(space.chosen))

@@ -1,67 +1,82 @@
 """Kairos, Figure 15: its gain with four times the budget, and with a QoS target 20 % higher.
 
 With the higher target a cheaper type may keep it at all sizes, too. The best homogeneous pool is then one of
-that type, and another than in Figure 8; the gain over that of Figure 8 is told besides.
+that type, and another than in Figure 8; there is also a row with the gain over that of Figure 8.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, row
-from tuner.experiments.kairos.cell import LABELS, QUERIES, QUICK_QUERIES, configuration, name_of
-from tuner.experiments.kairos.gain import Gain, draw_panels, panels, same_rates
-from tuner.experiments.kairos.search import optimum_rows
+from tuner.experiments.frame.experiment import Answers, Scaled, experiment
+from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.kairos.cell import LABELS, Cell, PoolSpace, homogeneous, make_space, name_of
+from tuner.experiments.kairos.gain import GainExperiment, draw_panels, gain_of
+from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, optimum_rows
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["GainByBudget"]
 
-NAME = "kairos-fig15"
 BEFORE, BUDGET, TARGET = "as in figure 8", "budget 10 $/h", "QoS target 20 % higher"
-PANELS: dict[str, dict[str, Any]] = {BEFORE: {}, BUDGET: {"wealth": 4.0}, TARGET: {"stretch": 1.2}}
 OLD = "over the type of figure 8"
 
 
-def run(options: Options) -> Result:
-    """Measure the gain of every model in the three settings."""
-    queries = QUICK_QUERIES if options.quick else QUERIES
-    found, rows, series = panels(PANELS, queries, options)
-    for place, model in enumerate(LABELS):
-        before, now = found[BEFORE][place], found[TARGET][place]
-        if before.space.same != now.space.same:
-            ratios = _over_old(now, before, options)
-            note = f"{name_of(now.space.chosen)} against {name_of(before.space.same)}"
-            rows.append(row(f"{LABELS[model]}, {TARGET}: gain {OLD}", ratios, unit="times", note=note))
-            series.append(curve(OLD, [place], [ratios]))
-    there = found[TARGET]
-    names = [f"{label}, {TARGET}" for label in LABELS.values()]
-    rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration(queries),
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="kairos-fig15",
+    title="The gain with four times the budget, and with a QoS target 20 % higher",
+    paper="Kairos",
+    minutes=4,
+)
+class GainByBudget(GainExperiment):
+    """The gain of every model in the three settings, and the best pools with the higher target."""
 
+    panels: ClassVar = {BEFORE: {}, BUDGET: {"wealth": 4.0}, TARGET: {"stretch": 1.2}}
+    limit = Scaled[int | None](None, quick=QUICK_LIMIT)
+    """Pools that a search tries."""
 
-def _over_old(now: Gain, before: Gain, options: Options) -> list[float]:
-    """Return the gain over a homogeneous pool of the type that was best before, per seed."""
-    space = now.space._replace(same=before.space.same, scale=before.space.scale)
-    return [one / other for one, other in zip(now.kairos, same_rates(space, options), strict=True)]
+    def tasks(self) -> list[Cell | PoolSearch]:
+        searches = [PoolSearch(setting, limit=self.limit) for setting in self.settings(TARGET)]
+        return [*self.gain_tasks(), *map(homogeneous, self._old_types().values()), *searches]
 
+    def rows(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Row]:
+        yield from self.panel_rows(found)
+        for model, space in self._old_types().items():
+            note = f"{name_of(space.chosen)} against {name_of(space.same)}"
+            ratios = gain_of(space, found).ratios
+            yield row(f"{LABELS[model]}, {TARGET}: gain {OLD}", ratios, unit="times", note=note)
+        for gain in self.gains(found)[TARGET]:
+            searches = found[PoolSearch(gain.space.setting, limit=self.limit)]
+            name = f"{LABELS[gain.space.setting.model]}, {TARGET}"
+            yield from optimum_rows(name, gain.space, gain.kairos, searches)
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw both panels, with the gain of Figure 8 as dots."""
-    figure, axes = style.figure("Kairos over the best homogeneous pool at equal cost", columns=2, sharey=True)
-    before, *others = (one for one in result.series if one.name in PANELS)
-    draw_panels(axes, before, others)
-    for one in result.series:
-        if one.name == OLD:
-            heights = [y or 0.0 for y in one.y]
-            axes.flat[1].scatter(one.x, heights, marker="^", color=style.INK, zorder=5, label=OLD)
-            style.legend(axes.flat[1], loc="upper left")
-    return [style.save(figure, folder, NAME)]
+    def series(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Series]:
+        yield from super().series(found)
+        for model, space in self._old_types().items():
+            yield curve(OLD, [list(LABELS).index(model)], [gain_of(space, found).ratios])
+
+    def _old_types(self) -> dict[str, PoolSpace]:
+        """The models whose homogeneous pool has another type than before, with a pool of the old type."""
+        spaces = {}
+        for old, new in zip(self.settings(BEFORE), self.settings(TARGET), strict=True):
+            before, now = make_space(old), make_space(new)
+            if before.same != now.same:
+                spaces[old.model] = now._replace(same=before.same, scale=before.scale)
+        return spaces
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw both panels, with the gain of Figure 8 as dots."""
+        figure, axes = style.figure(
+            "Kairos over the best homogeneous pool at equal cost", columns=2, sharey=True
+        )
+        before, *others = (one for one in result.series if one.name in GainByBudget.panels)
+        draw_panels(axes, before, others)
+        for one in result.series:
+            if one.name == OLD:
+                heights = [y or 0.0 for y in one.y]
+                axes.flat[1].scatter(one.x, heights, marker="^", color=style.INK, zorder=5, label=OLD)
+                style.legend(axes.flat[1], loc="upper left")
+        return [style.save(figure, folder, result.experiment)]

@@ -1,98 +1,88 @@
 """Kairos, Figure 16: its gain with Gaussian sizes, with times that vary by 5 %, and with bad predictions.
 
-Told besides: what is lost if the policy does not weigh how far its predictions are off, which is ours, and
-what is lost with four times the noise.
+Two more things are measured: what is lost if the policy does not weigh how far its predictions are off, which
+is ours, and what is lost with four times the noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import (
-    GAUSSIAN,
-    LABELS,
-    QUERIES,
-    QUICK_QUERIES,
-    Cell,
-    configuration,
-    measure,
-)
-from tuner.experiments.kairos.gain import Gain, draw_panels, panels
-from tuner.experiments.kairos.search import optimum_rows
+from tuner.experiments.kairos.cell import GAUSSIAN, LABELS, Cell, make_space
+from tuner.experiments.kairos.gain import GainExperiment, draw_panels
+from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, optimum_rows
 from tuner.report import style
 
-__all__ = ["plot", "run"]
+__all__ = ["GainUnderNoise"]
 
-NAME = "kairos-fig16"
 BEFORE, SIZES, LATENCY, PREDICTION = (
     "as in figure 8",
     f"sizes {GAUSSIAN}",
     "execution varies by 5 %",
     "predictions are off by 5 %",
 )
-PANELS: dict[str, dict[str, Any]] = {
-    BEFORE: {},
-    SIZES: {"sizes": GAUSSIAN},
-    LATENCY: {"noise": 0.05},
-    PREDICTION: {"prediction_noise": 0.05},
-}
+NOISY: dict[str, dict[str, Any]] = {LATENCY: {"noise": 0.05}, PREDICTION: {"prediction_noise": 0.05}}
 MOST_LOST = 3.0
 """%; what we set out to lose at most by 5 % of noise."""
 STRONG = "execution varies by 20 %"
+NOISES = NOISY | {STRONG: {"noise": 0.2}}
 POLICIES = {"kairos": "lost", "kairos, believing": "lost if predictions are believed"}
 
 
-def run(options: Options) -> Result:
-    """Measure the gain of every model in the four settings."""
-    queries = QUICK_QUERIES if options.quick else QUERIES
-    found, rows, series = panels(PANELS, queries, options)
-    there = found[SIZES]
-    names = [f"{label}, {SIZES}" for label in LABELS.values()]
-    rows += optimum_rows([gain.space for gain in there], [gain.kairos for gain in there], names, options)
-    rows += _losses(found[BEFORE], options)
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration(queries),
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="kairos-fig16",
+    title="The gain with Gaussian sizes, and with 5 % of noise",
+    paper="Kairos",
+    minutes=3,
+)
+class GainUnderNoise(GainExperiment):
+    """The gain of every model in four settings, the best pools for Gaussian sizes, and what noise costs."""
 
+    panels: ClassVar = {BEFORE: {}, SIZES: {"sizes": GAUSSIAN}, **NOISY}
+    limit = Scaled[int | None](None, quick=QUICK_LIMIT)
+    """Pools that a search tries."""
 
-def _losses(exact: list[Gain], options: Options) -> list[Row]:
-    """How much less Kairos serves than without noise, with its doubts and without, on the same pools."""
-    noises = {LATENCY: PANELS[LATENCY], PREDICTION: PANELS[PREDICTION], STRONG: {"noise": 0.2}}
-    seeds = range(1, options.seeds + 1)
+    def tasks(self) -> list[Cell | PoolSearch]:
+        searches = [PoolSearch(setting, limit=self.limit) for setting in self.settings(SIZES)]
+        noisy = [self._noisy(*each) for each in product(NOISES, LABELS, POLICIES)]
+        return [*self.gain_tasks(), *searches, *noisy]
 
-    def cell(gain: Gain, panel: str, policy: str, seed: int) -> Cell:
-        return Cell(gain.space.setting._replace(**noises[panel]), gain.space.chosen, policy, seed)
-
-    choices = [(gain, panel, policy) for panel in noises for gain in exact for policy in POLICIES]
-    cells = [cell(*choice, seed) for choice in choices for seed in seeds]
-    found = dict(zip(cells, options.run_all(measure, cells, "noise and seeds"), strict=True))
-    rows = []
-    for gain, panel, policy in choices:
-        rates = [found[cell(gain, panel, policy, seed)] for seed in seeds]
-        lost = [100 * (1 - one / other) for one, other in zip(rates, gain.kairos, strict=True)]
-        aimed = policy == "kairos" and panel != STRONG
-        rows.append(
-            row(
-                f"{LABELS[gain.space.setting.model]}, {panel}: {POLICIES[policy]}",
+    def rows(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Row]:
+        yield from self.panel_rows(found)
+        gains = self.gains(found)
+        for gain in gains[SIZES]:
+            searches = found[PoolSearch(gain.space.setting, limit=self.limit)]
+            name = f"{LABELS[gain.space.setting.model]}, {SIZES}"
+            yield from optimum_rows(name, gain.space, gain.kairos, searches)
+        exact = {gain.space.setting.model: gain.kairos for gain in gains[BEFORE]}
+        for noise, model, policy in product(NOISES, LABELS, POLICIES):
+            rates = found[self._noisy(noise, model, policy)]
+            lost = [100 * (1 - one / other) for one, other in zip(rates, exact[model], strict=True)]
+            aimed = policy == "kairos" and noise != STRONG
+            yield row(
+                f"{LABELS[model]}, {noise}: {POLICIES[policy]}",
                 lost,
                 unit="%",
                 published=MOST_LOST if aimed else None,
                 note="target: at most" if aimed else "",
             )
+
+    def _noisy(self, noise: str, model: str, policy: str) -> Cell:
+        """The pool that was chosen without noise, with some."""
+        space = make_space(self.setting(model))
+        return Cell(space.setting._replace(**NOISES[noise]), space.chosen, policy)
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the three panels, with the gain of Figure 8 as dots."""
+        figure, axes = style.figure(
+            "Kairos over the best homogeneous pool at equal cost", columns=3, sharey=True
         )
-    return rows
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the three panels, with the gain of Figure 8 as dots."""
-    figure, axes = style.figure("Kairos over the best homogeneous pool at equal cost", columns=3, sharey=True)
-    before, *others = result.series
-    draw_panels(axes, before, others)
-    return [style.save(figure, folder, NAME)]
+        before, *others = result.series
+        draw_panels(axes, before, others)
+        return [style.save(figure, folder, result.experiment)]

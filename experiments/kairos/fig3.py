@@ -2,62 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import (
-    POLICIES,
-    QUERIES,
-    QUICK_QUERIES,
-    Cell,
-    Setting,
-    configuration,
-    measure,
-)
+from tuner.experiments.kairos.cell import POLICIES, Cell, CellExperiment
 from tuner.experiments.kairos.fig1 import POOLS, name_of_three
 from tuner.report import style
-from tuner.report.series import curve
+from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["PoolsByPolicy"]
 
-NAME = "kairos-fig3"
 MIXED = POOLS[1:]
 
 
-def run(options: Options) -> Result:
-    """Measure the mixed pools of Figure 1 under every policy."""
-    queries = QUICK_QUERIES if options.quick else QUERIES
-    seeds = range(1, options.seeds + 1)
-    setting = Setting("rm2", queries=queries)
-    cells = [Cell(setting, pool, policy, seed) for policy in POLICIES for pool in MIXED for seed in seeds]
-    found = dict(zip(cells, options.run_all(measure, cells, "pools, policies and seeds"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for policy in POLICIES:
-        values = [[found[Cell(setting, pool, policy, seed)] for seed in seeds] for pool in MIXED]
-        series.append(curve(policy, range(len(MIXED)), values))
-        rows += [
-            row(f"{name_of_three(pool)}, {policy}", rates, unit="queries/s")
-            for pool, rates in zip(MIXED, values, strict=True)
-        ]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration=configuration(queries),
-        rows=rows,
-        series=series,
-    )
+@experiment(
+    name="kairos-fig3",
+    title="Three mixed pools for RM2 under every distribution policy",
+    paper="Kairos",
+    minutes=1,
+)
+class PoolsByPolicy(CellExperiment):
+    """The mixed pools of Figure 1 under every policy."""
 
+    def tasks(self) -> list[Cell]:
+        return [Cell(self.setting("rm2"), pool, policy) for policy in POLICIES for pool in MIXED]
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the policies side by side for each pool."""
-    figure, axes = style.figure("RM2: three pools under every distribution policy", size=(7.5, 3.6))
-    (axis,) = axes.flat
-    style.bars(axis, [name_of_three(pool) for pool in MIXED], [(one.name, one.y) for one in result.series])
-    axis.set(
-        xlabel="instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)", ylabel="allowable throughput, queries/s"
-    )
-    axis.set_ylim(top=160)
-    style.legend(axis, ncols=4, loc="upper center")
-    return [style.save(figure, folder, NAME)]
+    def rows(self, found: Answers[Cell, float]) -> Iterator[Row]:
+        for cell, rates in found.items():
+            yield row(f"{name_of_three(cell.pool)}, {cell.policy}", rates, unit="queries/s")
+
+    def series(self, found: Answers[Cell, float]) -> Iterator[Series]:
+        for policy in POLICIES:
+            rates = [found[Cell(self.setting("rm2"), pool, policy)] for pool in MIXED]
+            yield curve(policy, range(len(MIXED)), rates)
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the policies side by side for each pool."""
+        figure, axes = style.figure("RM2: three pools under every distribution policy", size=(7.5, 3.6))
+        (axis,) = axes.flat
+        bars = [(one.name, one.y) for one in result.series]
+        style.bars(axis, [name_of_three(pool) for pool in MIXED], bars)
+        axis.set_xlabel("instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)")
+        axis.set_ylabel("allowable throughput, queries/s")
+        axis.set_ylim(top=160)
+        style.legend(axis, ncols=4, loc="upper center")
+        return [style.save(figure, folder, result.experiment)]

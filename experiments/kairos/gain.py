@@ -1,34 +1,35 @@
-"""Kairos over the best homogeneous pool at equal cost, in any setting: figures 8, 15 and 16."""
+"""Kairos over the best homogeneous pool at equal cost, in any setting: Figures 8, 15 and 16."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     Cell,
-    Setting,
-    Space,
+    PoolExperiment,
+    PoolSetting,
+    PoolSpace,
     homogeneous,
     make_space,
-    measure,
     name_of,
 )
+from tuner.experiments.kairos.search import PoolSearch, search_pools
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Gain", "draw_panels", "gains", "panels", "rows_of", "same_rates"]
+__all__ = ["Gain", "GainExperiment", "draw_panels", "gain_of", "gain_rows", "pool_of_kairos"]
 
 
 class Gain(NamedTuple):
     """What was measured in one setting, per seed."""
 
-    space: Space
+    space: PoolSpace
     kairos: list[float]
     """Queries/s of the pool that Kairos chose."""
     same: list[float]
@@ -40,51 +41,65 @@ class Gain(NamedTuple):
         return [one / other for one, other in zip(self.kairos, self.same, strict=True)]
 
 
-def gains(settings: Sequence[Setting], options: Options) -> list[Gain]:
-    """Measure both pools in each setting, with every seed; the homogeneous one without any noise."""
-    spaces = [make_space(setting) for setting in settings]
-    seeds = range(1, options.seeds + 1)
-    pairs = [
-        (Cell(space.setting, space.chosen, "kairos", seed), _same(space, seed))
-        for space in spaces
-        for seed in seeds
-    ]
-    cells = list(dict.fromkeys(cell for pair in pairs for cell in pair))
-    found = dict(zip(cells, options.run_all(measure, cells, "pools and seeds"), strict=True))
+class GainExperiment(PoolExperiment[Cell | PoolSearch, Any]):
+    """An experiment that measures the gain of every model in several panels, each another setting."""
+
+    panels: ClassVar[Mapping[str, Mapping[str, Any]]]
+    """By the name of a panel, how its setting differs from the paper's."""
+
+    def settings(self, panel: str) -> list[PoolSetting]:
+        """Return the setting of each model in a panel."""
+        return [self.setting(model, **self.panels[panel]) for model in LABELS]
+
+    def gain_tasks(self) -> list[Cell]:
+        """Return the pools that the gains are made of; the homogeneous ones are measured without noise."""
+        spaces = [make_space(setting) for panel in self.panels for setting in self.settings(panel)]
+        return [cell for space in spaces for cell in (pool_of_kairos(space), homogeneous(space))]
+
+    def measure(self, task: Cell | PoolSearch, seed: int) -> Any:
+        """Return the throughput of a cell, queries/s, or what a search found."""
+        if isinstance(task, PoolSearch):
+            return search_pools(task, seed, self.rate)
+        return self.rate(task, seed)
+
+    def gains(self, found: Answers[Any, Any]) -> dict[str, list[Gain]]:
+        """Return the gains of each panel, in the order of the models."""
+        return {
+            panel: [gain_of(make_space(setting), found) for setting in self.settings(panel)]
+            for panel in self.panels
+        }
+
+    def panel_rows(self, found: Answers[Any, Any]) -> Iterator[Row]:
+        """Return the gains in rows."""
+        for panel, gains in self.gains(found).items():
+            for gain in gains:
+                yield from gain_rows(gain, f"{LABELS[gain.space.setting.model]}, {panel}", None)
+
+    def series(self, found: Answers[Any, Any]) -> Iterator[Series]:
+        """Return a curve over the models for each panel."""
+        for panel, gains in self.gains(found).items():
+            yield curve(panel, range(len(gains)), [gain.ratios for gain in gains])
+
+
+def pool_of_kairos(space: PoolSpace) -> Cell:
+    """Return the pool that Kairos chooses, under its policy."""
+    return Cell(space.setting, space.chosen, "kairos")
+
+
+def gain_of(space: PoolSpace, found: Answers[Any, Any]) -> Gain:
+    """Return the gain in one setting, of throughputs by cell."""
+    same = [rate * space.scale for rate in found[homogeneous(space)]]
+    return Gain(space, found[pool_of_kairos(space)], same)
+
+
+def gain_rows(gain: Gain, name: str, published: float | None) -> list[Row]:
+    """Return the gain, and the two throughputs that it is made of."""
+    note = f"{name_of(gain.space.chosen)} against {name_of(gain.space.same)}"
     return [
-        Gain(
-            space,
-            [found[Cell(space.setting, space.chosen, "kairos", seed)] for seed in seeds],
-            [found[_same(space, seed)] * space.scale for seed in seeds],
-        )
-        for space in spaces
+        row(f"{name}: gain", gain.ratios, unit="times", published=published, note=note),
+        row(f"{name}: kairos", gain.kairos, unit="queries/s"),
+        row(f"{name}: homogeneous, scaled", gain.same, unit="queries/s"),
     ]
-
-
-def panels(
-    changes: Mapping[str, Mapping[str, Any]], queries: int, options: Options
-) -> tuple[dict[str, list[Gain]], list[Row], list[Series]]:
-    """Measure the gain of every model in several variants of its setting.
-
-    Args:
-        changes: What is otherwise, by the name of a panel.
-        queries: In each simulation.
-        options: Seeds and processes.
-
-    Returns:
-        The gains of each panel in the order of the models, their rows, and a curve for each panel.
-    """
-    settings = [Setting(model, queries=queries, **more) for more in changes.values() for model in LABELS]
-    measured = iter(gains(settings, options))
-    found = {panel: [next(measured) for _ in LABELS] for panel in changes}
-    rows = [
-        one
-        for panel, here in found.items()
-        for gain in here
-        for one in rows_of(gain, f"{LABELS[gain.space.setting.model]}, {panel}", None)
-    ]
-    series = [curve(panel, range(len(here)), [gain.ratios for gain in here]) for panel, here in found.items()]
-    return found, rows, series
 
 
 def draw_panels(axes: np.ndarray, before: Series, series: Sequence[Series]) -> None:
@@ -99,25 +114,3 @@ def draw_panels(axes: np.ndarray, before: Series, series: Sequence[Series]) -> N
         axis.set(title=one.name)
     axes.flat[0].set_ylabel("allowable throughput, times")
     style.legend(axes.flat[0], loc="upper left")
-
-
-def same_rates(space: Space, options: Options) -> list[float]:
-    """Return what the homogeneous pool of a space serves, scaled up to the whole budget, per seed."""
-    cells = [_same(space, seed) for seed in range(1, options.seeds + 1)]
-    return [rate * space.scale for rate in options.run_all(measure, cells, "seeds")]
-
-
-def rows_of(gain: Gain, name: str, published: float | None, note: str = "") -> list[Row]:
-    """Return the gain, and the two throughputs that it is made of."""
-    space = gain.space
-    pools = f"{name_of(space.chosen)} against {name_of(space.same)}"
-    return [
-        row(f"{name}: gain", gain.ratios, unit="times", published=published, note=f"{pools}{note}"),
-        row(f"{name}: kairos", gain.kairos, unit="queries/s"),
-        row(f"{name}: homogeneous, scaled", gain.same, unit="queries/s"),
-    ]
-
-
-def _same(space: Space, seed: int) -> Cell:
-    cell = homogeneous(space, seed)
-    return cell._replace(setting=cell.setting._replace(noise=0.0))

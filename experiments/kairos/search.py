@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tuner.experiments.frame.options import Options
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.kairos.cell import Cell, Pool, Setting, Space, make_space, measure, name_of
+from tuner.experiments.kairos.cell import Cell, Pool, PoolSetting, PoolSpace, make_space, name_of
 from tuner.planning.pools.search import Found, kairos_plus
 
-__all__ = ["QUICK_LIMIT", "Search", "optimum_rows", "search", "until_best"]
+__all__ = ["QUICK_LIMIT", "PoolSearch", "optimum_rows", "search_pools", "until_best"]
 
 QUICK_LIMIT = 6
 """Evaluations of a quick look."""
+Rate = Callable[[Cell, int, float], float]
+"""Measures a cell with a seed; what serves less than the last argument may be said to serve nothing."""
 
 
-class Search(NamedTuple):
-    """One search."""
+class PoolSearch(NamedTuple):
+    """A search for the best pool under a policy."""
 
-    setting: Setting
+    setting: PoolSetting
     policy: str = "kairos"
-    seed: int = 1
     limit: int | None = None
-    known: tuple[tuple[Pool, float], ...] = ()
-    """Throughputs that were measured before, by pool."""
 
 
-def search(task: Search) -> Found:
-    """Search the best pool under a policy."""
-    space, known = make_space(task.setting), dict(task.known)
+def search_pools(task: PoolSearch, seed: int, rate: Rate, known: Mapping[Pool, float] | None = None) -> Found:
+    """Search the best pool.
+
+    Args:
+        task: Where and how long.
+        seed: Of the simulations.
+        rate: Measures a pool.
+        known: Throughputs that were measured before, by pool.
+    """
+    space, known = make_space(task.setting), known or {}
     best = 0.0  # what serves less is neither the best nor prunes anything by its throughput
 
     def evaluate(pool: Pool) -> float:
         nonlocal best
-        cell = Cell(task.setting, pool, task.policy, task.seed)
-        rate = known[pool] if pool in known else measure(cell, at_least=best)
-        best = max(best, rate)
-        return rate
+        found = known[pool] if pool in known else rate(Cell(task.setting, pool, task.policy), seed, best)
+        best = max(best, found)
+        return found
 
     return kairos_plus(space.pools, space.bound, space.order, evaluate, task.limit)
 
@@ -50,30 +54,20 @@ def until_best(found: Found) -> int:
 
 
 def optimum_rows(
-    spaces: Sequence[Space], chosen: Sequence[Sequence[float]], names: Sequence[str], options: Options
-) -> list[Row]:
-    """Say which pool is the best in each setting, where it stands among the bounds, and how near Kairos is.
+    name: str, space: PoolSpace, chosen: Sequence[float], searches: Sequence[Found]
+) -> Iterator[Row]:
+    """Say which pool is the best in a setting, where it stands among the bounds, and how near Kairos is.
 
     Args:
-        spaces: The settings.
-        chosen: What Kairos's choice serves in each, per seed, queries/s.
-        names: Of the settings.
-        options: How many seeds, and how long it may take.
+        name: Of the setting.
+        space: Its pools.
+        chosen: What Kairos's choice serves, per seed, queries/s.
+        searches: For the best pool, one per seed.
     """
-    limit = QUICK_LIMIT if options.quick else None
-    seeds = range(1, options.seeds + 1)
-    tasks = [Search(space.setting, seed=seed, limit=limit) for space in spaces for seed in seeds]
-    found = dict(zip(tasks, options.run_all(search, tasks, "searches"), strict=True))
-    rows = []
-    for space, rates, name in zip(spaces, chosen, names, strict=True):
-        searches = [found[Search(space.setting, seed=seed, limit=limit)] for seed in seeds]
-        order = [tuple(pool) for pool in space.pools[space.order].tolist()]
-        pools = [one.pool or space.chosen for one in searches]
-        best = " ".join(dict.fromkeys(map(name_of, pools)))
-        places = [float(order.index(pool) + 1) for pool in pools]
-        shares = [100 * rate / max(one.rate, rate) for rate, one in zip(rates, searches, strict=True)]
-        rows += [
-            row(f"{name}: place of the best pool among the bounds", places, note=best),
-            row(f"{name}: chosen over best", shares, unit="%", note=name_of(space.chosen)),
-        ]
-    return rows
+    order = [tuple(pool) for pool in space.pools[space.order].tolist()]
+    pools = [one.pool or space.chosen for one in searches]
+    places = [float(order.index(pool) + 1) for pool in pools]
+    shares = [100 * rate / max(one.rate, rate) for rate, one in zip(chosen, searches, strict=True)]
+    best = " ".join(dict.fromkeys(map(name_of, pools)))
+    yield row(f"{name}: place of the best pool among the bounds", places, note=best)
+    yield row(f"{name}: chosen over best", shares, unit="%", note=name_of(space.chosen))

@@ -7,171 +7,150 @@ the letter of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tuner.cluster.goodput import goodput
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["plot", "run"]
+__all__ = ["EarlyDropping", "RuleThroughput"]
 
-NAME = "nexus-fig9"
 PUBLISHED = {1.0: 23.0, 1.8: 5.0}
 """Gain of early over lazy dropping, %; read from the curve ("up to 25 %" in the text)."""
-SECONDS, QUICK_SECONDS = 1000.0, 60.0
-LENGTHS, QUICK_LENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0), (10.0, 60.0)
-"""s measured."""
 SHORT, REPEATS = 100.0, 5
-"""Up to this length so many times the seeds: the gain of one short run is mostly luck."""
+"""Runs of up to this length, s, have this many times the seeds: the gain of one short run is mostly luck."""
 THROUGHPUT, GAIN, LENGTH = "throughput", "gain", "gain by length"
 
 
-class Rule(NamedTuple):
+class DropRule(NamedTuple):
     """A way to drop; see :func:`scenario`."""
 
     drop: str
     cap: str
 
 
-EARLY, LAZY = Rule("early", "planned"), Rule("lazy", "planned")
-COMPARED = {
+Pair = tuple[DropRule, DropRule]
+"""An early rule and the lazy one that it is compared with."""
+EARLY, LAZY = DropRule("early", "planned"), DropRule("lazy", "planned")
+COMPARED: dict[str, Pair] = {
     "batches up to the planned 25": (EARLY, LAZY),
-    "batches as large as deadlines allow": (Rule("early", "profile"), Rule("lazy", "profile")),
-    "lazy to the letter of the paper": (EARLY, Rule("missed", "profile")),
+    "batches as large as deadlines allow": (DropRule("early", "profile"), DropRule("lazy", "profile")),
+    "lazy to the letter of the paper": (EARLY, DropRule("missed", "profile")),
 }
 """What the gain is of; the first is compared with the published one."""
-DRAWN = {"early drop": EARLY, "lazy drop": LAZY, "lazy, to the letter": Rule("missed", "profile")}
+DRAWN = {"early drop": EARLY, "lazy drop": LAZY, "lazy, to the letter": DropRule("missed", "profile")}
 
 
-class Task(NamedTuple):
-    """One search."""
+class RuleThroughput(NamedTuple):
+    """One search of a throughput."""
 
     alpha: float
-    rule: Rule
+    rule: DropRule
     seconds: float
-    seed: int
 
 
-Rates = dict[Task, float]
+Rates = Answers[RuleThroughput, float]
 
 
-def run(options: Options) -> Result:
-    """Search every alpha, rule, length and seed."""
-    seconds = QUICK_SECONDS if options.quick else SECONDS
-    lengths = QUICK_LENGTHS if options.quick else LENGTHS
-    points = [(alpha, pair, seconds) for alpha in ALPHAS for pair in COMPARED.values()]
-    points += [(alpha, (EARLY, LAZY), length) for alpha in PUBLISHED for length in lengths]
-    tasks = list(
-        dict.fromkeys(
-            Task(alpha, rule, length, seed)
-            for alpha, pair, length in points
-            for rule in pair
-            for seed in _seeds(length, options.seeds)
-        )
-    )
-    found = dict(zip(tasks, options.run_all(measure, tasks, "alphas, rules, lengths"), strict=True))
-    rows: list[Row] = []
-    for words, pair in COMPARED.items():
-        rows += [_row(found, alpha, words, pair, seconds, options.seeds) for alpha in ALPHAS]
-    for alpha in PUBLISHED:
-        rows += [
-            _row(found, alpha, f"{length:g} s", (EARLY, LAZY), length, options.seeds) for length in lengths
-        ]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={"slo_ms": SLO, "optimum": OPTIMUM, "measured_seconds": seconds, "bad_rate": 0.01},
-        rows=rows,
-        series=_series(found, seconds, lengths, options.seeds),
-    )
+@experiment(
+    name="nexus-fig9",
+    title="Throughput with early and with lazy dropping",
+    paper="Nexus",
+    minutes=1,
+)
+class EarlyDropping(Experiment[RuleThroughput, float]):
+    """The throughput of every alpha, rule and length, requests/s."""
+
+    seconds = Scaled(1000.0, quick=60.0)
+    lengths = Scaled((10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0), quick=(10.0, 60.0))
+    """Measured, s."""
+
+    def tasks(self) -> Iterator[RuleThroughput]:
+        for alpha in ALPHAS:
+            for pair in COMPARED.values():
+                yield from (RuleThroughput(alpha, rule, self.seconds) for rule in pair)
+        for alpha in PUBLISHED:
+            for length in self.lengths:
+                yield from (RuleThroughput(alpha, rule, length) for rule in (EARLY, LAZY))
+
+    def seeds_of(self, task: RuleThroughput) -> range:
+        return range(self.options.seeds * (REPEATS if task.seconds <= SHORT else 1))
+
+    def measure(self, task: RuleThroughput, seed: int) -> float:
+        drop, cap = task.rule
+        tried = scenario(task.alpha, drop, cap=cap, seconds=task.seconds, seed=seed)
+        return goodput(tried, tolerance=0.002).rate
+
+    def rows(self, found: Rates) -> Iterator[Row]:
+        for place, (words, pair) in enumerate(COMPARED.items()):
+            for alpha in ALPHAS:
+                published = PUBLISHED.get(alpha) if place == 0 else None
+                more = f", {words}" if place else ""
+                yield _gain_row(found, alpha, pair, self.seconds, more).model_copy(
+                    update={"published": published}
+                )
+        for alpha in PUBLISHED:
+            for length in self.lengths:
+                yield _gain_row(found, alpha, (EARLY, LAZY), length, f", {length:g} s")
+
+    def series(self, found: Rates) -> Iterator[Series]:
+        """The curves of the three panels."""
+        for name, rule in DRAWN.items():
+            rates = [found[RuleThroughput(alpha, rule, self.seconds)] for alpha in ALPHAS]
+            yield curve(name, ALPHAS, rates, panel=THROUGHPUT)
+        for words, pair in COMPARED.items():
+            gains = [_gains(found, alpha, pair, self.seconds) for alpha in ALPHAS]
+            yield curve(words, ALPHAS, gains, panel=GAIN)
+        for alpha in PUBLISHED:
+            gains = [_gains(found, alpha, (EARLY, LAZY), length) for length in self.lengths]
+            yield curve(f"alpha {alpha}", self.lengths, gains, panel=LENGTH)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"slo_ms": SLO, "optimum": OPTIMUM, "measured_seconds": self.seconds, "bad_rate": 0.01}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the throughputs and the gain against alpha, and the gain against the time measured."""
+        figure, axes = style.figure("Early against lazy dropping, Poisson arrivals, SLO 100 ms", columns=3)
+        rates, gain, length = axes.flat
+        style.curves(rates, result.panel(THROUGHPUT))
+        rates.axhline(OPTIMUM, color=style.MUTED, ls="--", lw=1, label="optimum")
+        rates.set(title="throughput", ylabel="requests/s with 99 % good", ylim=(0, OPTIMUM * 1.08))
+        style.legend(rates, loc="lower right")
+        style.curves(gain, result.panel(GAIN))
+        style.published(gain, list(PUBLISHED), list(PUBLISHED.values()), "published, Figure 9")
+        gain.set(title="gain", ylabel="early over lazy drop, %")
+        gain.set_ylim(bottom=0)
+        style.legend(gain, loc="lower left")
+        style.curves(length, result.panel(LENGTH))
+        for published in sorted(PUBLISHED.values()):
+            length.axhline(published, color=style.INK, ls=":", lw=1, label="published")
+        length.set(title="gain by the time measured", xlabel="seconds measured")
+        length.set(ylabel="early over lazy drop, %", xscale="log")
+        length.set_ylim(bottom=0)
+        style.legend(length, loc="center right")
+        for axis in (rates, gain):
+            axis.set_xlabel("alpha, ms per request (beta falls from 25 to 5 ms)")
+        return [style.save(figure, folder, result.experiment)]
 
 
-def measure(task: Task) -> float:
-    """Search one throughput, requests/s."""
-    drop, cap = task.rule
-    tried = scenario(task.alpha, drop, cap=cap, seconds=task.seconds, seed=task.seed)
-    return goodput(tried, tolerance=0.002).rate
-
-
-def _seeds(length: float, seeds: int) -> range:
-    """As many as asked for, and more where a run is short."""
-    return range(seeds * REPEATS if length <= SHORT else seeds)
-
-
-def _rates(found: Rates, alpha: float, rule: Rule, seconds: float, seeds: int) -> list[float]:
-    return [found[Task(alpha, rule, seconds, seed)] for seed in _seeds(seconds, seeds)]
-
-
-def _gains(found: Rates, alpha: float, pair: tuple[Rule, Rule], seconds: float, seeds: int) -> list[float]:
-    """Of each seed, %."""
-    early, lazy = (_rates(found, alpha, rule, seconds, seeds) for rule in pair)
-    return [100 * (one / other - 1) for one, other in zip(early, lazy, strict=True)]
-
-
-def _row(  # noqa: PLR0917 - one per word of a row
-    found: Rates, alpha: float, words: str, pair: tuple[Rule, Rule], seconds: float, seeds: int
-) -> Row:
-    first = words == next(iter(COMPARED))
-    early, lazy = (median(_rates(found, alpha, rule, seconds, seeds)) for rule in pair)
+def _gain_row(found: Rates, alpha: float, pair: Pair, seconds: float, more: str) -> Row:
+    early, lazy = (median(found[RuleThroughput(alpha, rule, seconds)]) for rule in pair)
     return row(
-        f"alpha {alpha}: early over lazy drop" + ("" if first else f", {words}"),
-        _gains(found, alpha, pair, seconds, seeds),
+        f"alpha {alpha}: early over lazy drop{more}",
+        _gains(found, alpha, pair, seconds),
         unit="%",
-        published=PUBLISHED.get(alpha) if first else None,
         note=f"{early:.0f} against {lazy:.0f} requests/s",
     )
 
 
-def _series(found: Rates, seconds: float, lengths: Sequence[float], seeds: int) -> list[Series]:
-    """The curves of the three panels."""
-    series = [
-        curve(
-            name, ALPHAS, [_rates(found, alpha, rule, seconds, seeds) for alpha in ALPHAS], panel=THROUGHPUT
-        )
-        for name, rule in DRAWN.items()
-    ]
-    series += [
-        curve(words, ALPHAS, [_gains(found, alpha, pair, seconds, seeds) for alpha in ALPHAS], panel=GAIN)
-        for words, pair in COMPARED.items()
-    ]
-    series += [
-        curve(
-            f"alpha {alpha}",
-            lengths,
-            [_gains(found, alpha, (EARLY, LAZY), length, seeds) for length in lengths],
-            panel=LENGTH,
-        )
-        for alpha in PUBLISHED
-    ]
-    return series
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the throughputs and the gain against alpha, and the gain against the time measured."""
-    figure, axes = style.figure("Early against lazy dropping, Poisson arrivals, SLO 100 ms", columns=3)
-    rates, gain, length = axes.flat
-    style.curves(rates, result.panel(THROUGHPUT))
-    rates.axhline(OPTIMUM, color=style.MUTED, ls="--", lw=1, label="optimum")
-    rates.set(title="throughput", ylabel="requests/s with 99 % good", ylim=(0, OPTIMUM * 1.08))
-    style.legend(rates, loc="lower right")
-    style.curves(gain, result.panel(GAIN))
-    style.published(gain, list(PUBLISHED), list(PUBLISHED.values()), "published, Figure 9")
-    gain.set(title="gain", ylabel="early over lazy drop, %")
-    gain.set_ylim(bottom=0)
-    style.legend(gain, loc="lower left")
-    style.curves(length, result.panel(LENGTH))
-    for published in sorted(PUBLISHED.values()):
-        length.axhline(published, color=style.INK, ls=":", lw=1, label="published")
-    length.set(title="gain by the time measured", xlabel="seconds measured", ylabel="early over lazy drop, %")
-    length.set_xscale("log")
-    length.set_ylim(bottom=0)
-    style.legend(length, loc="center right")
-    for axis in (rates, gain):
-        axis.set_xlabel("alpha, ms per request (beta falls from 25 to 5 ms)")
-    return [style.save(figure, folder, NAME)]
+def _gains(found: Rates, alpha: float, pair: Pair, seconds: float) -> list[float]:
+    """Of each seed, %."""
+    early, lazy = (found[RuleThroughput(alpha, rule, seconds)] for rule in pair)
+    return [100 * (one / other - 1) for one, other in zip(early, lazy, strict=True)]

@@ -15,7 +15,7 @@ from tuner.report.series import Series
 from tuner.scheduling.analysis import Ideal, fewest_accelerators, staggered, uncoordinated
 from tuner.scheduling.cluster import linear_latency
 
-__all__ = ["Analytic"]
+__all__ = ["AnalyticIdeal"]
 
 PUBLISHED = {  # model -> (batch, requests/s) without coordination, and staggered
     "ResNet50": ((7, 4501), (16, 5839)),
@@ -41,7 +41,7 @@ class Ideals(NamedTuple):
     minutes=0.1,
     repeated=False,
 )
-class Analytic(Experiment[Setup, Ideals]):
+class AnalyticIdeal(Experiment[Setup, Ideals]):
     """Formulas for the two models of Table 4; nothing is simulated."""
 
     def tasks(self) -> tuple[Setup, ...]:

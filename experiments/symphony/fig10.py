@@ -20,7 +20,7 @@ from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Figure10", "LoadCurve", "ideal_bad", "ideal_goodput", "ideal_idle", "off_the_top"]
+__all__ = ["FlatTop", "LoadCurve", "ideal_bad", "ideal_goodput", "ideal_idle", "off_the_top"]
 
 COMPARED = ("symphony", "nexus", "clockwork", "clockwork, nothing ahead", "eager")
 SESSIONS, ACCELERATORS, SLO = 10, 24, 100.0
@@ -42,7 +42,7 @@ class LoadCurve(NamedTuple):
     paper="Symphony",
     minutes=1,
 )
-class Figure10(Experiment[str, LoadCurve]):
+class FlatTop(Experiment[str, LoadCurve]):
     """Searches the peak of each system and simulates loads below and above it."""
 
     loads = Scaled(

@@ -26,7 +26,7 @@ from tuner.report.series import Series, curve
 from tuner.scheduling.analysis import best_batch
 from tuner.scheduling.cluster import linear_latency
 
-__all__ = ["Figure11", "ideal", "search"]
+__all__ = ["SchedulerScale", "ideal", "search"]
 
 POLICY = "symphony"
 IDEAL = "ideal"
@@ -62,7 +62,7 @@ class RequestRate(NamedTuple):
     minutes=3,
     by_clock=("alone, *", "threads *", "sessions *", "accelerators *"),
 )
-class Figure11(Experiment[SchedulerPoint, RequestRate]):
+class SchedulerScale(Experiment[SchedulerPoint, RequestRate]):
     """Measures the scheduler alone, point after point; then searches the goodputs on all cores."""
 
     counts = Scaled((16, 32, 64, 128, 256, 512, 1024), quick=(16, 64))

@@ -23,7 +23,7 @@ from tuner.experiments.zoo import GTX_1080TI, model
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Figure13", "NetworkDelay", "network"]
+__all__ = ["NetworkDelay", "NetworkTails", "network"]
 
 SESSIONS, ACCELERATORS = 20, 32
 RANGES = {  # name -> (median, 99 % quantiles), ms; the least quantile is the median: a constant delay
@@ -50,7 +50,7 @@ class NetworkDelay(NamedTuple):
     paper="Symphony",
     minutes=3,
 )
-class Figure13(Experiment[NetworkDelay, float]):
+class NetworkTails(Experiment[NetworkDelay, float]):
     """The goodput for each SLO and delay, requests/s."""
 
     slos = Scaled((20, 25, 50, 100), quick=(20, 100))  # ms

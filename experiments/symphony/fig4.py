@@ -34,7 +34,7 @@ from tuner.report.series import Series, curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Figure4", "make_rows", "make_series", "ratios", "shares_below"]
+__all__ = ["DeferredBatching", "make_rows", "make_series", "ratios", "shares_below"]
 
 REQUESTS, SAMPLE_REQUESTS, QUICK_REQUESTS = 40_000.0, 20_000.0, 4_000.0
 """Per trial: of the zoo and the curves with every seed, of the sample with one, of a quick run."""
@@ -67,7 +67,7 @@ class Compared(NamedTuple):
     paper="Symphony",
     minutes=6,
 )
-class Figure4(Experiment[Compared, dict[str, float]]):
+class DeferredBatching(Experiment[Compared, dict[str, float]]):
     """The goodput of every cluster under every policy, requests/s."""
 
     first_seed = 1

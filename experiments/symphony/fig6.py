@@ -17,7 +17,7 @@ from tuner.experiments.zoo import A100, GTX_1080TI, Model, strong, weak
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Bar", "Figure6", "chosen", "scenario"]
+__all__ = ["Bar", "ZooGoodput", "ZooRates", "chosen", "scenario"]
 
 ACCELERATORS = 64
 ZOOS = {"1080Ti": GTX_1080TI, "A100": A100}
@@ -47,7 +47,7 @@ class Bar(NamedTuple):
     system: str
 
 
-class ZooGoodput(NamedTuple):
+class ZooRates(NamedTuple):
     """The highest rates with at most 1 % bad requests of every model, and of all together, requests/s."""
 
     each: float
@@ -60,7 +60,7 @@ class ZooGoodput(NamedTuple):
     paper="Symphony",
     minutes=1,
 )
-class Figure6(Experiment[Bar, ZooGoodput]):
+class ZooGoodput(Experiment[Bar, ZooRates]):
     """The goodput of every zoo under every system."""
 
     first_seed = 1
@@ -69,11 +69,11 @@ class Figure6(Experiment[Bar, ZooGoodput]):
     def tasks(self) -> list[Bar]:
         return [Bar(*each) for each in product(ZOOS, SETS, SYSTEMS)]
 
-    def measure(self, task: Bar, seed: int) -> ZooGoodput:
+    def measure(self, task: Bar, seed: int) -> ZooRates:
         cluster = scenario(task, self.requests, seed)
-        return ZooGoodput(round(goodput(cluster).rate, 1), round(goodput(cluster, overall=True).rate, 1))
+        return ZooRates(round(goodput(cluster).rate, 1), round(goodput(cluster, overall=True).rate, 1))
 
-    def rows(self, found: Answers[Bar, ZooGoodput]) -> Iterator[Row]:
+    def rows(self, found: Answers[Bar, ZooRates]) -> Iterator[Row]:
         """Symphony's goodput over that of the best of the paper's baselines, what frontends cost, and all."""
         for zoo, models in product(ZOOS, SETS):
             name = f"{zoo}, {models}"
@@ -88,7 +88,7 @@ class Figure6(Experiment[Bar, ZooGoodput]):
             for system, rates in each.items():
                 yield row(f"{name}: {system}", rates, unit="requests/s")
 
-    def series(self, found: Answers[Bar, ZooGoodput]) -> Iterator[Series]:
+    def series(self, found: Answers[Bar, ZooRates]) -> Iterator[Series]:
         """A height for each set of models, per zoo and system."""
         for zoo, system in product(ZOOS, SYSTEMS):
             heights = [[answer.each for answer in found[Bar(zoo, models, system)]] for models in SETS]

@@ -16,7 +16,7 @@ from tuner.experiments.zoo import GTX_1080TI, model
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Figure7", "Popular", "scenario"]
+__all__ = ["GoodputBySlo", "Popular", "scenario"]
 
 MODEL = model("ResNet50", GTX_1080TI)
 MODELS, ACCELERATORS = 20, 32
@@ -42,7 +42,7 @@ class Popular(NamedTuple):
     paper="Symphony",
     minutes=1,
 )
-class Figure7(Experiment[Popular, float]):
+class GoodputBySlo(Experiment[Popular, float]):
     """The goodput of every workload under every policy: at most 1 % of a model's requests are bad."""
 
     first_seed = 1

@@ -14,7 +14,7 @@ from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Figure8", "share_in_batches_of"]
+__all__ = ["BatchSizes", "share_in_batches_of"]
 
 MOST = {"ResNet50": {"symphony": 14, "nexus": 6}, "InceptionResNetV2": {"symphony": 8, "nexus": 3}}
 """Section 5.2.2: most requests run in larger batches than these."""
@@ -28,7 +28,7 @@ LARGEST = 20
     paper="Symphony",
     minutes=0.5,
 )
-class Figure8(AtGoodput[np.ndarray]):
+class BatchSizes(AtGoodput[np.ndarray]):
     """The number of batches of each size.   # answers: (B+1,)."""
 
     def measure(self, task: Alone, seed: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from tuner.report import style
 from tuner.report.series import Series, curve
 from tuner.scheduling.log import ARRIVE, REFUSE, SEND
 
-__all__ = ["Figure9", "delays"]
+__all__ = ["QueueingDelays", "delays"]
 
 LOGGED = 50_000
 """Requests whose delays are read, at most."""
@@ -35,7 +35,7 @@ POINTS = 60
     paper="Symphony",
     minutes=0.5,
 )
-class Figure9(AtGoodput[np.ndarray]):
+class QueueingDelays(AtGoodput[np.ndarray]):
     """The queueing delays.   # answers: (n,) ms."""
 
     def measure(self, task: Alone, seed: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["Frontends", "Table2", "expected_std", "spread"]
+__all__ = ["Frontends", "UnevenFrontends", "expected_std", "spread"]
 
 BACKENDS = 100
 SETUPS = ((10_000.0, 0.4), (2_000.0, 0.2))  # requests/s, s
@@ -46,7 +46,7 @@ class Frontends(NamedTuple):
     paper="Symphony",
     minutes=2,
 )
-class Table2(Experiment[Frontends, float]):
+class UnevenFrontends(Experiment[Frontends, float]):
     """The standard deviation of the requests per window, in both setups for several numbers of frontends."""
 
     runs = Scaled(2000, quick=40)

@@ -17,7 +17,7 @@ from tuner.experiments.zoo import TABLE_4
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["GoodputAndBatch", "Table4"]
+__all__ = ["GoodputAndBatch", "TwoModelGoodput"]
 
 PUBLISHED = {
     "ResNet50": {"symphony": 5169, "nexus": 3965, "clockwork": 2036},
@@ -46,7 +46,7 @@ class GoodputAndBatch(NamedTuple):
     paper="Symphony",
     minutes=1,
 )
-class Table4(AtGoodput[GoodputAndBatch]):
+class TwoModelGoodput(AtGoodput[GoodputAndBatch]):
     """The goodput of both models under every system."""
 
     systems = tuple(SYSTEMS)

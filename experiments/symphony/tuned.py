@@ -26,7 +26,7 @@ from tuner.report import style
 from tuner.report.series import Series
 from tuner.scheduling.knobs import DROP_RULES
 
-__all__ = ["ToTune", "Tuned", "TunedCluster"]
+__all__ = ["ToTune", "TunedCluster", "TunedKnobs"]
 
 TRAIN_SEED = 1000
 WORTH = 1.002
@@ -104,7 +104,7 @@ def reordered() -> list[dict[str, Any]]:
     paper="Symphony",
     minutes=10,
 )
-class Tuned(Experiment[ClusterPoint, TunedCluster]):
+class TunedKnobs(Experiment[ClusterPoint, TunedCluster]):
     """Tunes the knobs for every cluster, and measures the choice on other seeds."""
 
     train_requests = Scaled(20_000.0, quick=4_000.0)

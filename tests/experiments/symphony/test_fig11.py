@@ -8,7 +8,7 @@ import pytest
 
 from tests.experiments.quick import quick
 from tuner.experiments.symphony import fig11
-from tuner.experiments.symphony.fig11 import Figure11, ideal, search
+from tuner.experiments.symphony.fig11 import SchedulerScale, ideal, search
 
 
 def test_the_ideal_by_hand() -> None:
@@ -38,9 +38,9 @@ def test_rows_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(fig11, "seconds_alone", lambda scenario, requests, repeats: 1e-3 * requests)
     monkeypatch.setattr(fig11, "seconds_together", lambda scenario, requests, threads: (1e-3 * requests, 1))
 
-    result = quick(Figure11, seeds=2).run()
+    result = quick(SchedulerScale, seeds=2).run()
 
     assert [series.panel for series in result.series][3:] == ["goodput", "goodput"]
     assert [row.measured for row in result.rows][:2] == [1000, 2000]
     assert all(row.note == "90.0% of the ideal" for row in result.rows if row.id.startswith("goodput"))
-    assert Figure11.plot(result, tmp_path)[0].exists()
+    assert SchedulerScale.plot(result, tmp_path)[0].exists()

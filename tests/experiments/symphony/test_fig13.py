@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.quick import quick
-from tuner.experiments.symphony.fig13 import RANGES, Figure13, NetworkDelay, network
+from tuner.experiments.symphony.fig13 import RANGES, NetworkDelay, NetworkTails, network
 
 DRAWN = NetworkDelay("TCP", slo_ms=20, quantile_ms=4.0, kind="drawn")
 
@@ -30,16 +30,18 @@ def test_a_longer_delay_costs_goodput_and_a_tail_costs_more() -> None:
     """With a tight SLO a constant delay of some ms is dear, and a drawn one with that quantile dearer."""
     tasks = (DRAWN._replace(quantile_ms=0.25), DRAWN._replace(kind="constant"), DRAWN)
 
-    fast, constant, drawn = (quick(Figure13).measure(task, 1) for task in tasks)
+    fast, constant, drawn = (quick(NetworkTails).measure(task, 1) for task in tasks)
 
     assert 0 < drawn < 0.97 * constant < 0.95 * fast
 
 
 def test_rows_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve per range, SLO and kind, relative to the fastest network; a figure."""
-    monkeypatch.setattr(Figure13, "measure", lambda _, task, seed: task.slo_ms * 100 / (1 + task.quantile_ms))
+    monkeypatch.setattr(
+        NetworkTails, "measure", lambda _, task, seed: task.slo_ms * 100 / (1 + task.quantile_ms)
+    )
 
-    result = quick(Figure13, seeds=2).run()
+    result = quick(NetworkTails, seeds=2).run()
 
     assert {series.panel for series in result.series} == set(RANGES)
     assert len(result.series) == len(RANGES) * 2 * 2
@@ -47,4 +49,4 @@ def test_rows_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert next(row.measured for row in result.rows if row.unit == "requests/s") == pytest.approx(
         2000 / 1.024, rel=1e-3
     )
-    assert Figure13.plot(result, tmp_path)[0].exists()
+    assert NetworkTails.plot(result, tmp_path)[0].exists()

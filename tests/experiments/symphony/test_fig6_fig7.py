@@ -40,17 +40,17 @@ def test_the_gain_is_over_the_best_baseline(tmp_path: Path, monkeypatch: pytest.
         "nexus, 8 frontends": [(5.0, 15.0), (6.0, 15.0)],
     }
 
-    def measure(_: fig6.Figure6, task: fig6.Bar, seed: int) -> fig6.ZooGoodput:
-        return fig6.ZooGoodput(*rates[task.system][seed - 1])
+    def measure(_: fig6.ZooGoodput, task: fig6.Bar, seed: int) -> fig6.ZooRates:
+        return fig6.ZooRates(*rates[task.system][seed - 1])
 
-    monkeypatch.setattr(fig6.Figure6, "measure", measure)
-    result = quick(fig6.Figure6, seeds=2).run()
+    monkeypatch.setattr(fig6.ZooGoodput, "measure", measure)
+    result = quick(fig6.ZooGoodput, seeds=2).run()
     rows = {row.id: row for row in result.rows}
 
     gain = rows["A100, gt2: symphony over the best baseline"]
     assert (gain.published, gain.measured, gain.low, gain.high) == (5.7, 2.5, 2.0, 3.0)
     assert gain.note == "best baseline: clockwork"
-    assert fig6.Figure6.plot(result, tmp_path)[0].exists()
+    assert fig6.ZooGoodput.plot(result, tmp_path)[0].exists()
 
 
 def test_zipf_makes_the_first_model_most_popular() -> None:
@@ -65,15 +65,15 @@ def test_zipf_makes_the_first_model_most_popular() -> None:
 
 def test_rows_are_for_the_ends_and_curves_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve per workload and policy over all SLOs."""
-    monkeypatch.setattr(fig7.Figure7, "slos", (20, 25, 100))
-    monkeypatch.setattr(fig7.Figure7, "measure", lambda _, task, seed: float(seed * task.slo_ms))
+    monkeypatch.setattr(fig7.GoodputBySlo, "slos", (20, 25, 100))
+    monkeypatch.setattr(fig7.GoodputBySlo, "measure", lambda _, task, seed: float(seed * task.slo_ms))
 
-    result = quick(fig7.Figure7, seeds=2).run()
+    result = quick(fig7.GoodputBySlo, seeds=2).run()
 
     assert len(result.rows) == 4 * 2 * len(fig7.POLICIES)
     assert len(result.series) == 4 * len(fig7.POLICIES)
     assert result.series[0].y == [30.0, 37.5, 150.0]
-    assert fig7.Figure7.plot(result, tmp_path)[0].exists()
+    assert fig7.GoodputBySlo.plot(result, tmp_path)[0].exists()
 
 
 def test_symphony_is_ahead_at_a_tight_slo() -> None:

@@ -61,7 +61,7 @@ def test_points_are_distinct_and_hold_the_zoo() -> None:
 
 def test_curves_are_measured_with_all_seeds() -> None:
     """The sample's other clusters with one, and fewer requests; none twice."""
-    figure = fig4.Figure4(ExperimentOptions(seeds=2))
+    figure = fig4.DeferredBatching(ExperimentOptions(seeds=2))
     tasks = figure.tasks()
 
     assert len(set(tasks)) == len(tasks)
@@ -139,7 +139,7 @@ def test_curves_only_where_there_are_points(tmp_path: Path) -> None:
 
     assert [one.panel for one in series] == [fig4.PANELS[0], fig4.PANELS[2], fig4.PANELS[3]]
     result = Result(experiment="symphony-fig4", seeds=1, series=series)
-    assert fig4.Figure4.plot(result, tmp_path)[0].exists()
+    assert fig4.DeferredBatching.plot(result, tmp_path)[0].exists()
 
 
 def test_a_later_configuration_must_be_clearly_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_rows_of_the_tuning(tmp_path: Path) -> None:
     assert "0 of 2 clusters below" in free.note
     series = tuned.make_series(found)
     result = Result(experiment="symphony-tuned", seeds=1, series=series)
-    assert tuned.Tuned.plot(result, tmp_path)[0].exists()
+    assert tuned.TunedKnobs.plot(result, tmp_path)[0].exists()

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.quick import quick
-from tuner.experiments.symphony.table2 import PUBLISHED, SETUPS, Frontends, Table2, expected_std, spread
+from tuner.experiments.symphony.table2 import (
+    PUBLISHED,
+    SETUPS,
+    Frontends,
+    UnevenFrontends,
+    expected_std,
+    spread,
+)
 
 
 @pytest.mark.parametrize(("rate", "window"), SETUPS)
@@ -40,9 +47,9 @@ def test_same_seed_same_counts() -> None:
 
 def test_rows_and_curves(tmp_path: Path) -> None:
     """A row for each published value; simulated and computed curves for both setups."""
-    result = quick(Table2).run()
+    result = quick(UnevenFrontends).run()
 
     assert [row.published for row in result.rows] == list(PUBLISHED.values())
     assert all(row.measured == pytest.approx(row.published, rel=0.1) for row in result.rows)
     assert [series.name for series in result.series] == ["simulated", "computed"] * 2
-    assert Table2.plot(result, tmp_path)[0].exists()
+    assert UnevenFrontends.plot(result, tmp_path)[0].exists()

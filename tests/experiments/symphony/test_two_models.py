@@ -12,10 +12,10 @@ import pytest
 from tests.experiments.quick import quick
 from tuner.cluster import simulate
 from tuner.experiments.symphony import fig10
-from tuner.experiments.symphony.fig8 import Figure8, share_in_batches_of
-from tuner.experiments.symphony.fig9 import Figure9, delays
-from tuner.experiments.symphony.fig10 import Figure10, LoadCurve, ideal_bad, ideal_idle, off_the_top
-from tuner.experiments.symphony.table4 import GoodputAndBatch, Table4
+from tuner.experiments.symphony.fig8 import BatchSizes, share_in_batches_of
+from tuner.experiments.symphony.fig9 import QueueingDelays, delays
+from tuner.experiments.symphony.fig10 import FlatTop, LoadCurve, ideal_bad, ideal_idle, off_the_top
+from tuner.experiments.symphony.table4 import GoodputAndBatch, TwoModelGoodput
 from tuner.experiments.symphony.two_models import SYSTEMS, Alone, panel_name, scenario
 from tuner.experiments.zoo import TABLE_4
 from tuner.scheduling.log import ARRIVE, ENTRY, REFUSE, SEND
@@ -23,7 +23,7 @@ from tuner.scheduling.log import ARRIVE, ENTRY, REFUSE, SEND
 
 def test_the_scenarios_are_those_of_table_4() -> None:
     """8 accelerators, the SLO of the model, the allowances of the authors, at the ideal rate."""
-    tasks = quick(Table4).tasks()
+    tasks = quick(TwoModelGoodput).tasks()
 
     assert len(set(tasks)) == len(tasks) == 2 * len(SYSTEMS)
     made = scenario(Alone("InceptionResNetV2", "nexus, 8 frontends"), 1083, 1)
@@ -87,9 +87,9 @@ def test_delays_of_requests_dealt_in_turn() -> None:
 @pytest.mark.parametrize("system", ["nexus", "clockwork"])
 def test_delays_equal_what_the_engine_counts(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`measure` itself asserts the mean and the longest."""
-    monkeypatch.setattr(Figure9, "search", lambda *_: SimpleNamespace(multiplier=0.6))
-    monkeypatch.setattr(Figure9, "requests", 400)
-    waits = quick(Figure9).measure(Alone("InceptionResNetV2", system), 0)
+    monkeypatch.setattr(QueueingDelays, "search", lambda *_: SimpleNamespace(multiplier=0.6))
+    monkeypatch.setattr(QueueingDelays, "requests", 400)
+    waits = quick(QueueingDelays).measure(Alone("InceptionResNetV2", system), 0)
 
     assert waits.size > 200
     assert waits.min() >= 0
@@ -109,31 +109,31 @@ def test_a_flat_top_is_not_off() -> None:
 
 def test_rows_and_curves_of_table_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows for each model and system, published values where the paper has them, and a figure."""
-    monkeypatch.setattr(Table4, "measure", lambda _, task, seed: GoodputAndBatch(1000.0 + seed, 8.0))
-    result = quick(Table4, seeds=3).run()
+    monkeypatch.setattr(TwoModelGoodput, "measure", lambda _, task, seed: GoodputAndBatch(1000.0 + seed, 8.0))
+    result = quick(TwoModelGoodput, seeds=3).run()
 
     assert len(result.rows) == 2 * len(TABLE_4) * len(SYSTEMS)
     assert [row.published for row in result.rows if row.published] == [5169, 3965, 2036, 907, 590, 482]
     assert {row.measured for row in result.rows} == {1001.0, 8.0}
     assert [len(result.panel(panel_name(setup))) for setup in TABLE_4] == [len(SYSTEMS)] * 2
-    assert Table4.plot(result, tmp_path)[0].exists()
+    assert TwoModelGoodput.plot(result, tmp_path)[0].exists()
 
 
 def test_rows_and_curves_of_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each figure draws what it has measured."""
     counts = np.array([0, 0, 0, 5, 5])
-    monkeypatch.setattr(Figure8, "measure", lambda *_: counts)
-    monkeypatch.setattr(Figure9, "measure", lambda *_: np.array([1.0, 2.0, 3.0]))
+    monkeypatch.setattr(BatchSizes, "measure", lambda *_: counts)
+    monkeypatch.setattr(QueueingDelays, "measure", lambda *_: np.array([1.0, 2.0, 3.0]))
 
-    def measure(figure: Figure10, *_: object) -> LoadCurve:
+    def measure(figure: FlatTop, *_: object) -> LoadCurve:
         return LoadCurve(100.0, *([0.5 * load for load in figure.loads] for _ in range(3)))
 
-    monkeypatch.setattr(Figure10, "measure", measure)
-    batches, waits, loads = (quick(kind, seeds=2).run() for kind in (Figure8, Figure9, Figure10))
+    monkeypatch.setattr(FlatTop, "measure", measure)
+    batches, waits, loads = (quick(kind, seeds=2).run() for kind in (BatchSizes, QueueingDelays, FlatTop))
 
     assert batches.panel(panel_name(TABLE_4[0]))[0].y[:5] == [0, 0, 50, 50, 0]
     assert waits.panel(panel_name(TABLE_4[1]))[0].y[-1] == 100
     assert [len(loads.panel(name)) for name in (fig10.GOODPUT, fig10.BAD, fig10.IDLE)] == [5, 5, 5]
-    assert Figure8.plot(batches, tmp_path)[0].exists()
-    assert Figure9.plot(waits, tmp_path)[0].exists()
-    assert Figure10.plot(loads, tmp_path)[0].exists()
+    assert BatchSizes.plot(batches, tmp_path)[0].exists()
+    assert QueueingDelays.plot(waits, tmp_path)[0].exists()
+    assert FlatTop.plot(loads, tmp_path)[0].exists()
