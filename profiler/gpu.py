@@ -1,4 +1,4 @@
-"""Use of the machine's NVIDIA GPUs, by NVML. No GPU, or no driver, is normal."""
+"""Use of the machine's NVIDIA GPUs, by NVML. A machine without a GPU or a driver is no error."""
 
 from __future__ import annotations
 

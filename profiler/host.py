@@ -1,4 +1,4 @@
-"""The server's machine: who uses its processors, and its GPUs."""
+"""The server's machine: processor time of the server, of ourselves and of others, and use of the GPUs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tuner.profiler.source import HostReading
 __all__ = ["LocalHost", "RemoteHost"]
 
 IDLE = ("idle", "iowait", "guest", "guest_nice")
-"""Fields of the machine's processor times that are no use; guests are counted in ``user`` already."""
+"""Fields of the machine's processor times that do not count as used; guests are part of ``user`` already."""
 
 
 class LocalHost:
     """This machine, with the server on it.
 
-    What is neither the server's nor ours is foreign: other processes, the kernel's own work, and time that a
-    hypervisor withheld (steal), because all of them disturb the server alike.
+    Time that neither the server nor we used is foreign: that of other processes, of the kernel itself, and
+    time that a hypervisor withheld (steal). All of it slows the server down.
 
     Args:
         processes: Process ids of the server; their descendants belong to it. Empty: the server's use is NaN.
@@ -39,11 +39,11 @@ class LocalHost:
 
     @property
     def cores(self) -> float:
-        """CPU cores that this machine has."""
+        """CPU cores of this machine."""
         return float(psutil.cpu_count() or 1)
 
     def follow(self, processes: Iterable[int]) -> None:
-        """Count these as the server's too: a restarted server has new process ids."""
+        """Count these processes as the server's, too: a restarted server has new process ids."""
         known = {tree.pid for tree in self._servers}
         new = set(processes) - known
         self._servers += [ProcessTree(pid) for pid in sorted(new)]
@@ -69,10 +69,10 @@ class LocalHost:
 
 
 class RemoteHost:
-    """A machine we cannot look into: all readings are NaN.
+    """Another machine, whose processes cannot be seen: all readings are NaN.
 
     Args:
-        cores: CPU cores it is said to have.
+        cores: CPU cores it is assumed to have.
     """
 
     def __init__(self, cores: float = 1.0) -> None:
@@ -80,7 +80,7 @@ class RemoteHost:
 
     @property
     def cores(self) -> float:
-        """CPU cores it is said to have."""
+        """CPU cores it is assumed to have."""
         return self._cores
 
     def read(self) -> HostReading:
@@ -92,5 +92,5 @@ class RemoteHost:
 
 
 def _machine() -> float:
-    """Core-seconds used by everybody since the machine started."""
+    """Return the core-seconds used by all processes since the machine started."""
     return float(sum(value for name, value in psutil.cpu_times()._asdict().items() if name not in IDLE))

@@ -1,4 +1,4 @@
-"""Processor time of a process and all its descendants, none of it lost when children come and go."""
+"""Processor time of a process and all its descendants, also of those that have ended."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import psutil
 __all__ = ["ProcessTree"]
 
 SHARE = 100.0
-"""Looking for children reads every process of the machine; it may take this fraction of the time (1 %)."""
+"""A search for children reads every process of the machine; it may take one part in this many of the time."""
 
 
 class ProcessTree:
     """Adds up the core-seconds of a tree of processes; the total never falls.
 
-    The kernel adds a child's time to its parent's when the parent waits for it. What a vanished child had
-    is therefore remembered only if its parent did not get it: if the parent is gone too, or never waited.
+    The kernel adds a child's time to its parent's when the parent waits for it. The time of a vanished child
+    is therefore only remembered if its parent did not get it: if the parent is gone, too, or never waited.
 
     Args:
         root: Process id of the root. If it ends, the total stays; a process that later gets the same id is
             not mistaken for it.
-        without: Process ids of subtrees that are somebody else's (an embedded server is our child). What the
-            kernel added for ended children is then left out, for it may be theirs.
+        without: Process ids of subtrees that do not count, such as an embedded server, which is our
+            child. The time that the kernel added for ended children is then left out, because it may be
+            theirs.
     """
 
     def __init__(self, root: int, without: Iterable[int] = ()) -> None:
@@ -64,7 +65,7 @@ class ProcessTree:
         return self._total
 
     def _look(self) -> None:
-        """Find new descendants; next time only after long enough to stay cheap on a crowded machine."""
+        """Find new descendants; the more processes there are, the later the next search."""
         begin = time.monotonic()
         try:
             found = [] if self._root is None else [self._root, *self._root.children(recursive=True)]
@@ -95,7 +96,7 @@ class ProcessTree:
         gone: list[tuple[psutil.Process, tuple[float, float]]],
         times: dict[psutil.Process, tuple[float, float]],
     ) -> None:
-        """Keep what vanished processes had, as far as their parents did not get it."""
+        """Keep the time of vanished processes, as far as their parents did not get it."""
         missing: dict[psutil.Process, float] = defaultdict(float)
         for process, last in gone:
             missing[self._parents.pop(process, process)] += sum(last)

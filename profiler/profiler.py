@@ -1,4 +1,4 @@
-"""Measures windows of a backend: reads counters and processors at both ends and asks the clients."""
+"""Measures windows of a backend: counters and processor times at both ends, latencies from clients."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from tuner.profiler.window import Arrivals, Limits, Reading, arrivals, assemble,
 __all__ = ["Profiler"]
 
 SLICE, MOST_SLICES = 0.5, 4
-"""Least time between counter readings inside a window without clients, s, and most intervals between them.
-They show the burstiness and nothing else, and what it costs to watch a server grows with them."""
+"""Without clients the counters are also read inside a window: every 0.5 s, but in at most four intervals.
+These readings show the burstiness and nothing else, and each costs the server work."""
 REMEMBERED_WINDOWS = 10
-"""Over which burstiness is judged."""
+"""Windows over which :meth:`Profiler.measure` judges the burstiness."""
 REMEMBERED = 30
-"""The same, intervals of `watch`."""
+"""Intervals over which :meth:`Profiler.watch` judges it."""
 CHECK = 5.0
 """How often `watch` reads the configuration when nothing hints at a change, s."""
 
 
 @runtime_checkable
 class Follower(Protocol):
-    """A host that can be told that the server has new processes."""
+    """A host that can count further processes as the server's."""
 
     def follow(self, processes: Iterable[int]) -> None:
-        """Count these as the server's too."""
+        """Count these processes as the server's, too."""
         ...
 
 
 class Profiler:
-    """Measures one window after the other; keeps track of configuration changes between them.
+    """Measures one window after the other, and notices configuration changes between them.
 
-    A change is noticed by itself: the configuration read at the beginning of a window differs from the one
-    before, or the server's counters began anew.
+    It notices a change because the configuration differs from the one read before, or because the server's
+    counters started from 0 again.
 
     Args:
-        backend: The server; its :class:`~tuner.errors.AdapterError` pass through.
-        clock: Real or virtual time, the one of the backend's counters.
+        backend: The server; its :class:`~tuner.errors.AdapterError` is not caught.
+        clock: Real or virtual time, the same that the backend's counters carry.
         host: The machine the server runs on.
-        clients: Who times requests, if anybody.
+        clients: The load generator that times requests; None if there is none.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
         lateness_limit: Lateness of our own load (99 % quantile) above which it is, s.
-        indicator: Tells the latency of a window better than server and clients do, if anybody.
+        indicator: A source of latencies that counts instead of server and clients; None if there is none.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Profiler:
 
         Args:
             seconds: Its length.
-            settle: How long to wait first, s: after a change the old instances live on for a while.
+            settle: How long to wait first, s: after a change the old instances still serve for a while.
 
         Raises:
             AdapterError: The server cannot be asked.
@@ -98,9 +98,9 @@ class Profiler:
         return self._assemble(before, after, self._came)
 
     def watch(self, interval: float) -> Iterator[Measurement]:
-        """Measure one interval after the other without end, as cheaply as possible.
+        """Measure one interval after the other without end, with as few questions to the server as possible.
 
-        An interval that cannot be kept is left out, not caught up.
+        If a reading comes too late for its interval, the interval is skipped.
 
         Raises:
             AdapterError: The server cannot be asked.
@@ -120,17 +120,17 @@ class Profiler:
             before = after
 
     def changed(self) -> None:
-        """Take note that the server was changed just now, where that cannot be seen from outside."""
+        """Note that the server was changed now; for changes that neither configuration nor counters show."""
         self._changed_at = self._clock.now()
 
     def profile(self, configuration: Mapping[str, float] | None = None) -> BatchingProfile | None:
-        """Return l(b) over all undisturbed windows with as many instances (default: as at the last)."""
+        """Return l(b) over undisturbed windows with the instances of a configuration (default: the last)."""
         if configuration is None:
             configuration = self._last.configuration if self._last is not None else {}
         return self._tracker.profile(configuration)
 
     def _read(self, *, ending: bool = False) -> Reading:
-        """Read everything; the configuration first at the beginning of a window and last at its end."""
+        """Read everything; the configuration comes first at the beginning of a window and last at its end."""
         configuration = None if ending else self._backend.current()
         host, counters = self._host.read(), self._backend.counters()
         reading = Reading(
@@ -151,7 +151,7 @@ class Profiler:
         return reading
 
     def _notice(self, reading: Reading) -> None:
-        """Take note if the server changed since the reading before."""
+        """Note the time if the server changed since the reading before."""
         last, self._last = self._last, reading
         if last is None:
             return

@@ -1,4 +1,4 @@
-"""Where a profiler gets time and readings from: small contracts with a live and a virtual form each."""
+"""The sources of a profiler: clock, clients, host and indicator. Each has a live and a simulated form."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ClientSample", "Clients", "Clock", "Host", "HostReading", "Indicator
 
 
 class Clock(Protocol):
-    """Tells and passes time: real, or virtual in simulation."""
+    """A source of time: real, or virtual in simulation."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -26,12 +26,12 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSample:
-    """What the clients saw of the requests they meant to send in an interval."""
+    """The requests that the clients intended to send in an interval, and their latencies."""
 
     intended: np.ndarray
     """Intended send times, increasing.   # (n,) s on the profiler's clock"""
     latency: np.ndarray
-    """From the intended send time to the answer; NaN if it failed or has not come.   # (n,) s"""
+    """From the intended send time to the answer; NaN without an answer.   # (n,) s"""
     failed: int
     """Requests that were refused, failed, or lost."""
     lateness: np.ndarray
@@ -42,21 +42,21 @@ class Clients(Protocol):
     """A load generator whose requests are timed."""
 
     def sample(self, start: float, end: float) -> ClientSample:
-        """Return the requests intended in ``[start, end)``; waits shortly for outstanding answers."""
+        """Return the requests intended in ``[start, end)``; wait shortly for outstanding answers."""
         ...
 
 
 class Indicator(Protocol):
-    """Who else knows the latency: a gateway's metrics, for example."""
+    """Another source of latencies, such as the metrics of a gateway."""
 
     def applied(self, measurement: Measurement) -> Measurement:
-        """Return the measurement of the window that has just ended with the latencies known here."""
+        """Return the measurement of the window that has just ended, with the latencies of this source."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostReading:
-    """Processor time used so far, and the accelerators' state now."""
+    """Processor time used so far, and how much of the GPUs is in use now."""
 
     time: float
     server: float = NOT_KNOWN
@@ -64,7 +64,7 @@ class HostReading:
     own: float = NOT_KNOWN
     """Core-seconds used by this process and its children."""
     total: float = NOT_KNOWN
-    """Core-seconds used by everybody on the machine."""
+    """Core-seconds used by all processes of the machine."""
     gpu: float = NOT_KNOWN
     """Share of the GPUs' time in use, 0..1."""
     gpu_memory: float = NOT_KNOWN

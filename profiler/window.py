@@ -1,8 +1,9 @@
-"""Turns what was read at both ends of a window into a measurement. Pure: no clock, no server.
+"""Turns the readings at both ends of a window into a measurement. Pure: no clock, no server.
 
-Where clients and server both saw a quantity, the clients' latency counts (it contains the network and the
-wait before sending) and the server's queue, compute and batches. The load is what the clients meant to send,
-unless the server saw clearly more: then others send too, and its count is the load.
+Clients and server may both measure a window. The latency is then the clients', because it contains the
+network and the wait before sending; queueing, execution and batches are the server's. The load is what the
+clients intended to send. If the server counts clearly more requests, others send too, and its count is the
+load.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from tuner.profiler.source import ClientSample, HostReading
 __all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "batch_difference", "dispersion"]
 
 OTHERS = 1.2
-"""The server's rate over the clients' above which others send too."""
+"""If the server counts more than this many times the clients' requests, others send too."""
 FEWEST_BINS = 8
-"""Sub-intervals of a window below which a dispersion says nothing: its relative error is sqrt(2/(bins-1))."""
+"""Fewest sub-intervals for a dispersion: its relative error is sqrt(2/(bins-1))."""
 MOST_BINS = 100
 PER_BIN = 10
-"""Requests per sub-interval, at least."""
+"""Fewest requests per sub-interval, on average."""
 
 Arrivals = tuple[np.ndarray, np.ndarray]
-"""How many requests came in each sub-interval of a window, and the lengths of these.   # (k,), (k,) s"""
+"""Requests that came in each sub-interval of a window, and its length.   # (k,), (k,) s"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """All that is read at one end of a window."""
+    """Everything that is read at one end of a window."""
 
     counters: Counters
     host: HostReading
@@ -44,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Beyond which a window counts as disturbed."""
+    """Limits beyond which a window counts as disturbed."""
 
     foreign: float = 0.25
     """Cores used by processes that are neither the server nor ours."""
@@ -67,13 +68,13 @@ def assemble(
     Args:
         before: Read at its beginning.
         after: Read at its end.
-        clients: The requests that our clients meant to send in it.
-        sampled_at: When they were sampled, s. A request not answered by then counts with the longest
-            latency that the window can show, from its beginning to that moment.
-        came: What came in the window and in those before it, over which the burstiness is judged where there
-            are no clients.
-        mixed: Whether the server's quantiles still look back to another configuration.
-        limits: Beyond which the window is disturbed.
+        clients: The requests that our clients intended to send in it.
+        sampled_at: When they were sampled, s. A request without an answer by then counts as if it had
+            taken from the beginning of the window to that moment, which is the longest latency that the
+            window can show.
+        came: Arrivals in this window and in those before it: without clients they show the burstiness.
+        mixed: Whether the server's quantiles still contain requests under another configuration.
+        limits: Limits beyond which the window is disturbed.
     """
     old, new = before.counters, after.counters
     limits = limits or Limits()
@@ -118,15 +119,16 @@ def batch_difference(old: Counters, new: Counters) -> tuple[np.ndarray, np.ndarr
 
 
 def arrivals(readings: Sequence[Counters]) -> Arrivals:
-    """Return what came between one reading and the next."""
+    """Return the requests that came between one reading and the next."""
     counts = [max(_arrived(old, new), 0.0) for old, new in pairwise(readings)]
     return np.array(counts), np.diff([reading.time for reading in readings])
 
 
 def dispersion(windows: Sequence[Arrivals]) -> float:
-    """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN of too few.
+    """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN for too few.
 
-    Each window is compared with its own mean: a load that moves from one to the next is no burst.
+    Each window is compared with its own mean, so that a load that differs between windows is not taken for a
+    burst.
     """
     squares, freedom = 0.0, 0
     for counts, seconds in windows:
@@ -165,7 +167,7 @@ def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) ->
 
 
 def _arrived(old: Counters, new: Counters) -> float:
-    """Requests that came between two readings: answered, failed, or still waiting."""
+    """Return the requests that came between two readings: answered, failed, or still waiting."""
     waiting = 0.0 if old.pending is None or new.pending is None else new.pending - old.pending
     return new.requests - old.requests + new.failures - old.failures + waiting
 

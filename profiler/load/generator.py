@@ -1,4 +1,4 @@
-"""Sends load to a model from a process of its own and knows what became of every request."""
+"""Sends load to a model from a separate process, and records the end of every request."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from tuner.workload.notation import parse_arrival
 __all__ = ["LoadGenerator"]
 
 REPORTS = 2.0
-"""How long a worker may be silent before its window is taken as it is, s."""
+"""How long to wait for reports of a worker before a window is taken without them, s."""
 
 
 class LoadGenerator:
     """An open-loop load generator for a model's gRPC endpoint; implements ``Clients``.
 
-    Sends from construction until `stop`. It lives in its own process, so that learning and plotting never
-    delay a request, and it ends with its parent, however that ends.
+    It sends from construction until `stop`. A separate process sends, so that learning and plotting never
+    delay a request. That process ends with its parent, whichever way the parent ends.
 
     Args:
         endpoint: The model, and the protocol that reaches it.
-        arrival: When to send, also as text (``poisson:200``).
+        arrival: The arrival process, also as text (``poisson:200``).
         shapes: Shapes of inputs with open dimensions, without the batch dimension.
         seed: Of arrivals and data.
-        timeout: An answer that has not come so long after the intended send time is lost, s. The request is
-            not cancelled, and a later answer no longer counts.
+        timeout: A request without an answer this long after its intended send time is lost, s. It is not
+            cancelled, and a later answer does not count.
         grace: How long `sample` waits for outstanding answers, s.
         channels: HTTP/2 connections to spread the requests over.
         patience: How long to wait for the server at the start, s.
@@ -122,13 +122,13 @@ class LoadGenerator:
             InvalidInput: The text is not an arrival process.
         """
         self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
-        self._tell({"arrival": str(self._arrival)})
+        self._order({"arrival": str(self._arrival)})
 
     def sample(self, start: float, end: float) -> ClientSample:
         """Return the requests intended in ``[start, end)``; waits up to `grace` for outstanding answers.
 
         Raises:
-            InvalidInput: So long ago that it is no longer remembered.
+            InvalidInput: The interval is so long ago that its requests are no longer in memory.
             TunerError: The worker has ended.
         """
         patience = max(end - time.monotonic(), 0.0) + REPORTS
@@ -140,24 +140,27 @@ class LoadGenerator:
     def answered(self, start: float, end: float) -> np.ndarray:
         """Return the latencies of the requests that were answered in ``[start, end)``, s.
 
-        Other than `sample` it does not wait for answers: one that has not come is in a later interval.
+        It does not wait for answers, as `sample` does: a later answer belongs to a later interval.
         """
         self._log.wait_reported(end, REPORTS)
         return self._log.answered(start, end)
 
     def totals(self) -> LoadTotals:
-        """Return what became of all requests so far."""
+        """Return how all requests so far ended."""
         return self._log.totals()
 
     def stop(self, drain: float | None = None) -> None:
-        """Send no more, wait so long for outstanding answers (default: the timeout), end the process.
+        """Stop sending, wait for outstanding answers, and end the process. May be called twice.
 
-        What is open after that is cancelled, which not every server survives. May be called twice.
+        Requests that are open after that are cancelled, which not every server survives.
+
+        Args:
+            drain: How long to wait, s; the timeout if None.
         """
         drain = self._timeout if drain is None else drain
         if self._process.poll() is None:
             try:
-                self._tell({"stop": drain})
+                self._order({"stop": drain})
                 self._process.wait(drain + REPORTS)
             except (TunerError, subprocess.TimeoutExpired):
                 self._process.kill()
@@ -198,7 +201,7 @@ class LoadGenerator:
         if answer.get("error"):
             raise InvalidInput("load generator", message)
 
-    def _tell(self, command: Mapping[str, object]) -> None:
+    def _order(self, command: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")

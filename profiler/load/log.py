@@ -1,4 +1,4 @@
-"""Remembers what became of each request of a load generator."""
+"""The last requests of a load generator: when each was sent, and how and when it ended."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ PENDING = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadTotals:
-    """What became of all requests: ``sent == answered + failed + outstanding``."""
+    """How all requests ended: ``sent == answered + failed + outstanding``."""
 
     sent: int
     answered: int
     failed: int
     """Refused, failed or lost."""
     outstanding: int
-    """Neither answered nor given up yet."""
+    """Neither answered nor lost yet."""
     reasons: Mapping[str, int]
-    """Failures by gRPC status; ``deadline_exceeded``: no answer within the timeout; ``cancelled``: none
-    before we stopped; ``not_sent``: too many were open already."""
+    """Failures by gRPC status. ``deadline_exceeded`` is no answer within the timeout, ``cancelled`` no answer
+    before the generator stopped, and ``not_sent`` that too many requests were open already."""
 
 
 class LoadLog:
-    """A ring of the last requests, filled by a reading thread and asked by others.
+    """A ring of the last requests. One thread fills it, others read it.
 
     Args:
         capacity: Requests remembered; a power of two.
@@ -72,7 +72,7 @@ class LoadLog:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing more will come; wakes all who wait."""
+        """End the log: nothing more will come. Every waiting thread goes on."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
@@ -120,7 +120,7 @@ class LoadLog:
             return np.asarray(self._done[slots] - self._intended[slots])
 
     def totals(self) -> LoadTotals:
-        """Return what became of all requests so far."""
+        """Return how all requests so far ended."""
         with self._changed:
             ended = self._ended.copy()
             count = self._count
@@ -137,7 +137,7 @@ class LoadLog:
         return max(self._count - self._mask - 1, 0)
 
     def _slots(self, start: float, end: float) -> np.ndarray:
-        """Where the requests intended in ``[start, end)`` are."""
+        """Return the places of the requests intended in ``[start, end)``."""
         slots = np.arange(self._oldest(), self._count) & self._mask
         first, last = np.searchsorted(self._intended[slots], [start, end], side="left")
         return np.asarray(slots[first:last])

@@ -1,4 +1,4 @@
-"""The intended send times of a running load generator, whose arrival process can be replaced meanwhile."""
+"""The intended send times of a load generator, whose arrival process can be replaced while it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Timetable"]
 class Timetable:
     """Send times on the monotonic clock, one after the other.
 
-    A replacement takes effect at its moment: what was due before stays due even if the sender is behind,
-    what was due later is forgotten. No request is hidden by a change of the load.
+    A replacement takes effect at a given moment. Requests that were due before stay due, even if the sender
+    is behind; those that were due later are dropped. So a change of the load hides no request.
 
     Args:
         arrival: The process to begin with.

@@ -1,4 +1,4 @@
-"""What the load generator and its worker process say to each other.
+"""The messages between the load generator and its worker process.
 
 To the worker, over its stdin, go JSON lines: first the :class:`Setup`, then commands, which are
 ``{"arrival": "poisson:300"}`` and ``{"stop": 2.0}``; the end of stdin is the end of the worker. From it, over
@@ -52,13 +52,13 @@ STATUS = (
     "unauthenticated",
     "not_sent",
 )
-"""Names of the gRPC status codes, by number, and one of our own: too many were open to send another."""
+"""Names of the gRPC status codes, by number, and one of our own for a request that was not sent."""
 OK, CANCELLED, LOST, NOT_SENT = 0, 1, 4, 17
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """What a worker is told first."""
+    """The first message to a worker."""
 
     endpoint: Endpoint
     arrival: str
@@ -67,7 +67,7 @@ class Setup:
     """Input name -> shape without the batch dimension, where the model leaves it open."""
     seed: int
     timeout: float
-    """When an answer is given up, s after the intended send time."""
+    """When a request counts as lost, s after its intended send time."""
     channels: int
     """HTTP/2 connections to spread the requests over."""
     patience: float

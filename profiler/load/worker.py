@@ -1,11 +1,11 @@
-"""The process that sends load: ``python -m tuner.profiler.load.worker``, driven over stdin (see load_wire).
+"""The process that sends load: ``python -m tuner.profiler.load.worker``, driven over stdin (see ``wire.py``).
 
 It is open loop: a request leaves at its intended time whether or not earlier ones were answered, and its
-latency counts from that time. Callbacks, no coroutine per gap: one timer stands for the next request.
+latency counts from that time. One timer waits for the next request; a coroutine for each gap would cost more.
 
 It cancels no request and sends no gRPC deadline: Triton 24.08 to 24.11, which the embedded server is one of,
 can crash when a cancellation races with the answer (triton-inference-server/server: issue 7368, fixed by 7840
-in 24.12; issue 8034 is a further race). An overdue request is given up here only, and its call stays open.
+in 24.12; issue 8034 is a further race). An overdue request counts as lost here, and its call stays open.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ UNKNOWN = grpc.StatusCode.UNKNOWN.value[0]
 
 
 class LoadWorker:
-    """Sends from `start` to `stop`, and reports through the pipe it is given.
+    """Sends requests from `start` to `stop`, and reports them through a pipe.
 
     Args:
         stubs: Callables that send one serialised request, used in turn.
@@ -82,12 +82,12 @@ class LoadWorker:
         self._flush()
 
     def command(self, line: bytes) -> None:
-        """Obey one line."""
+        """Carry out one line."""
         self._timetable.replace(parse_arrival(json.loads(line)["arrival"]), time.monotonic())
         self._send_due()
 
     async def stop(self, drain: float) -> None:
-        """Send no more, wait so long for outstanding answers, report all; what is open then is cancelled."""
+        """Stop sending, wait at most ``drain`` seconds for outstanding answers, and cancel the rest."""
         if self._timer is not None:
             self._timer.cancel()
         if self._open and drain > 0:
@@ -131,12 +131,12 @@ class LoadWorker:
         self._end(number, status)
 
     def _end(self, number: int, status: int) -> None:
-        """Report the end of a request, unless it was given up before."""
+        """Report the end of a request, unless it was reported before."""
         if self._waiting.pop(number, None) is not None:
             self._records += PACK.pack(DONE, status, number, 0.0, time.monotonic())
 
     def _give_up(self) -> None:
-        """Report what is overdue as lost."""
+        """Report overdue requests as lost."""
         overdue = time.monotonic() - self._timeout
         late = itertools.takewhile(lambda item: item[1] < overdue, self._waiting.items())
         for number, _ in list(late):
@@ -155,7 +155,7 @@ class LoadWorker:
 
 
 async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
-    """Ask the server what the model wants and make a request of it."""
+    """Ask the server for the model's inputs and make a request for them."""
     await asyncio.wait_for(channel.channel_ready(), setup.patience)
     generator = np.random.default_rng(setup.seed)
     return await wire.make_request(channel, setup.endpoint, setup.shapes, generator, setup.patience)
@@ -210,7 +210,7 @@ async def _obey(worker: LoadWorker, commands: asyncio.StreamReader, timeout: flo
 
 
 def main() -> None:
-    """Run until told to stop, or until stdin ends because the parent is gone."""
+    """Run until a line says to stop, or until stdin ends because the parent is gone."""
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody else's print may land among the records
     gc.freeze()
