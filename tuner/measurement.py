@@ -92,7 +92,7 @@ class Measurement:
     """
 
     start: float
-    """When the window began, s on the clock of whoever measured."""
+    """When the window began, s on the clock of the profiler or the simulator."""
     end: float
     """When it ended, s."""
     configuration: Configuration

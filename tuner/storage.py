@@ -1,4 +1,4 @@
-"""Files that are either whole or as they were before."""
+"""Writes files so that they are either complete or unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["make_folder", "make_folder_of", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a crash leaves either the old or the new one.
+    """Write a file. A crash leaves either the old or the new content.
 
     Raises:
         StorageError: The folder is missing, not writable, or the disk is full.

@@ -1,4 +1,4 @@
-"""Files of checked plain values: the base of everything that is stored as JSON and read back."""
+"""The base of everything that is stored as JSON: plain values that are checked when they are read."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Stored(Part):
     """A whole file."""
 
     what: ClassVar[str] = "file"
-    """What a person calls such a file."""
+    """The noun for such a file in messages."""
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all.
+        """Write the file; it is written whole or not at all.
 
         Raises:
             StorageError: The folder cannot be written.
@@ -52,7 +52,7 @@ class Stored(Part):
 
 
 def with_fields(fields: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
-    """Decorate a model with further fields that follow from a table.
+    """Decorate a model with fields that are made from a table.
 
     Args:
         fields: By name the type and the default, as :func:`pydantic.create_model` takes them.

@@ -1,4 +1,4 @@
-"""The report of a run as plain data: what ``report.json`` holds and every plot is drawn from."""
+"""The report of a run as plain data: the content of ``report.json``, from which every plot is drawn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _columns(quantities: Iterable[Quantity]) -> dict[str, Any]:
 
 
 class Server(Part):
-    """Who served."""
+    """The model server."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class Served(Measured):
     configuration: dict[str, float]
     slo_kept: bool
     windows: int = 1
-    """How many windows the figures are the median of."""
+    """How many windows the medians are over."""
 
 
 @with_fields(_columns(QUANTITIES))
@@ -67,12 +67,12 @@ class WindowReport(Measured):
     """``hold``, ``apply`` or ``rollback``."""
     reason: str
     next_configuration: dict[str, float] | None
-    """What was applied at the window's end, if anything."""
+    """The configuration that was applied at the window's end, if any."""
     disturbed: list[str]
 
 
 class LevelReport(Part):
-    """Before and after under one load."""
+    """How the server served before and after tuning, under one load."""
 
     rate: float
     before: Served
@@ -80,7 +80,7 @@ class LevelReport(Part):
 
 
 class LearnedCost(Part):
-    """What the agent learned under one load level."""
+    """The costs that the agent learned under one load level."""
 
     rate: float
     costs: list[Number]

@@ -1,4 +1,4 @@
-"""The report as one HTML file without outside references."""
+"""The report as one HTML file, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a report, drawn from its data alone."""
+"""The figures of a report, drawn from its data alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _middles(windows: Sequence[WindowReport]) -> np.ndarray:
 
 
 def latency_figure(report: Report) -> Figure:
-    """Latency and load over time, every change of the configuration marked and numbered."""
+    """Draw latency and load over time; every change of the configuration is marked and numbered."""
     windows = report.windows
     figure, axes = _figure(2, 1, (10, 5.6), sharex=True, height_ratios=[3.2, 1])
     top, bottom = axes[:, 0]
@@ -106,7 +106,7 @@ def _mark_changes(axis: Axes, windows: Sequence[WindowReport]) -> None:
 
 
 def resources_figure(report: Report) -> Figure:
-    """CPU used by the server and by others, and the mean batch size, over time."""
+    """Draw the CPU used by the server and by others, and the mean batch size, over time."""
     windows = report.windows
     figure, axes = _figure(2, 1, (10, 3.6), sharex=True)
     top, bottom = axes[:, 0]
@@ -127,7 +127,7 @@ def resources_figure(report: Report) -> Figure:
 
 
 def learned_figure(report: Report) -> Figure | None:
-    """The learned cost over the knob grid, a panel per load level and per value of the further knobs."""
+    """Draw the learned cost over the knobs: a panel for each load level and value of the further knobs."""
     panels = [panel for learned in report.learned for panel in _panels(report, learned)]
     if not panels:
         return None
@@ -169,7 +169,7 @@ def _panels(report: Report, learned: LearnedCost) -> Iterator[tuple[str, np.ndar
 
 
 def _label_cells(axis: Axes, costs: np.ndarray, visits: np.ndarray) -> None:
-    """Write each cost; bold where the configuration was really tried."""
+    """Write each cost; in bold if the configuration was tried."""
     for (row, column), cost in np.ndenumerate(costs):
         if np.isfinite(cost):
             weight = "bold" if visits[row, column] else "normal"

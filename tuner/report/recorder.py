@@ -32,22 +32,22 @@ __all__ = ["Recorder", "write"]
 
 
 class Knows(Protocol):
-    """An agent, as far as a report looks at it."""
+    """The part of an agent that a report needs."""
 
     def costs(self, level: int) -> np.ndarray:
-        """Learned cost of each configuration; NaN where nothing is known."""
+        """Learned cost of each configuration; NaN where none is known."""
         ...
 
 
 class Recorder:
-    """Collects windows as they come; `report` may be asked for at any time.
+    """Collects windows as they come. `report` may be called at any time.
 
     Args:
         title: The report's heading.
-        command: What was typed.
+        command: The command line of the run.
         description: The backend.
         space: Its knobs.
-        objective: What is minimised.
+        objective: The objective of the run.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Recorder:
         )
 
     def note(self, sentence: str) -> None:
-        """Add a sentence to the report's foot."""
+        """Add a sentence to the notes at the end of the report."""
         self._report.notes.append(sentence)
 
     def level(self, rate: float, before: list[Measurement], after: list[Measurement]) -> None:
-        """Add a row pair to the before/after table; the last level added is the report's headline."""
+        """Add two rows to the table of before and after; the last level added is the report's headline."""
         pair = LevelReport(rate=rate, before=self._served(before), after=self._served(after))
         self.levels.append(pair)
         self._report.before, self._report.after = pair.before, pair.after
@@ -123,9 +123,9 @@ class Recorder:
         """Add the learned costs of the load levels of this run.
 
         Args:
-            agent: What learned.
+            agent: The agent.
             levels: Its grid of load levels.
-            seen: Windows per load level and configuration number.
+            seen: Number of windows by load level and configuration number.
         """
         self._report.learned = []
         for level in sorted(seen):
@@ -155,7 +155,7 @@ class Recorder:
         )
 
     def _profile(self) -> dict[str, float | None]:
-        """l(b) of the undisturbed window that saw the largest batches."""
+        """Return l(b) of the undisturbed window with the largest batches."""
         quiet = [m for m in self._measurements if not m.disturbed and m.profile is not None]
         if not quiet:
             return {}

@@ -1,1 +1,1 @@
-"""All that the daemon remembers, in SQLite."""
+"""The daemon's memory in SQLite: windows, decisions, orders and policies."""

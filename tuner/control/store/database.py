@@ -1,8 +1,7 @@
 """The daemon's SQLite file: opened, checked, written in whole transactions.
 
-A process that is killed leaves what the last finished transaction wrote, never half of one (write-ahead log).
-A power failure may take the last transactions with it (``synchronous=NORMAL``), which a daemon survives: what
-a server runs is always read from the server.
+A killed process leaves whole transactions only (write-ahead log). A power failure may lose the last ones
+(``synchronous=NORMAL``). The daemon survives that, because it always asks a server for its configuration.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from tuner.errors import StorageError
 __all__ = ["Database"]
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""SQLite's words for a file that is no good any longer."""
+"""SQLite's codes for a damaged file."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What comes of a file that cannot be read; of names in it that are no text Python makes the second."""
+"""Errors of a file that cannot be read; Python raises the second for column names that are no text."""
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
-"""The files of a store by the endings of their names, and what they are called."""
+"""The files of a store by the endings of their names, and how a person calls them."""
 
 
 class Database:
-    """One file; may be used by several threads.
+    """One SQLite file, which several threads may use.
 
     Args:
-        path: Created with mode 0600 if it is not there.
-        reading: Only read; the file must be there.
-        existing: The file must be there.
+        path: Created with mode 0600 if it does not exist.
+        reading: Only read; the file must exist.
+        existing: The file must exist.
 
     Attributes:
-        senseless: Whether it was found to hold what nobody can have written, though it is in good order.
+        senseless: Whether a row was found that no daemon can have written, although SQLite finds no damage.
 
     Raises:
         StorageError: It cannot be opened, is damaged, or was written by another version.
@@ -69,7 +68,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Let go of the file. May be called twice."""
+        """Close the file. May be called twice."""
         with self._lock:
             self._db.close()
 
@@ -107,16 +106,16 @@ class Database:
 
     @contextmanager
     def making_sense(self) -> Iterator[None]:
-        """Take rows apart; what cannot be taken apart nobody has written.
+        """Run a block that parses rows; a row that cannot be parsed means that the file is damaged.
 
         Raises:
-            StorageError: That is so; the file is damaged then.
+            StorageError: A row cannot be parsed.
         """
         try:
             yield
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             self.senseless = True
-            self._damage = f"state {self.path}: is damaged: it holds what was never written ({error})"
+            self._damage = f"state {self.path}: is damaged: it holds values that no daemon wrote ({error})"
             raise StorageError(self._damage) from error
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
@@ -125,10 +124,10 @@ class Database:
         return found[0] if found else None
 
     def damage(self) -> str:
-        """Say why the file cannot be gone on with; empty if nothing is known to be wrong.
+        """Return why the file cannot be used any longer; empty if no damage is known.
 
-        A connection keeps pages in memory, so what others do to the file may not be seen for long: it is
-        looked at through a new one.
+        A new connection looks at the file, because this one keeps pages in memory and would not notice
+        damage.
         """
         if self._damage:
             return self._damage
@@ -143,18 +142,18 @@ class Database:
         return self._damage
 
     def _exchanged(self) -> str:
-        """Say which file is no longer the one that is open; empty if all are."""
+        """Return which file was deleted or replaced since it was opened; empty if none was."""
         for was, now, what in zip(self._files, self._found(), PARTS.values(), strict=True):
             if was != now:
                 return f"{what}has gone" if now is None else f"{what}is another file now"
         return ""
 
     def _found(self) -> list[tuple[int, int] | None]:
-        """Which files there are, in the order of `PARTS`."""
+        """Return the identities of the files, in the order of `PARTS`."""
         return [_file(self.path.with_name(self.path.name + ending)) for ending in PARTS]
 
     def _undo(self) -> None:
-        """Roll back what was begun; SQLite may have done so by itself, for instance on a full disk."""
+        """Roll back the open transaction; SQLite may have done so already, for instance on a full disk."""
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -185,7 +184,7 @@ class Database:
     def _complete(self, reading: bool) -> None:
         """Add the columns of quantities that were not measured yet when the file was written.
 
-        Whoever only reads sees them through a view that hides the table, and leaves the file as it is.
+        If the file is only read, it stays as it is: a temporary view in place of the table has the columns.
         """
         if not self._unmeasured():
             return
@@ -194,7 +193,7 @@ class Database:
             self._db.execute(f"CREATE TEMP VIEW window AS SELECT *, {nothing} FROM main.window")
             return
         with self.writing() as db:
-            for name in self._unmeasured():  # once more: another process may have added them meanwhile
+            for name in self._unmeasured():  # again: another process may have added them since
                 db.execute(f"ALTER TABLE window ADD COLUMN {name} {MEASURED[name]}")
 
     def _unmeasured(self) -> list[str]:
@@ -203,7 +202,7 @@ class Database:
         return [name for name in MEASURED if there and name not in there]
 
     def _upgrade(self) -> str:
-        """What makes this file one of the next version; empty if it is no older one of ours."""
+        """Return the SQL that upgrades the file to the next version; empty if it is not an older store."""
         found = self._pragma("user_version")
         if self._pragma("application_id") != APPLICATION or found not in UPGRADES:
             return ""
@@ -213,10 +212,11 @@ class Database:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
 
     def _problem(self, error: Exception) -> StorageError:
-        # What is not text Python finds, without a code of SQLite's: in names the one, in rows the other.
+        # Text that is not UTF-8 has no error code of SQLite: Python raises the first error for column
+        # names and the second for values.
         if isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode"):
             self.senseless = True
-            self._damage = f"state {self.path}: is damaged: it holds what is not text"
+            self._damage = f"state {self.path}: is damaged: it holds bytes that are no text"
             return StorageError(self._damage)
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) in DAMAGED:
             self._damage = f"state {self.path}: {error}"
@@ -224,13 +224,13 @@ class Database:
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty file, for its owner only, if there is none.
+    """Create an empty file that only its owner can read, if there is none.
 
-    One that is there is not opened: when a process closes any descriptor of a file it loses all its locks
-    on it, also those of other connections, whose log the next process would take away.
+    An existing file is not opened: when a process closes any descriptor of a file, it loses all its locks on
+    it. Those of its other connections would go, too, and the next process would delete their log.
 
     Raises:
-        OSError: It cannot be made, read or written.
+        OSError: The file cannot be created, read or written.
     """
     try:
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -240,7 +240,7 @@ def _make_private(path: Path) -> None:
 
 
 def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Return the tables that there are, each with its columns."""
+    """Return pairs of a table and a column, for all tables."""
     query = (
         "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
     )
@@ -255,7 +255,7 @@ def _columns_of_this_version() -> frozenset[tuple[str, str]]:
 
 
 def _file(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to; None if there is none."""
+    """Return the identity of the file that a path leads to; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the daemon did and why, read back from its store: for people, in order of time."""
+"""The daemon's decisions and events, read from its store in order of time and explained for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FROM decision JOIN target ON target.id = decision.target LEFT JOIN window ON win
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredDecision:
-    """One decision, with the window it came from. What is not known is None."""
+    """One decision, with the window before it. What is not known is None."""
 
     decision: int
     """Its number, for :func:`explain`."""
@@ -34,33 +34,33 @@ class StoredDecision:
     """``hold``, ``apply`` or ``roll back``."""
     outcome: str
     """``held``, ``recommended``, ``postponed``, ``applied``, ``failed``, ``interrupted``; ``decided`` and
-    ``applying`` while it is being done."""
+    ``applying`` while it is carried out."""
     reason: str
     exploring: bool
     configuration: dict[str, float] | None
-    """What was to be run."""
+    """The configuration to run."""
     previous: dict[str, float] | None
-    """What ran before."""
+    """The configuration before."""
     expected: float | None
-    """Learned cost before."""
+    """Its learned cost before the change."""
     observed: float | None
-    """Cost of the first usable window afterwards."""
+    """Cost of the first usable window after the change."""
     seconds: float | None
     """How long the change took."""
     error: str
     window: int | None
     """Number of the window; None if the server was away."""
     shown: dict[str, Any]
-    """What was measured in it, by the names of its quantities; ``latencies`` by statistic."""
+    """The quantities of the window by name; those of the latency in ``latencies``, by statistic."""
     cost: float | None
     kept: bool | None
     disturbed: str
     """Why the window was not used."""
     units: dict[str, str]
-    """Of the knobs."""
+    """The unit of each knob."""
 
     def change(self) -> str:
-        """Say which knobs differ, such as ``max_batch_size 4 → 8, max_queue_delay 0ms → 2ms``."""
+        """Return which knobs differ, such as ``max_batch_size 4 → 8, max_queue_delay 0ms → 2ms``."""
         if self.configuration is None:
             return ""
         before = self.previous or {}
@@ -74,11 +74,11 @@ class StoredDecision:
         return ", ".join(parts) or "nothing to change"
 
     def moment(self) -> str:
-        """When it was, by the clock of this machine."""
+        """Return when it was, in the time zone of this machine."""
         return f"{datetime.fromtimestamp(self.time):%Y-%m-%d %H:%M:%S}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; what was measured stands beside the rest."""
+        """Return plain values; the quantities of the window stand beside the rest."""
         values = asdict(self)
         del values["shown"]
         return values | self.shown
@@ -103,10 +103,10 @@ def history(
     """Return the newest decisions, oldest first.
 
     Args:
-        store: Where they are.
-        target: Of this one only.
-        count: At most so many.
-        holds: Also those that changed nothing and wanted nothing changed.
+        store: The store.
+        target: Only decisions about this target.
+        count: How many at most.
+        holds: Also decisions to change nothing.
 
     Raises:
         InvalidInput: There is no target of that name.
@@ -156,13 +156,13 @@ def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
 
 
 def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str, str]]]:
-    """Say why a decision was made and what came of it.
+    """Return a decision with an explanation of it.
 
     Returns:
-        The decision, and lines: a heading in a word, and what is to be said.
+        The decision, and the lines of the explanation: a word as heading, and a sentence.
 
     Raises:
-        InvalidInput: There is no such decision (any more).
+        InvalidInput: There is no such decision, or no longer.
     """
     row = store.row(f"{DECISIONS} WHERE decision.id = ?", decision) if abs(decision) < 2**63 else None
     if row is None:
@@ -252,7 +252,7 @@ def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
 
 
 def _next(store: Store, row: sqlite3.Row) -> list[sqlite3.Row]:
-    """The next decision that changed something."""
+    """Return the next decision that changed something, if there is one."""
     return store.rows(
         "SELECT * FROM decision WHERE target = ? AND id > ? AND outcome = 'applied' ORDER BY id LIMIT 1",
         row["target"],

@@ -1,4 +1,4 @@
-"""Writes a target's life into the store, and takes it up again in the next one."""
+"""Records what happens to a target in the store, and restores it in the next life of the daemon."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["StoreJournal", "recount", "replay", "resolve", "save_policy"]
 
 REMEMBERED = 2000
-"""Windows of an earlier life that the loop is told of."""
+"""How many windows of earlier lives the loop learns from."""
 
 
 class StoreJournal:
     """The journal of a :class:`~tuner.control.drive.driver.Driver` in a :class:`~.store.Store`.
 
-    Life: for each turn `decided`, and if something is to be done `changing` and `changed`. What could not be
-    written after a change has been made is written with the next window.
+    Life: `decided` in each turn, then `changing` and `changed` if the decision is carried out. If the end of
+    a change cannot be written, it is written with the next window.
 
     Args:
-        store: Where to.
+        store: The store.
         target: The target's number in it.
-        objective: Tells whether a window kept the SLO.
+        objective: Decides whether a window kept the SLO.
     """
 
     def __init__(self, store: Store, target: int, objective: Objective) -> None:
@@ -46,7 +46,7 @@ class StoreJournal:
         self._owed: tuple[int, WindowRecord, RunState] | None = None
 
     def decided(self, record: WindowRecord, state: RunState) -> None:
-        """Write down the window and the decision."""
+        """Record the window and the decision."""
         if self._owed is not None:
             owed, self._owed = self._owed, None
             self._write(*owed)
@@ -54,12 +54,12 @@ class StoreJournal:
         self._decision = self._store.decided(self._target, record, state, kept=kept)
 
     def changing(self) -> None:
-        """Write down that the change begins."""
+        """Record that the change begins."""
         assert self._decision is not None, "decided comes first"
         self._store.changing(self._decision)
 
     def changed(self, record: WindowRecord, state: RunState) -> None:
-        """Write down how it ended; the next window does if the disk is full just now."""
+        """Record how it ended; if the disk is full, the next window does."""
         assert self._decision is not None, "decided comes first"
         try:
             self._write(self._decision, record, state)
@@ -72,14 +72,14 @@ class StoreJournal:
 
 
 def resolve(store: Store, target: int, driver: Driver) -> str | None:
-    """Find out what became of a change in the middle of which the process was killed.
+    """Find out how a change ended during which the process was killed.
 
-    The server runs one of two configurations: adapters apply all of a change or nothing. If it runs neither,
-    somebody else was there, and the first window treats it so. Of several replicas one may have been trying
-    it: all are put back.
+    Adapters apply all of a change or nothing, so the server runs either the old or the new configuration. If
+    it runs another one, somebody else changed it, and the first window handles that. Where a target has
+    several replicas, one of them may have been trying the new one: all are put back.
 
     Returns:
-        A sentence about it, or about a change that was never judged; None if there was no such change.
+        A sentence about that change, or about one that was never judged; None if there is neither.
     """
     unfinished = store.unfinished(target)
     if unfinished is None:
@@ -102,7 +102,7 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
 
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
-    """Put a change on probation again that was made, and is in force, but never judged."""
+    """Put a change on probation again that is in force and was never judged."""
     change, space = store.unjudged(target), driver.loop.space
     if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
         return None
@@ -117,16 +117,16 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
 
 
 def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int:
-    """Tell a loop of the windows of earlier lives.
+    """Let a loop observe the windows of earlier lives.
 
     Args:
-        store: Where they are.
-        target: Whose.
-        loop: It has decided nothing yet.
-        learned: Number of the last window that the agent knows of already.
+        store: The store.
+        target: The target's number in it.
+        loop: A loop that has decided nothing yet.
+        learned: Number of the last window that the agent has learned from already.
 
     Returns:
-        How many windows; those of other knobs or values are left out.
+        How many windows it observed; those with other knobs or values are left out.
     """
     rows = store.rows(
         "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND cost IS NOT NULL "
@@ -140,7 +140,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         if not loop.space.covers(configuration):
             continue
         seen += 1
-        level = row["level"]  # none if it was only observed
+        level = row["level"]  # none if the mode was `observe`
         level = loop.levels.level(row["rate"], loop.level) if level is None else level
         learn = row["number"] > learned
         loop.observe(Remembered(level, configuration, row["cost"], bool(row["kept"]), learn=learn))
@@ -148,12 +148,12 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
 
 
 def recount(store: Store, target: int, loop: ControlLoop, now: float, today: float) -> None:
-    """Tell a loop of the changes that earlier lives made within the last hour.
+    """Let a loop count the changes that earlier lives made within the last hour.
 
     Args:
-        store: Where they are.
-        target: Whose.
-        loop: It has changed nothing yet.
+        store: The store.
+        target: The target's number in it.
+        loop: A loop that has changed nothing yet.
         now: The time on the loop's clock, s.
         today: The same moment, s since 1970.
     """
@@ -170,7 +170,7 @@ def recount(store: Store, target: int, loop: ControlLoop, now: float, today: flo
 
 
 def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:
-    """Keep what an agent has learned up to a window."""
+    """Save the policy that an agent has learned up to a window."""
     with tempfile.TemporaryDirectory(prefix="servetune-") as name:
         agent.save(Path(name))
         store.save_policy(target, number, Path(name))

@@ -1,4 +1,4 @@
-"""Where operators' orders stand: in the store; they outlive the daemon, and any process may give them."""
+"""Orders of operators in the store: they outlive the daemon, and any process may give them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["StoredOrders", "all_orders", "orders_of", "pause", "pin", "resume", 
 log = logging.getLogger(__name__)
 
 LONGEST_WORD = 200
-"""Characters of who ordered something and why."""
+"""Most characters of the reason of an order."""
 
 
 class StoredOrders:
     """The order book of one target of a daemon.
 
     Args:
-        store: Where the orders are.
-        name: The target's.
+        store: The store.
+        name: The target's name.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -35,7 +35,7 @@ class StoredOrders:
         self._last = Orders()
 
     def read(self) -> Orders:
-        """Return the orders in force; while the store cannot be read, what they were."""
+        """Return the orders in force; while the store cannot be read, those read last."""
         try:
             self._last = orders_of(self._store, self._name)
         except StorageError as error:
@@ -43,16 +43,16 @@ class StoredOrders:
         return self._last
 
     def moved(self, configuration: Configuration) -> None:
-        """Somebody else changed a server that is pinned: it stays pinned to what was found."""
+        """Pin a server to the configuration that somebody else gave it while it was pinned."""
         _set(self._store, self._name, "pinned", json.dumps(dict(configuration)))
 
     def done(self) -> None:
-        """What was to be rolled back was, or could not be."""
+        """Delete the order to roll back: it was carried out, or cannot be."""
         _set(self._store, self._name, "rollback", None)
 
 
 def orders_of(store: Store, name: str) -> Orders:
-    """Return the orders in force for a target; none if it is not known.
+    """Return the orders in force for a target; none if there is no such target.
 
     Raises:
         StorageError: The store cannot be read.
@@ -62,7 +62,7 @@ def orders_of(store: Store, name: str) -> Orders:
 
 
 def all_orders(store: Store) -> dict[str, Orders]:
-    """Return the orders in force by target; those without any may be missing."""
+    """Return the orders in force by target; targets without any may be missing."""
     return {row["name"]: _orders(store, row) for row in store.rows("SELECT * FROM orders")}
 
 
@@ -75,16 +75,16 @@ def _orders(store: Store, row: sqlite3.Row) -> Orders:
 
 
 def pause(store: Store, name: str, why: str) -> None:
-    """Leave a server as it is from the next decision on, whatever happens.
+    """Order that a server is not changed from the next decision on, whatever happens.
 
     Args:
-        store: Of the daemon.
-        name: The target's.
-        why: And who wants it.
+        store: The daemon's store.
+        name: The target's name.
+        why: The reason, and who gives the order.
 
     Raises:
         InvalidInput: There is no such target.
-        StorageError: The order cannot be written down.
+        StorageError: The order cannot be written.
     """
     target = _target(store, name)["id"]
     word = one_line(why, LONGEST_WORD) or "by the operator"
@@ -93,26 +93,26 @@ def pause(store: Store, name: str, why: str) -> None:
 
 
 def resume(store: Store, name: str) -> None:
-    """Take a pause back; see :func:`pause` for the errors."""
+    """Order the end of a pause; see :func:`pause` for the errors."""
     target = _target(store, name)["id"]
     _set(store, name, "paused", None)
     store.note("resumed", target)
 
 
 def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> Configuration:
-    """Keep a server at one configuration.
+    """Order that a server keeps one configuration.
 
     Args:
-        store: Of the daemon.
-        name: The target's.
-        changes: Values that differ from what it runs now.
+        store: The daemon's store.
+        name: The target's name.
+        changes: Values that differ from its configuration now.
 
     Returns:
-        What it is pinned to.
+        The configuration that it is pinned to.
 
     Raises:
         InvalidInput: There is no such target, knob or value.
-        StorageError: The order cannot be written down.
+        StorageError: The order cannot be written.
     """
     row = _target(store, name)
     wanted = store.configuration(row["running"]).replace(**_checked(store.knobs(row["knobs"]), changes or {}))
@@ -122,25 +122,25 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
 
 
 def unpin(store: Store, name: str) -> None:
-    """Let the server be tuned again; see :func:`pause` for the errors."""
+    """Order that the server is tuned again; see :func:`pause` for the errors."""
     target = _target(store, name)["id"]
     _set(store, name, "pinned", None)
     store.note("no longer pinned", target)
 
 
 def roll_back(store: Store, name: str) -> Configuration:
-    """Take back the change that brought about what a server runs now, once; a pin is taken back, too.
+    """Order to undo, once, the change that led to the server's configuration; a pin ends, too.
 
     Args:
-        store: Of the daemon.
-        name: The target's.
+        store: The daemon's store.
+        name: The target's name.
 
     Returns:
-        What it goes back to.
+        The configuration that it goes back to.
 
     Raises:
-        InvalidInput: There is no such target, or it runs what it was found with.
-        StorageError: The order cannot be written down.
+        InvalidInput: There is no such target, or its configuration does not come from a change of ours.
+        StorageError: The order cannot be written.
     """
     target = _target(store, name)["id"]
     row = store.row(
@@ -161,7 +161,7 @@ def roll_back(store: Store, name: str) -> Configuration:
 
 
 def _target(store: Store, name: str) -> sqlite3.Row:
-    """The current target of a name."""
+    """Return the current target of a name."""
     row = store.current(name)
     if row is None:
         known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
@@ -187,7 +187,7 @@ def _text(configuration: Mapping[str, float]) -> str:
 
 
 def _set(store: Store, name: str, column: str, value: str | None) -> None:
-    """Write one order down; ``column`` is one of our own names."""
+    """Write one order; ``column`` comes from this module."""
     with store.writing() as db:
         db.execute(
             f"INSERT INTO orders (name, {column}) VALUES (?, ?) "

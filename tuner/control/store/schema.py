@@ -1,4 +1,4 @@
-"""The tables of the daemon's store, and how those of older versions become these."""
+"""The tables of the daemon's store, and the upgrades from older versions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from tuner.measurement import QUANTITIES
 __all__ = ["APPLICATION", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
 
 APPLICATION, VERSION = 0x5E12E7, 3
-"""What the file says it is."""
+"""How the file identifies itself, and its version."""
 MEASURED = {quantity.name: "INTEGER" if quantity.counted else "REAL" for quantity in QUANTITIES}
-"""The columns of a window for what was measured, with their types; NULL is not known.
+"""The columns of a window for its quantities, with their types; NULL is not known.
 
-They follow from the schema of a window and need no other version of the file: one that lacks some was written
-before they were measured, and gets them when it is opened.
+They need no other version of the file. A file that lacks some was written before these were measured, and
+gets them when it is opened.
 """
 
 ORDERS = """
-CREATE TABLE orders (             -- what operators want, by the name of a target
+CREATE TABLE orders (             -- orders of operators, by the name of a target
     name TEXT PRIMARY KEY,
-    paused TEXT,                  -- who wants that nothing is changed, and why
-    pinned TEXT,                  -- what is to be run until this is taken back
-    rollback TEXT                 -- what to go back to, once
+    paused TEXT,                  -- who paused it and why; NULL if nobody has
+    pinned TEXT,                  -- the configuration to keep until it is unpinned
+    rollback TEXT                 -- the configuration to go back to, once
 );
 """
 SCHEMA = (
@@ -30,11 +30,11 @@ CREATE TABLE target (
     name TEXT NOT NULL,
     url TEXT NOT NULL,            -- without credentials
     knobs TEXT NOT NULL,          -- as KnobSpace.to_json
-    original TEXT NOT NULL,       -- what the server ran when it was first met
+    original TEXT NOT NULL,       -- its configuration when it was first attached
     running TEXT NOT NULL,
     last_good TEXT,
     number INTEGER NOT NULL DEFAULT 0,  -- of the last window
-    attached INTEGER NOT NULL DEFAULT 0,  -- counts all attachments: the current one of a name has the most
+    attached INTEGER NOT NULL DEFAULT 0,  -- numbers attachments: of targets with one name the last is current
     UNIQUE (name, url)
 );
 CREATE TABLE window (
@@ -46,7 +46,7 @@ CREATE TABLE window (
     configuration TEXT NOT NULL,
     {", ".join(f"{name} {kind}" for name, kind in MEASURED.items())},
     level INTEGER, cost REAL, kept INTEGER NOT NULL,
-    disturbed TEXT NOT NULL       -- why it must not be learned from; empty if it may
+    disturbed TEXT NOT NULL       -- why nothing is learned from it; empty if something is
 );
 CREATE INDEX window_time ON window (target, time);
 CREATE TABLE decision (
@@ -57,10 +57,10 @@ CREATE TABLE decision (
     action TEXT NOT NULL,         -- hold, apply, roll back
     reason TEXT NOT NULL,
     exploring INTEGER NOT NULL DEFAULT 0,
-    configuration TEXT,           -- what was to be run
-    previous TEXT,                -- what ran before
-    expected REAL,                -- its learned cost
-    observed REAL,                -- its cost in the first usable window afterwards
+    configuration TEXT,           -- the configuration to run
+    previous TEXT,                -- the configuration before
+    expected REAL,                -- learned cost of the configuration before the change
+    observed REAL,                -- cost of the first usable window after the change
     outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
     seconds REAL,                 -- how long the change took
     error TEXT NOT NULL DEFAULT ''
@@ -88,4 +88,4 @@ CREATE TABLE policy_file (
     + ORDERS
 )
 UPGRADES = {1: ORDERS, 2: "ALTER TABLE target ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;"}
-"""What makes the next version of each older one."""
+"""The SQL that makes the next version of each older one."""

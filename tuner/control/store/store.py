@@ -43,22 +43,22 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 LONGEST_POLICY = 64 * 2**20
-"""Bytes of a policy's files together; what is larger is not kept."""
+"""Most bytes of a policy's files together."""
 POLICIES = 3
-"""Policies kept per target."""
+"""How many policies are kept for each target."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
 
 
 class Standing(NamedTuple):
-    """A target, and what is known of it when the daemon begins."""
+    """A target as the store knows it when the daemon starts."""
 
     id: int
     state: RunState
-    """Where the last life ended; its window is 0 if the target is new."""
+    """The state at the end of the last life; its window is 0 if the target is new."""
 
 
 class KnobRow(NamedTuple):
-    """A knob as a target's row tells of it."""
+    """A knob in the row of a target."""
 
     name: str
     grid: list[float]
@@ -67,7 +67,7 @@ class KnobRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
-    """A change that was never seen to end, or never judged: the process was killed meanwhile."""
+    """A change whose end was not recorded, or that no window judged, because the process was killed."""
 
     decision: int
     previous: Configuration
@@ -77,13 +77,13 @@ class Unfinished:
 
 
 class Store(Database):
-    """What the daemon writes down, and finds again after a crash.
+    """The daemon's records: targets, windows, decisions, events and policies. They survive a crash.
 
     Args:
-        path: Created with mode 0600 if it is not there.
-        now: Seconds since 1970.
-        reading: Only read; the file must be there.
-        existing: The file must be there.
+        path: Created with mode 0600 if it does not exist.
+        now: Returns seconds since 1970.
+        reading: Only read; the file must exist.
+        existing: The file must exist.
     """
 
     def __init__(
@@ -98,16 +98,16 @@ class Store(Database):
         self._now = now
 
     def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:
-        """Return what is known of a target, which is the one of its name from now on.
+        """Return the state of a target, which becomes the current one of its name.
 
-        One that is not known yet is entered. A pin or rollback that was ordered for another server, or for
-        values that knobs no longer have, is taken back. Nor is a last good configuration of such values told.
+        A new target is added. A pin or rollback is taken back if it was ordered for another server, or for
+        values that the knobs no longer have; a last good configuration with such values is left out.
 
         Args:
-            name: What it is called.
-            url: Where it is; credentials in it are not kept.
+            name: Its name.
+            url: Its URL; credentials in it are not kept.
             space: Its knobs.
-            running: What it runs now, which is the original of a new one.
+            running: Its configuration now; the original one of a new target.
         """
         place, text = without_credentials(url), _json(running)
         with self.writing() as db:
@@ -132,31 +132,31 @@ class Store(Database):
         return Standing(row["id"], state)
 
     def configuration(self, text: str) -> Configuration:
-        """Return the configuration that a row holds.
+        """Return the configuration in a row.
 
         Raises:
-            StorageError: It holds none.
+            StorageError: There is none.
         """
         with self.making_sense():
             return configuration_of(text)
 
     def knobs(self, text: str) -> list[KnobRow]:
-        """Return the knobs that a row of a target holds.
+        """Return the knobs in the row of a target.
 
         Raises:
-            StorageError: It holds none.
+            StorageError: There are none.
         """
         with self.making_sense():
             return knobs_of(text)
 
     def current(self, name: str) -> sqlite3.Row | None:
-        """Return the target of a name that was attached last: its URL may have been changed, and back."""
+        """Return the target of a name that was attached last: the URL of a name may change."""
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
 
     def _take_back(
         self, db: sqlite3.Connection, before: sqlite3.Row, row: sqlite3.Row, space: KnobSpace
     ) -> None:
-        """Strike out what was ordered for another server than that of ``row``, or cannot be had any more."""
+        """Delete orders for another server than that of ``row``, or for values that knobs no longer have."""
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
         grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before, row)]
         for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
@@ -175,12 +175,12 @@ class Store(Database):
             _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
 
     def decided(self, target: int, record: WindowRecord, state: RunState, *, kept: bool) -> int:
-        """Enter a window and what was decided after it; nothing was done yet.
+        """Add a window and the decision after it, before the decision is carried out.
 
         Args:
-            target: Of :meth:`target`.
+            target: Its number, from :meth:`target`.
             record: The window and the decision.
-            state: Where the target stands.
+            state: The state of the target.
             kept: Whether the window kept the SLO.
 
         Returns:
@@ -209,7 +209,7 @@ class Store(Database):
             return _insert(db, "decision", values)
 
     def changing(self, decision: int) -> None:
-        """Note that a server is about to be changed. Without this having come back, it must not be."""
+        """Note that a server is about to be changed. It may be changed only after this has returned."""
         with self.writing() as db:
             db.execute("UPDATE decision SET outcome = 'applying' WHERE id = ?", (decision,))
 
@@ -225,9 +225,9 @@ class Store(Database):
         """Note how a change ended.
 
         Args:
-            decision: That asked for it.
+            decision: The number of the decision.
             outcome: ``applied``, ``failed`` or ``interrupted``.
-            running: What the server runs now.
+            running: The configuration of the server now.
             seconds: How long it took.
             error: Why it failed.
         """
@@ -250,10 +250,10 @@ class Store(Database):
         return self._change(row) if row is not None else None
 
     def unjudged(self, target: int) -> Unfinished | None:
-        """Return the last change, if it was to be judged by a window that was never seen.
+        """Return the last change, if the window that should judge it was never measured.
 
-        What was put back at the end of a life, or when the server had been away, followed no window: it is
-        known.
+        A configuration that was put back at the end of a life, or when the server had been away, needs no
+        judgement: it followed no window.
         """
         row = self.row(
             "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
@@ -263,17 +263,17 @@ class Store(Database):
         return None if change is None or change.back else change
 
     def note(self, sentence: str, target: int | None = None) -> None:
-        """Enter something unusual that happened."""
+        """Add an event: something unusual that happened."""
         with self.writing() as db:
             _insert(db, "event", {"target": target, "time": self._now(), "sentence": sentence})
 
     def save_policy(self, target: int, number: int, folder: Path) -> None:
-        """Keep the files of a policy, and forget all but the newest.
+        """Keep the files of a policy, and delete all but the newest policies of the target.
 
         Args:
-            target: Whose it is.
-            number: Of the last window it has learned from.
-            folder: Where the agent saved itself.
+            target: The target's number.
+            number: The number of the last window that it has learned from.
+            folder: The folder in which the agent saved it.
         """
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
         if sum(map(len, files.values())) > LONGEST_POLICY:
@@ -289,7 +289,7 @@ class Store(Database):
             )
 
     def load_policy(self, target: int, folder: Path) -> int | None:
-        """Write the files of the newest policy to a folder; returns its last window's number, or None."""
+        """Write the files of the newest policy to a folder; return the number of its last window, or None."""
         row = self.row("SELECT id, number FROM policy WHERE target = ? ORDER BY id DESC", target)
         if row is None:
             return None
@@ -298,7 +298,7 @@ class Store(Database):
         return int(row["number"])
 
     def prune(self, before: float) -> int:
-        """Forget windows, decisions and events before a time; returns how many. Policies and targets stay."""
+        """Delete windows, decisions and events before a time; return how many. Policies and targets stay."""
         with self.writing() as db:
             return sum(
                 db.execute(f"DELETE FROM {table} WHERE time < ?", (before,)).rowcount
@@ -316,9 +316,8 @@ class Store(Database):
     def _window(self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool) -> int:
         m = record.measurement
         assert m is not None
-        if not m.disturbed and math.isfinite(
-            record.cost
-        ):  # the first such one shows what a change was good for
+        if not m.disturbed and math.isfinite(record.cost):
+            # the first usable window after a change shows its cost
             db.execute(
                 "UPDATE decision SET observed = ? WHERE id = (SELECT id FROM decision WHERE target = ? AND "
                 "outcome = 'applied' ORDER BY id DESC LIMIT 1) AND observed IS NULL "
@@ -341,12 +340,12 @@ class Store(Database):
 
 
 def configuration_of(text: str) -> Configuration:
-    """Return the configuration that a row holds, which must be one."""
+    """Return the configuration in a row; a ValueError or the like if there is none."""
     return Configuration({name: float(value) for name, value in json.loads(text).items()})
 
 
 def knobs_of(text: str) -> list[KnobRow]:
-    """Return the knobs that a row of a target holds, which must be some."""
+    """Return the knobs in a row; a ValueError or the like if there are none."""
     return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
 
 
@@ -355,7 +354,7 @@ def _json(configuration: Mapping[str, float]) -> str:
 
 
 def shown(row: sqlite3.Row) -> dict[str, Any]:
-    """Return what a row holds of a window's quantities, as JSON has them: ``latencies`` by statistic."""
+    """Return the quantities of a window's row as JSON has them: those of the latency in ``latencies``."""
     figures = {quantity.name: row[quantity.name] for quantity in QUANTITIES if not quantity.statistic}
     return {**figures, "latencies": {statistic: row[statistic] for statistic in STATISTICS}}
 
@@ -365,7 +364,7 @@ def _known(value: float) -> float | None:
 
 
 def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
-    """Enter a row; its columns are our own names."""
+    """Add a row and return its number; the names of the columns come from this module."""
     columns, places = ", ".join(values), ", ".join("?" * len(values))
     cursor = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", tuple(values.values()))
     assert cursor.lastrowid is not None
@@ -373,6 +372,6 @@ def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) ->
 
 
 def without_credentials(url: str) -> str:
-    """Return a target's URL as it may be shown and kept."""
+    """Return a target's URL without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

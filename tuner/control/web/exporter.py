@@ -1,4 +1,4 @@
-"""What the daemon tells Prometheus about itself and its targets."""
+"""The metrics that the daemon exports to Prometheus: of itself and of its targets."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ __all__ = ["Exporter"]
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
 
 RECENT = 100
-"""Windows of which the attainment is the share that kept the SLO."""
+"""How many usable windows the attainment of the SLO looks back."""
 LATENCIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Bounds of the histogram of loop latencies, s."""
 
 
 class Exporter:
-    """Counts what workers report, and writes it in Prometheus' text format.
+    """Collects what workers report, and writes it in Prometheus' text format.
 
-    Life: `report` by workers' threads, `page` by the web server's.
+    Life: the threads of workers call `report`, that of the web server `page`.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,15 @@ class Exporter:
         self._known: set[str] = set()
         ProcessCollector(registry=self.registry)
         self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
-        self._info = self._gauge("target_info", "What is wanted of a target.", "mode", "slo", "objective")
+        self._info = self._gauge(
+            "target_info", "Mode, SLO and objective of a target.", "mode", "slo", "objective"
+        )
         self._up = self._gauge("target_up", "Whether a target is measured at present.")
         self._paused = self._gauge("target_paused", "Whether an operator has paused it.")
         self._pinned = self._gauge("target_pinned", "Whether an operator has pinned it.")
         self._slo = self._gauge("slo_latency_seconds", "The latency that the SLO allows.", "statistic")
         self._measured = self._quantities()
-        self._knob = self._gauge("knob", "What the server runs.", "knob")
+        self._knob = self._gauge("knob", "The configuration of the server.", "knob")
         self._cost = self._gauge("cost", "Cost of the last usable window.")
         self._last = self._gauge(
             "last_window_timestamp_seconds", "When the last window that could be measured ended."
@@ -93,7 +95,7 @@ class Exporter:
         return Counter(f"servetune_{name}", words, ["target", *labels], registry=self.registry)
 
     def _quantities(self) -> dict[str, Gauge | Counter]:
-        """What windows show: a counter for what can be added up, else a gauge of the last window."""
+        """Return the metrics of the quantities: counters, and gauges of the last window."""
         found: dict[str, Gauge | Counter] = {}
         for quantity in QUANTITIES:
             name, meaning = quantity.metric, quantity.meaning
@@ -106,7 +108,7 @@ class Exporter:
         return found
 
     def report(self, name: str, report: WorkerReport) -> None:
-        """Take in one turn of a target."""
+        """Update the metrics with one turn of a target."""
         record, m = report.record, report.record.measurement
         with self._lock:
             self._known.add(name)
@@ -160,8 +162,8 @@ class Exporter:
         """Return everything in Prometheus' text format.
 
         Args:
-            workers: Of all targets that are kept at present.
-            orders: Of operators, by target.
+            workers: The workers of all present targets.
+            orders: The orders of operators, by target.
         """
         with self._lock:
             for gone in self._known - set(workers):
@@ -169,7 +171,7 @@ class Exporter:
                     metric.remove_by_labels({"target": gone})
                 self._recent.pop(gone, None)
             self._known = set(workers)
-            self._info.clear()  # modes and objectives may be other ones now
+            self._info.clear()  # modes and objectives may have changed
             for name, worker in workers.items():
                 config = worker.config
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)

@@ -1,4 +1,4 @@
-"""What the JSON API answers and takes: the shapes that its OpenAPI document tells."""
+"""The answers and orders of the JSON API, as its OpenAPI document describes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHOWN = {
     for quantity in QUANTITIES
     if not quantity.statistic
 } | {"latencies": (dict[str, float | None], Field(description="s, by statistic."))}
-"""What was measured in a window, as fields of an answer."""
+"""The quantities of a window, as fields of an answer."""
 
 
 class SloView(BaseModel):
@@ -54,7 +54,7 @@ class KnobView(BaseModel):
     """One setting of a server."""
 
     name: str
-    grid: list[float] = Field(description="Values that it may have, in its own unit.")
+    grid: list[float] = Field(description="Its values, in its own unit.")
     unit: str = Field(description="s for durations, empty for counts.")
 
 
@@ -67,37 +67,45 @@ class TargetView(BaseModel):
     objective: str
     slo: SloView
     window: float = Field(description="Length of a window, s.")
-    phase: str = Field(description="What its worker does: starting, running, stopped, or waiting with why.")
+    phase: str = Field(
+        description="What its worker does: starting, running, stopped, or waiting and the reason."
+    )
     windows: int = Field(description="Windows so far, over all lives of the daemon.")
     attainment: float | None = Field(
         description="Share of the last 100 usable windows of this life that kept the SLO."
     )
-    running: dict[str, float] | None = Field(description="None until it was attached once.")
+    running: dict[str, float] | None = Field(
+        description="Its configuration; null until it was attached once."
+    )
     last_good: dict[str, float] | None
     knobs: list[KnobView]
-    paused: str = Field(description="Who has paused it and why; empty if nobody has.")
+    paused: str = Field(description="Who paused it and why; empty if nobody has.")
     pinned: dict[str, float] | None
-    rollback: dict[str, float] | None = Field(description="What it goes back to after this window.")
+    rollback: dict[str, float] | None = Field(
+        description="The configuration that it goes back to after this window."
+    )
 
 
 class CostView(BaseModel):
-    """What is known of one configuration."""
+    """The cost of one configuration."""
 
     configuration: dict[str, float]
-    cost: float = Field(description="Mean of its windows; of those never tried, what is inferred.")
-    windows: int = Field(description="How many ran it; 0 was never tried.")
+    cost: float = Field(description="Mean over its windows; inferred if it was never tried.")
+    windows: int = Field(description="How many windows ran it; 0 if it was never tried.")
 
 
 class CostsView(BaseModel):
-    """What is learned under the present load."""
+    """The learned costs under the present load."""
 
-    rate: float | None = Field(description="About which load, requests/s; null before anything was learned.")
+    rate: float | None = Field(
+        description="The load that they hold for, about, requests/s; null before anything was learned."
+    )
     costs: list[CostView]
 
 
 @with_fields(SHOWN)
 class WindowView(BaseModel):
-    """What one window showed; null is not known."""
+    """One window; null is not known."""
 
     id: int
     number: int
@@ -111,7 +119,7 @@ class WindowView(BaseModel):
 
 @with_fields(SHOWN)
 class DecisionView(BaseModel):
-    """A decision and what came of it, with the window it came from; null is not known."""
+    """A decision and its outcome, with the window before it; null is not known."""
 
     decision: int
     target: str
@@ -122,8 +130,8 @@ class DecisionView(BaseModel):
     exploring: bool
     configuration: dict[str, float] | None
     previous: dict[str, float] | None
-    expected: float | None = Field(description="Learned cost before.")
-    observed: float | None = Field(description="Cost of the first usable window afterwards.")
+    expected: float | None = Field(description="Learned cost before the change.")
+    observed: float | None = Field(description="Cost of the first usable window after the change.")
     seconds: float | None
     error: str
     window: int | None
@@ -133,7 +141,7 @@ class DecisionView(BaseModel):
 
 
 class ExplainedView(DecisionView):
-    """A decision with its explanation in words."""
+    """A decision with its explanation."""
 
     explanation: dict[str, str]
 
@@ -149,7 +157,7 @@ class EventView(BaseModel):
 
 
 def _sayable(text: str) -> str:
-    """Refuse what JSON can hold, but no answer: half a letter (UnicodeEncodeError is a ValueError)."""
+    """Refuse a lone surrogate, which JSON can hold but no answer can (UnicodeEncodeError is a ValueError)."""
     text.encode()
     return text
 
@@ -158,13 +166,13 @@ Text = Annotated[str, AfterValidator(_sayable)]
 
 
 class PlainOrder(BaseModel):
-    """An order that needs no more words: ``{}``."""
+    """An order without arguments: ``{}``."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class PauseOrder(BaseModel):
-    """An order to change nothing."""
+    """An order not to change a server."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -177,12 +185,12 @@ class PinOrder(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     set: dict[Text, float] = Field(
-        default_factory=dict, max_length=100, description="Values that differ from what it runs now."
+        default_factory=dict, max_length=100, description="Values that differ from its configuration now."
     )
 
 
 class Health(BaseModel):
-    """Whether all is well."""
+    """Whether the daemon works."""
 
     ok: bool
     problems: list[str] = []
@@ -197,7 +205,7 @@ class Problem(BaseModel):
 def target_view(
     worker: Worker, row: sqlite3.Row | None, orders: Orders, attainment: float | None
 ) -> TargetView:
-    """Put together what is known of a target; ``row`` is its own of the store, None if it is not met yet."""
+    """Return a target as it stands now; ``row`` is its row in the store, None before it was attached."""
     config = worker.config
     knobs = knobs_of(row["knobs"]) if row is not None else []
     return TargetView(
@@ -220,7 +228,7 @@ def target_view(
 
 
 def costs_view(learned: CostMap | None) -> CostsView:
-    """Return the configurations of which anything is known."""
+    """Return the configurations whose cost is known."""
     if learned is None:
         return CostsView(rate=None, costs=[])
     known = [int(index) for index in learned.space.distinct if np.isfinite(learned.costs[index])]
@@ -238,7 +246,7 @@ def costs_view(learned: CostMap | None) -> CostsView:
 
 
 def window_view(row: sqlite3.Row) -> WindowView:
-    """Return a window of the store."""
+    """Return a window from its row in the store."""
     kept = {name: row[name] for name in ("id", "number", "time", "seconds", "cost", "kept", "disturbed")}
     configuration = configuration_of(row["configuration"])
     return WindowView(**kept, configuration=dict(configuration), **shown(row))
