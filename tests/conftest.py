@@ -1,4 +1,4 @@
-"""Fixtures that more than one folder uses: real Triton servers, started once and only if a test wants one."""
+"""What all tests share: real Triton servers, started once and only if a test wants one, and the order of tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import kernels
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import UnsupportedPlatform
 
@@ -23,6 +24,26 @@ settings.load_profile("patient")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and children would inherit it: tests of Ctrl-C could not work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of compiled functions, and say which tests have to run in one process, one after another.
+
+    Tests against one kind of server share that server, and would disturb each other's measurements; they take
+    longest and therefore come first. The tests of a file share its fixtures.
+    """
+    folders = kernels.test_folders()
+    for item in items:
+        if item.path.parent in folders:
+            item.add_marker(pytest.mark.kernels)
+        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: _server(item) is None)
+
+
+def _server(item: pytest.Item) -> str | None:
+    """The kind of server that a test talks to."""
+    return next((kind for kind in ("triton", "tfserving") if item.get_closest_marker(kind)), None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

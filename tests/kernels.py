@@ -1,0 +1,23 @@
+"""Where the compiled functions are, and the tests of them, which also run without compilation."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def packages() -> frozenset[Path]:
+    """The folders that hold compiled functions, relative to the root of the repository."""
+    sources = [path for path in ROOT.iterdir() if (path / "__init__.py").exists() and path.name != "tests"]
+    files = {file for source in sources for file in source.rglob("*.py")}
+    found = {file.parent for file in files if b"_jit import njit" in file.read_bytes()}
+    return frozenset(folder.relative_to(ROOT) for folder in found)
+
+
+@cache
+def test_folders() -> frozenset[Path]:
+    """The folders of their tests: `tests` mirrors the packages."""
+    return frozenset(ROOT / "tests" / str(package).removeprefix("tuner/") for package in packages())
