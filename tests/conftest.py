@@ -1,4 +1,4 @@
-"""What all tests share: real Triton servers, started once and only if a test wants one, and the order of tests."""
+"""What all tests share: the order they run in, and real Triton servers, started once and only if wanted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of compiled functions, and say which tests have to run in one process, one after another.
+    """Mark the tests of compiled functions, and say which tests have to run in the same process.
 
     Tests against one kind of server share that server, and would disturb each other's measurements; they take
     longest and therefore come first. The tests of a file share its fixtures.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tuner.agents import Agent, State
-from tuner.knobs import Knob, KnobSpace
+from tuner.agents.rrl import RRL
+from tuner.agents.rrl.table.perception import TablePerception
+from tuner.knobs import Configuration, Knob, KnobSpace
 
 SLO = 0.020  # s
 NEAR = 1.15
@@ -28,12 +31,18 @@ def make_space() -> KnobSpace:
     )
 
 
+def table(agent: RRL) -> TablePerception:
+    """The Q table of an agent that was made with one."""
+    assert isinstance(agent.perception, TablePerception)
+    return agent.perception
+
+
 def surface(space: KnobSpace, rate: float) -> np.ndarray:
     """Cost of every configuration: p95 over the SLO, 4.5 and more where it is overloaded.   # (size,)."""
     return np.array([_cost(space.decode(c), rate) for c in range(space.size)])
 
 
-def _cost(configuration, rate: float) -> float:
+def _cost(configuration: Configuration, rate: float) -> float:
     largest, delay, instances = (float(value) for value in configuration.values())
     slowdown = 1.35 if instances == 2 else 1.0
 
@@ -90,13 +99,15 @@ class Bandit(gym.Env[np.ndarray, np.int64]):
         self.windows = 0
         self.resets = 0
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.windows = 0
         self.resets += 1
         return np.zeros(1, np.float32), {"level": 3}
 
-    def step(self, action):
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.windows += 1
         cost = self.costs[int(action)] * float(self.np_random.lognormal(0.0, 0.05))
         info = {"level": 3, "disturbed": ("foreign load",) if self.windows == 2 else ()}

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from tuner.agents.rrl.covariance import Hyperparameters
+
 
 def region_update(
     q: list[float], region: list[int], estimates: list[float], rates: list[float], future: float
@@ -21,15 +25,17 @@ def boltzmann(values: list[float], beta: float) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def covariance(a, b, law) -> list[list[float]]:
+def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> list[list[float]]:
     """The smoother's prior covariance: Matern 5/2, a trend over the load, the eras."""
 
-    def one(x, y) -> float:
-        axes = len(law.inverse_reach)
-        distance = math.sqrt(sum(((x[q] - y[q]) * law.inverse_reach[q]) ** 2 for q in range(axes)))
+    def one(x: list[float], y: list[float]) -> float:
+        axes = len(hyper.inverse_reach)
+        distance = math.sqrt(sum(((x[q] - y[q]) * hyper.inverse_reach[q]) ** 2 for q in range(axes)))
         root = math.sqrt(5) * distance
-        alike = law.variance * (1 + root + 5 * distance**2 / 3) * math.exp(-root)
+        alike = hyper.variance * (1 + root + 5 * distance**2 / 3) * math.exp(-root)
         same = x[axes] == y[axes]
-        return (alike + law.offset if same else alike * law.shared) + law.slope * x[axes - 1] * y[axes - 1]
+        return (alike + hyper.offset if same else alike * hyper.shared) + hyper.slope * x[axes - 1] * y[
+            axes - 1
+        ]
 
-    return [[one(x, y) for y in b] for x in a]
+    return [[one(x, y) for y in b.tolist()] for x in a.tolist()]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.agents.bed import LOW, make_space
-from tuner.agents import LoadLevels, State, catalogue
+from tuner.agents import Agent, LoadLevels, State, catalogue
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
 from tuner.agents.rivals.random_search import RandomSearch
-from tuner.agents.rrl import RRL
+from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.agents.rrl.table.perception import TablePerception
 from tuner.errors import InvalidInput, StorageError
+from tuner.knobs import KnobSpace
 
 SPACE = make_space()
 STATE = State(level=LOW, configuration=0)
@@ -36,14 +41,15 @@ def test_every_name_makes_an_agent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_levels_are_handed_on_and_saved(name: str, tmp_path) -> None:
+def test_levels_are_handed_on_and_saved(name: str, tmp_path: Path) -> None:
     """The grid of loads that a policy was learned on comes back with it."""
     levels = LoadLevels(ratio=1.5)
-    agent = make_agent(name, SPACE, levels=levels, expected=expected)
+    agent: Any = make_agent(name, SPACE, levels=levels, expected=expected)  # the protocol asks for no levels
 
     agent.save(tmp_path)
 
-    assert agent.levels == load_agent(tmp_path, SPACE).levels == levels
+    loaded: Any = load_agent(tmp_path, SPACE)
+    assert agent.levels == loaded.levels == levels
 
 
 def test_unknown_agent_lists_those_there_are() -> None:
@@ -60,8 +66,10 @@ def test_constants_are_set_by_name() -> None:
     nested = make_agent("rrl", SPACE, parameters={"smoothing.adaptive": False, "smoothing.reach": "2"})
 
     assert isinstance(agent, RRL)
+    assert isinstance(agent.parameters, TableParameters)
     assert (agent.parameters.delta, agent.parameters.estimator.steps) == (2.0, 7)
     assert isinstance(nested, RRL)
+    assert isinstance(nested.parameters, RRLParameters)
     assert (nested.parameters.smoothing.adaptive, nested.parameters.smoothing.reach) == (False, 2.0)
 
 
@@ -104,7 +112,7 @@ def test_oracle_needs_the_expected_costs() -> None:
         make_agent("oracle", SPACE)
 
 
-def test_policy_of_another_agent_is_refused(tmp_path) -> None:
+def test_policy_of_another_agent_is_refused(tmp_path: Path) -> None:
     """RRL does not read what a search wrote; `load_agent` finds out who did."""
     make_agent("random", SPACE).save(tmp_path)
 
@@ -113,39 +121,43 @@ def test_policy_of_another_agent_is_refused(tmp_path) -> None:
     assert type(load_agent(tmp_path, SPACE)).__name__ == "RandomSearch"
 
 
-def test_policy_that_is_none(tmp_path) -> None:
+def test_policy_that_is_none(tmp_path: Path) -> None:
     """An empty folder."""
     with pytest.raises(StorageError, match="cannot be read"):
         load_agent(tmp_path, SPACE)
 
 
-def test_third_parties_add_agents(monkeypatch) -> None:
+def test_third_parties_add_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry point of the group `tuner.agents` names a function that makes one."""
 
-    def make(space, *, seed, levels, start, parameters):
-        return (space, seed, levels, start, parameters)
+    mine = RandomSearch(SPACE)
+    given = []
+
+    def make(space: KnobSpace, **options: object) -> Agent:
+        given.append((space, options))
+        return mine
 
     entry = SimpleNamespace(name="mine", load=lambda: make)
     monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry] if group == "tuner.agents" else [])
 
     assert agent_names() == [*AGENTS, "mine"]
-    assert make_agent("mine", SPACE, seed=5, start=2, parameters={"a": 1}) == (
-        SPACE,
-        5,
-        LoadLevels(),
-        2,
-        {"a": 1},
-    )
+    assert make_agent("mine", SPACE, seed=5, start=2, parameters={"a": 1}) is mine
+    assert given == [(SPACE, {"seed": 5, "levels": LoadLevels(), "start": 2, "parameters": {"a": 1}})]
 
 
-def test_third_party_functions_load_what_their_agents_saved(monkeypatch, tmp_path) -> None:
+def test_third_party_functions_load_what_their_agents_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """If they can; else the message says what is missing."""
 
     class Mine(RandomSearch):
         name = "mine"
 
-    def make(space, *, seed, levels, start, parameters):
-        return Mine(space, seed=seed)
+    class Make:
+        def __call__(self, space: KnobSpace, *, seed: int, **_: object) -> Mine:
+            return Mine(space, seed=seed)
+
+    make = Make()
 
     entry = SimpleNamespace(name="mine", load=lambda: make)
     monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry])
@@ -153,11 +165,11 @@ def test_third_party_functions_load_what_their_agents_saved(monkeypatch, tmp_pat
 
     with pytest.raises(InvalidInput, match=r"'mine' cannot load .* load\(folder, space"):
         load_agent(tmp_path, SPACE)
-    make.load = Mine.load
+    monkeypatch.setattr(Make, "load", Mine.load, raising=False)
     assert isinstance(load_agent(tmp_path, SPACE), Mine)
 
 
-def test_third_party_bookkeepers_are_like_ours(monkeypatch, tmp_path) -> None:
+def test_third_party_bookkeepers_are_like_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A class of that base gets its constants checked, and its policies are loaded by name."""
 
     class Mine(RandomSearch):
@@ -198,10 +210,11 @@ def test_the_list_is_light() -> None:
 
 
 @pytest.mark.parametrize("name", ["rrl", "rrl_paper", "hill_climb"])
-def test_a_negative_seed_is_the_callers_mistake(name: str, tmp_path) -> None:
+def test_a_negative_seed_is_the_callers_mistake(name: str, tmp_path: Path) -> None:
     """In making an agent and in loading one, whose policy is sound."""
     make_agent(name, SPACE).save(tmp_path)
 
-    for attempt in (lambda: make_agent(name, SPACE, seed=-1), lambda: load_agent(tmp_path, SPACE, seed=-1)):
+    attempts = (partial(make_agent, name, SPACE, seed=-1), partial(load_agent, tmp_path, SPACE, seed=-1))
+    for attempt in attempts:
         with pytest.raises(InvalidInput, match="seed: -1 is negative"):
             attempt()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from tests.builders import SPACE
@@ -9,7 +11,7 @@ from tuner.agents.agent import State
 from tuner.agents.idle import Idle
 
 
-def test_it_leaves_everything_as_it_is(tmp_path):
+def test_it_leaves_everything_as_it_is(tmp_path: Path) -> None:
     """Whatever it is told, and it keeps nothing."""
     agent, state = Idle(SPACE), State(level=3, configuration=7)
     agent.update(state, 9, 0.1, state)

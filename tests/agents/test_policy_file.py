@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.agents.bed import HIGH, LOW, make_space
+from tests.agents.bed import HIGH, LOW, make_space, table
 from tuner.agents import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.network.estimator import EstimatorParameters
@@ -60,18 +60,18 @@ def test_everything_comes_back(agent: RRL, saved: Path) -> None:
     loaded = RRL.load(saved, SPACE, synchronous=True)
 
     assert loaded.parameters == PARAMETERS
-    assert sorted(loaded.perception.tables) == [LOW, HIGH]
+    assert sorted(table(loaded).tables) == [LOW, HIGH]
     for level in (LOW, HIGH):
         np.testing.assert_array_equal(loaded.costs(level), agent.costs(level))
-        np.testing.assert_array_equal(loaded.perception.tables[level].q, agent.perception.tables[level].q)
+        np.testing.assert_array_equal(table(loaded).tables[level].q, table(agent).tables[level].q)
         assert [str(loaded.explain(level, c)) for c in range(5)] == [
             str(agent.explain(level, c)) for c in range(5)
         ]
-    assert loaded.perception.estimator.trained
+    assert table(loaded).estimator.trained
     everything = np.arange(SPACE.size)
     assert (
-        loaded.perception.estimator.log_costs(HIGH, everything).tolist()
-        == agent.perception.estimator.log_costs(HIGH, everything).tolist()
+        table(loaded).estimator.log_costs(HIGH, everything).tolist()
+        == table(agent).estimator.log_costs(HIGH, everything).tolist()
     )
 
 
@@ -89,7 +89,7 @@ def test_agent_that_knows_nothing_can_be_saved(tmp_path: Path) -> None:
     """Before its first window."""
     RRL(SPACE, PARAMETERS, synchronous=True).save(tmp_path)
 
-    assert RRL.load(tmp_path, SPACE).perception.tables == {}
+    assert table(RRL.load(tmp_path, SPACE)).tables == {}
 
 
 def test_saving_again_replaces(agent: RRL, saved: Path) -> None:
@@ -271,4 +271,4 @@ def test_default_of_a_knob_may_differ(saved: Path) -> None:
     """It is the server's, not the policy's."""
     knobs = [SPACE.knobs[0], SPACE.knobs[1], Knob(name="instances", grid=(1, 2), default=2)]
 
-    assert RRL.load(saved, KnobSpace(knobs)).perception.tables
+    assert table(RRL.load(saved, KnobSpace(knobs))).tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,11 +78,11 @@ def test_agent_is_told_the_configuration_in_force() -> None:
     "more",
     [{"error": "gone"}, {"measurement": SimpleNamespace(arrival_rate=0.0)}, {"disturbed": ("reload",)}],
 )
-def test_windows_without_meaning_teach_nothing(more) -> None:
+def test_windows_without_meaning_teach_nothing(more: dict[str, Any]) -> None:
     """A failed backend, a window in which nothing was asked, a disturbed one."""
 
     class Odd(Bandit):
-        def step(self, action):
+        def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
             observation, reward, terminated, truncated, info = super().step(action)
             return observation, reward, terminated, truncated, info | more
 
@@ -98,7 +99,9 @@ def test_configuration_is_read_from_the_environment() -> None:
     class Telling(Bandit):
         space = LINE
 
-        def reset(self, *, seed=None, options=None):
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[np.ndarray, dict[str, Any]]:
             observation, info = super().reset(seed=seed)
             return observation, info | {"configuration": LINE.decode(4)}
 

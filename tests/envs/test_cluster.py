@@ -50,6 +50,7 @@ def test_the_data_sheet_is_true() -> None:
     """720 configurations, 13 values observed."""
     env = cluster()
 
+    assert isinstance(env.action_space, gym.spaces.Discrete)
     assert env.action_space.n == 720
     assert env.observation_space.shape == (13,)
     assert EXAMPLE.policy == "symphony"
@@ -64,9 +65,9 @@ def test_batching_is_what_keeps_the_slo() -> None:
     observation, capped, *_ = env.step(number(env, batch_cap=1.0))
     default, free, _, _, info = env.step(number(env))
 
-    assert capped < -2
+    assert float(capped) < -2
     assert observation[BAD] > 0.2
-    assert -1 <= free < 0
+    assert -1 <= float(free) < 0
     assert default[BAD] <= 0.01
     assert default[BUSY] == pytest.approx(info["measurement"].gpu)
     assert info["cost"] == pytest.approx(info["measurement"].gpu)
@@ -128,7 +129,8 @@ def test_an_agent_learns_in_it() -> None:
         """Always chooses the default."""
 
         def __init__(self, space: KnobSpace) -> None:
-            self.number, self.costs = space.encode(space.default), []
+            self.number = space.encode(space.default)
+            self.costs: list[float] = []
 
         def select(self, state: object) -> int:
             return self.number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
@@ -12,7 +13,7 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.env_checker import check_env
 
 IDS = ["tuner/TFServingCPU-v0", "tuner/TFServingGPU-v0", "tuner/TritonCPU-v0", "tuner/Cluster-v0"]
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "tuner/TFServingCPU-v0": {
         "window": 2.0,
         "grids": dict.fromkeys(("request_parallelism", "inter_op", "intra_op"), (1.0, 4.0)),
@@ -52,7 +53,7 @@ def test_learns_for_some_windows(name: str, kind: type[DQN | PPO]) -> None:
     """Made by `gymnasium.make` and handed over as it is."""
     torch.set_num_threads(1)
     env = make(name)
-    options = {"learning_starts": 4} if kind is DQN else {"n_steps": 8, "batch_size": 8}
+    options: dict[str, Any] = {"learning_starts": 4} if kind is DQN else {"n_steps": 8, "batch_size": 8}
 
     model = kind("MlpPolicy", env, seed=0, device="cpu", **options).learn(16)
     action, _ = model.predict(env.reset(seed=0)[0], deterministic=True)

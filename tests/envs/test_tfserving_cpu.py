@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +15,7 @@ from tuner.testing.environment import EnvironmentContract
 from tuner.workload import workload
 
 NAME = "tuner.envs:tuner/TFServingCPU-v0"
-SHORT = {"window": 4.0}
+SHORT: dict[str, Any] = {"window": 4.0}
 
 
 class TestTFServingCPU(EnvironmentContract):
@@ -33,6 +34,7 @@ def test_knobs() -> None:
 
     _, info = env.reset(seed=1)
 
+    assert isinstance(env.action_space, gym.spaces.Discrete)
     assert env.action_space.n == 1331
     assert dict(info["configuration"]) == {"request_parallelism": 5.0, "inter_op": 5.0, "intra_op": 5.0}
 
@@ -89,7 +91,7 @@ def test_same_arrivals_under_every_configuration() -> None:
 def test_bad_arguments(arguments: dict[str, object]) -> None:
     """An unusable argument is refused at once."""
     with pytest.raises(InvalidInput):
-        tfserving_cpu(**arguments)  # type: ignore[arg-type]
+        tfserving_cpu(**arguments)
 
 
 def test_vector_form_equals_single_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +14,7 @@ from tuner.errors import InvalidInput
 from tuner.testing.environment import EnvironmentContract
 
 NAME = "tuner.envs:tuner/TFServingGPU-v0"
-SHORT = {"window": 2.0}
+SHORT: dict[str, Any] = {"window": 2.0}
 
 
 class TestTFServingGPU(EnvironmentContract):

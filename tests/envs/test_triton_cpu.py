@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +20,7 @@ from tuner.envs import WORST_REWARD, ServingEnv, serving
 from tuner.envs.simulator import RateSchedule, ServerModel
 from tuner.envs.simulator.long_window import simulate
 from tuner.envs.triton_cpu import triton_cpu
+from tuner.envs.vector import ServingVectorEnv
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
@@ -121,19 +123,19 @@ def test_nothing_asked() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"rate": 0.0}, {"rate": (0.0, 5.0)}])
-def test_bad_rate(arguments: dict[str, float]) -> None:
+def test_bad_rate(arguments: dict[str, Any]) -> None:
     """A rate that makes no sense is refused at the first reset."""
     with pytest.raises(InvalidInput, match="rate"):
-        triton_cpu(**arguments).reset(seed=1)  # type: ignore[arg-type]
+        triton_cpu(**arguments).reset(seed=1)
 
 
 @pytest.mark.parametrize(
     "arguments", [{"slo": "fast"}, {"objective": "money"}, {"grids": {"colour": (1.0,)}}]
 )
-def test_bad_arguments(arguments: dict[str, str]) -> None:
+def test_bad_arguments(arguments: dict[str, Any]) -> None:
     """A nonsense SLO, objective or grid is refused at once."""
     with pytest.raises(InvalidInput):
-        triton_cpu(**arguments)  # type: ignore[arg-type]
+        triton_cpu(**arguments)
 
 
 def test_failing_backend_truncates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,14 +232,14 @@ def test_rates_drawn_from_a_range_without_carrying_over() -> None:
 @pytest.mark.parametrize("carry_over", [True, False])
 def test_vector_form_equals_single_ones(carry_over: bool) -> None:
     """Each environment of the vector form shows what it would show alone."""
-    arguments = {"window": 1.0, "carry_over": carry_over}
+    arguments: dict[str, Any] = {"window": 1.0, "carry_over": carry_over}
     vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", **arguments)
     vector.reset(seed=3)
     for _ in range(2):
         observations, rewards, *_ = vector.step(np.array([7, 40]))
 
     for i, action in enumerate((7, 40)):
-        single = triton_cpu(**arguments)  # type: ignore[arg-type]
+        single = triton_cpu(**arguments)
         single.reset(seed=3 + i)
         for _ in range(2):
             observation, reward, *_ = single.step(np.int64(action))
@@ -256,6 +258,7 @@ def test_failure_in_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that fails ends its own episode; the others go on, and it begins anew in the next step."""
     vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=1.0)
     vector.reset(seed=3)
+    assert isinstance(vector, ServingVectorEnv)
     refuse(vector.envs[0], monkeypatch)
 
     _, rewards, _, truncated, infos = vector.step(np.array([7, 40]))

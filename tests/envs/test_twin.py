@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from tuner.adapters.tfserving.knobs import knob_space as tfserving_space
 from tuner.agents.load_levels import LoadLevels
+from tuner.envs.serving import ServingEnv
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.twin import as_simulated, missing_role, simulated_knobs, twin_env
 from tuner.errors import InvalidInput
@@ -30,7 +33,7 @@ SPACE = tfserving_space(
 OBJECTIVE = Objective(slo=Slo(statistic="p95", latency=0.030), cores=2.0)
 
 
-def make():
+def make() -> ServingEnv:
     return twin_env(
         ServerModel(), SPACE, OBJECTIVE, rate=150.0, window=2.0, episode_windows=4, levels=LoadLevels()
     )
@@ -40,7 +43,7 @@ class TestContract(EnvironmentContract):
     """It is an environment like the others."""
 
     @pytest.fixture
-    def env(self):
+    def env(self) -> Iterator[gym.Env[np.ndarray, np.int64]]:
         env = make()
         yield gym.wrappers.TimeLimit(env, 50)
         env.close()
@@ -89,7 +92,7 @@ def test_a_server_that_does_not_batch_cannot_be_simulated() -> None:
         as_simulated(space_of(Role.PARALLELISM), Configuration(parallelism=1, more=1), 2.0)
 
 
-def test_windows_have_the_servers_own_names():
+def test_windows_have_the_servers_own_names() -> None:
     """What an agent learns is about the live server's configurations; idle knobs read as they do there."""
     env = make()
     env.reset(seed=1)

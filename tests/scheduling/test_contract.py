@@ -12,6 +12,7 @@ import pytest
 from tuner.scheduling.batching import eager
 from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec
+from tuner.scheduling.fleet import Fleet
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.vocabulary import DISPATCH, Cluster
 from tuner.testing.policy import PolicyContract, overload
@@ -104,12 +105,12 @@ def spoiled(spoil: Spoil) -> PolicyContract:
 
     class Spoiled(NamedTuple):
         cluster: Cluster
+        fleet: Fleet
         oldest: np.ndarray
-        idle: np.ndarray
 
     def wrap(function: Callable[..., int]) -> Callable[..., int]:
         def call(policy: Spoiled, *event: Any) -> int:
-            status = function(eager.Eager(*policy), *event)
+            status = function(eager.Eager(policy.cluster, policy.fleet, policy.oldest), *event)
             spoil(policy.cluster)
             return status
 
@@ -121,7 +122,8 @@ def spoiled(spoil: Spoil) -> PolicyContract:
         promises = True
 
         def make(self, spec: ClusterSpec) -> Any:
-            return Spoiled(*eager.build(spec))
+            policy = eager.build(spec)
+            return Spoiled(policy.cluster, policy.fleet, policy.oldest)
 
     return Contract()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_unknown_load_is_left_to_the_network() -> None:
         {"noise": -1},
     ],
 )
-def test_constants_out_of_range_are_refused(wrong) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         CapesParameters(**wrong)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface, windows_to_near
@@ -22,7 +25,9 @@ def line(*grid: float, role: Role = Role.BATCH, default: float = 1.0) -> KnobSpa
     )
 
 
-def follow(space: KnobSpace, costs, windows: int, parameters: AimdParameters | None = None) -> list[float]:
+def follow(
+    space: KnobSpace, costs: Callable[[float], float], windows: int, parameters: AimdParameters | None = None
+) -> list[float]:
     """The values of the knob that it goes through, where a value costs what the function says."""
     agent, values = ClipperAimd(space, parameters), []
     state = State(level=LOW, configuration=space.encode(space.default))
@@ -113,7 +118,7 @@ def test_spaces_without_a_batch() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"increase": 0.0}, {"decrease": 1.0}, {"noise": -1.0}])
-def test_constants_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         AimdParameters(**wrong)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -68,7 +70,7 @@ def test_policy_is_a_distribution_over_the_options() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"hidden": (0,)}, {"discount": 1.1}, {"episode": 0}, {"episodes": 1}, {"passes": 0}]
 )
-def test_constants_out_of_range_are_refused(wrong) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         DeepRMParameters(**wrong)

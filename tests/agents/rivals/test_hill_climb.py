@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,8 @@ from tuner.agents import State
 from tuner.agents.rivals.hill_climb import HillClimb, HillClimbParameters
 from tuner.knobs import Knob, KnobSpace
 
-PLANE = KnobSpace([Knob(name="x", grid=range(11), default=0), Knob(name="y", grid=range(11), default=0)])
+ELEVEN = tuple(range(11))
+PLANE = KnobSpace([Knob(name="x", grid=ELEVEN, default=0), Knob(name="y", grid=ELEVEN, default=0)])
 
 
 def at(configuration: int) -> State:
@@ -95,7 +98,7 @@ def test_finds_a_good_configuration_on_the_bed() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"radius": 0.5}, {"probes": 0}, {"restarts": -1}, {"budget": 0}])
-def test_constants_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         HillClimbParameters(**wrong)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,7 @@ def test_model_is_built_on_a_bounded_history() -> None:
     assert len(agent._study(HIGH, record).get_trials()) == 20
 
 
-def test_is_quiet(capfd) -> None:
+def test_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     """Optuna tells nobody of its studies."""
     agent = Tpe(SPACE)
     fill(agent, 12, SPACE)
@@ -91,7 +93,7 @@ def test_is_quiet(capfd) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"startup": 0}, {"history": 5}, {"tries": 0}, {"ceiling": 1.0}, {"budget": 0}]
 )
-def test_constants_out_of_range_are_refused(wrong) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         OptunaParameters(**wrong)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -119,7 +121,7 @@ def test_all_measured_ends_the_search() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"budget": 0}, {"noise": -0.1}])
-def test_constants_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         SearchParameters(**wrong)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, windows_to_near
+from tests.agents.bed import HIGH, LOW, NEAR, RATES, make_space, surface, table, windows_to_near
 from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.network.estimator import EstimatorParameters
@@ -85,14 +86,14 @@ def test_discount_moves_q_but_not_the_costs() -> None:
 
     agent.update(at(LOW), 5, 1.0, at(HIGH))
 
-    assert agent.perception.tables[LOW].q[5] == pytest.approx(1.0 + 0.5 * 0.4)
+    assert table(agent).tables[LOW].q[5] == pytest.approx(1.0 + 0.5 * 0.4)
     assert agent.costs(LOW)[5] == 1.0
 
 
 def test_paper_starts_q_at_one_over_the_number_of_configurations() -> None:
     """Algorithm 1, initialisation."""
-    assert make().perception.q0 == 1 / SPACE.size
-    assert make(replace(PLAIN, q0=0.1)).perception.q0 == 0.1
+    assert table(make()).q0 == 1 / SPACE.size
+    assert table(make(replace(PLAIN, q0=0.1))).q0 == 0.1
 
 
 def test_best_knows_only_what_it_learned() -> None:
@@ -203,7 +204,7 @@ def test_costs_that_are_none_are_refused(cost: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         agent.update(at(LOW), 0, cost, at(LOW))
 
-    assert agent.perception.tables == {}
+    assert table(agent).tables == {}
 
 
 def test_nothing_allowed_is_refused() -> None:
@@ -295,12 +296,12 @@ def test_live_agent_trains_behind_the_windows() -> None:
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))
 
-    finished = agent.perception.trainer.wait(30)
+    finished = table(agent).trainer.wait(30)
     agent.close()
     agent.close()
 
     assert finished
-    assert agent.perception.estimator.trained
+    assert table(agent).estimator.trained
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_live_agent_trains_behind_the_windows() -> None:
         {"q0": -1.0},
     ],
 )
-def test_constants_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         TableParameters(**wrong)

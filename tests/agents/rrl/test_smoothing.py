@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_another_era_tells_less() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"reach": 0.0}, {"shared": 1.1}, {"optimism": -1.0}, {"points": 0}])
-def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
+def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     """Parameters are checked when they are made."""
     with pytest.raises(ValueError, match="must hold"):
         SmoothingParameters(**wrong)

@@ -64,6 +64,6 @@ def test_bad_yaml(tmp_path: Path, text: str | None, named: str) -> None:
 def test_model_of_another_server() -> None:
     """An environment refuses a model of a server that it does not simulate."""
     with pytest.raises(InvalidInput, match="not of tfserving_cpu"):
-        tfserving_cpu(server=ServerModel())  # type: ignore[arg-type]
+        tfserving_cpu(server=ServerModel())
     with pytest.raises(InvalidInput, match="not of triton"):
-        triton_cpu(server=CPU_MODELS["inception"])  # type: ignore[arg-type]
+        triton_cpu(server=CPU_MODELS["inception"])

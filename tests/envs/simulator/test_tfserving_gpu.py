@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ MODEL = TFServingGPU()
 
 
 def shown(
-    configurations: list[tuple[float, float, float]],
+    configurations: Sequence[tuple[float, float, float]],
     rate: float = 61.0,
     model: TFServingGPU = MODEL,
     seconds: float = 33.0,

@@ -60,7 +60,7 @@ class Line:
 
     @property
     def largest(self) -> int:
-        size = self.latency.shape[1] - 1
+        size = int(self.latency.shape[1]) - 1
         return min(size, self.cap) if self.cap else size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 from tuner.scheduling.batching.timeout import Options
 from tuner.scheduling.cluster import ClusterSpec
@@ -102,13 +103,13 @@ class NaiveTimeout(NaiveCluster):
 
     def __init__(self, spec: ClusterSpec, options: Options) -> None:
         super().__init__(spec)
-        self.options = options
-        self.instances = options.instances or len(spec.kinds)
+        self.options = cast(Any, options)  # plain values, no tuples
+        self.instances: int = self.options.instances or len(spec.kinds)
 
     def largest(self, session: int) -> int:
         rows = self.spec.sessions[session].latency.shape[1] - 1
         limits = [rows, self.options.max_batch or rows, *self.options.allowed[-1:]]
-        return min(limits)
+        return int(min(limits))
 
     def latency(self, session: int, size: int, accelerator: int) -> float:
         padded = min((a for a in self.options.allowed if a >= size), default=size)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.scheduling.batching.naive_clipper import NaiveClipper
 from tests.scheduling.batching.naive_timeout import answers
 from tuner.errors import InvalidInput
-from tuner.scheduling.batching.clipper import Options, build, oblivious_assignment
+from tuner.scheduling.batching.clipper import Options, Sizing, build, oblivious_assignment
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.testing.driver import Trace, drive
 
 
-def session(name: str = "m", *, alpha: float = 1.0, beta: float = 0.0, largest: int = 8, slo: float = 100.0):
+def session(
+    name: str = "m", *, alpha: float = 1.0, beta: float = 0.0, largest: int = 8, slo: float = 100.0
+) -> SessionSpec:
     latency = alpha * np.arange(largest + 1) + beta
     latency[0] = 0.0
     return SessionSpec(name=name, slo=slo, latency=np.array([latency]))
@@ -100,7 +104,7 @@ def test_budget() -> None:
 
 
 @pytest.mark.parametrize("sizing", ["aimd", "throughput", "budget"])
-def test_sends_what_will_be_late(sizing: str) -> None:
+def test_sends_what_will_be_late(sizing: Sizing) -> None:
     """A request whose deadline has not passed is sent, although it cannot be met any more."""
     trace = run(Options(sizing=sizing), cluster(session(beta=1.0, slo=3.0)), [0.0, 0.5])
 
@@ -156,7 +160,9 @@ def test_static_assignment() -> None:
         ([1.0, 0.0], 2, ((0, 1), (1,))),
     ],
 )
-def test_oblivious_assignment(rates: list[float], accelerators: int, expected: tuple) -> None:
+def test_oblivious_assignment(
+    rates: list[float], accelerators: int, expected: tuple[tuple[int, ...], ...]
+) -> None:
     """Shares follow the rates, the largest is laid first, and neighbours may meet on an accelerator."""
     spec = cluster(session("a"), session("b"), accelerators=accelerators)
 
@@ -173,7 +179,7 @@ def test_oblivious_assignment_knows_how_fast_models_are() -> None:
 
 @pytest.mark.parametrize("sizing", ["aimd", "throughput", "budget"])
 @pytest.mark.parametrize("seed", range(8))
-def test_equals_naive(sizing: str, seed: int) -> None:
+def test_equals_naive(sizing: Sizing, seed: int) -> None:
     """The kernels equal their plain twin on random clusters, options and requests."""
     rng = np.random.default_rng(seed)
     delays = Delays(control=1e-4, data=5e-5, response=2e-3) if seed % 2 else Delays()
@@ -211,14 +217,14 @@ def test_equals_naive(sizing: str, seed: int) -> None:
         ({"window": 0}, "window"),
     ],
 )
-def test_unusable_options(options: dict, setting: str) -> None:
+def test_unusable_options(options: dict[str, Any], setting: str) -> None:
     """Values that make no sense name their option."""
     with pytest.raises(InvalidInput, match=setting):
         Options(**options)
 
 
 @pytest.mark.parametrize("assignment", [((0,),), ((0,), ()), ((0,), (2,)), ((0,), (-1,))])
-def test_assignments_that_do_not_fit(assignment: tuple) -> None:
+def test_assignments_that_do_not_fit(assignment: tuple[tuple[int, ...], ...]) -> None:
     """Each session needs at least one accelerator that exists."""
     with pytest.raises(InvalidInput, match="assignment"):
         build(cluster(session("a"), session("b"), accelerators=2), Options(assignment=assignment))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,9 @@ from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.testing.driver import drive
 
 
-def session(name: str = "m", *, alpha: float = 0.0, beta: float = 1.0, largest: int = 8, slo: float = 10.0):
+def session(
+    name: str = "m", *, alpha: float = 0.0, beta: float = 1.0, largest: int = 8, slo: float = 10.0
+) -> SessionSpec:
     latency = alpha * np.arange(largest + 1) + beta
     latency[0] = 0.0
     return SessionSpec(name=name, slo=slo, latency=np.array([latency]))
@@ -30,7 +34,9 @@ def cluster(*sessions: SessionSpec, accelerators: int = 1, delays: Delays | None
     return ClusterSpec(sessions=sessions or [session()], kinds=[0] * accelerators, delays=delays or Delays())
 
 
-def trace(options: Options, spec: ClusterSpec, times: list[float], owners: list[int] | None = None):
+def trace(
+    options: Options, spec: ClusterSpec, times: list[float], owners: list[int] | None = None
+) -> tuple[list[tuple[float, int, list[int]]], dict[int, float]]:
     """Batches as (sent, accelerator, requests), and drops as (time, requests)."""
     arrivals = [(time, owner, 0) for time, owner in zip(times, owners or [0] * len(times), strict=True)]
     run = drive(build(spec, options), arrivals)
@@ -157,11 +163,12 @@ def test_network_delays_start() -> None:
 
     run = drive(build(spec, Options(delay=0.5)), [(0.0, 0, 0), (0.4, 0, 0)])
 
-    assert [(now, c.start) for now, c in run.batches] == [(0.5, pytest.approx(0.64))]
+    ((now, command),) = run.batches
+    assert (now, command.start) == pytest.approx((0.5, 0.64))
     assert run.ended == pytest.approx({0: 1.64, 1: 1.64})
 
 
-CHOICES = {
+CHOICES: dict[str, list[Any]] = {
     "max_batch": [0, 1, 4],
     "delay": [0.0, 0.004, 0.03],
     "preferred": [(), (2,), (2, 3)],
@@ -264,7 +271,7 @@ def test_agrees_with_the_model_of_one_server(batching: Batching, rate: float) ->
         ({"max_enqueued": 1.5}, "max_enqueued"),
     ],
 )
-def test_unusable_options(options: dict, setting: str) -> None:
+def test_unusable_options(options: dict[str, Any], setting: str) -> None:
     """Values that make no sense name their option."""
     with pytest.raises(InvalidInput, match=setting):
         Options(**options)

@@ -26,7 +26,7 @@ def solve(cost: np.ndarray) -> np.ndarray:
 def least(cost: np.ndarray) -> float:
     """Return the least cost by trying everything."""
     rows, columns = cost.shape
-    return min(cost[range(rows), list(order)].sum() for order in permutations(range(columns), rows))
+    return min(float(cost[range(rows), list(order)].sum()) for order in permutations(range(columns), rows))
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)

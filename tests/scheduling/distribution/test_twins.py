@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.scheduling.distribution.naive import TWINS
-from tests.scheduling.scenarios import random_scenario
+from tests.scheduling.scenarios import Scenario, random_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.testing.driver import drive
 
-OPTIONS = {"kairos": {"learn": False}, "drs": {"threshold": 3}}
+OPTIONS: dict[str, dict[str, Any]] = {"kairos": {"learn": False}, "drs": {"threshold": 3}}
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -34,7 +36,7 @@ def test_those_that_refuse_are_like_their_twins(name: str, seed: int) -> None:
     scenario = random_scenario(seed, requests=80)
     options = options_of(name)(refuse=True, learn=False)
     policy = build_policy(name, scenario.spec, options)
-    twin = TWINS[name](scenario.spec)
+    twin: Any = TWINS[name](scenario.spec)
     twin.refuse = True
 
     trace = drive(policy, scenario.arrivals, scenario.stretch, items=sizes(scenario, seed))
@@ -43,7 +45,7 @@ def test_those_that_refuse_are_like_their_twins(name: str, seed: int) -> None:
     assert trace.dropped or seed != 0
 
 
-def sizes(scenario, seed):
+def sizes(scenario: Scenario, seed: int) -> list[int]:
     """Sizes up to what the profile of each request's session knows."""
     rng = np.random.default_rng(seed)
     largest = [session.latency.shape[1] - 1 for session in scenario.spec.sessions]

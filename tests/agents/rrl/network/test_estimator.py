@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ def test_diverged_training_is_thrown_away() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"hidden": ()}, {"steps": 0}, {"ratio_limit": 1.0}, {"ratio_limit": math.nan}]
 )
-def test_nonsense_is_refused(wrong) -> None:
+def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     """Parameters are checked when they are made."""
     with pytest.raises(ValueError, match=r"hidden|ratio_limit"):
         EstimatorParameters(**wrong)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,17 @@ import torch
 from tuner.agents.rrl.network.ftrl import Ftrl
 
 
-def reference(weight, gradients, *, lr, beta, l1, l2, accumulator, proximal):
+def reference(
+    weight: np.ndarray,
+    gradients: np.ndarray,
+    *,
+    lr: float,
+    beta: float,
+    l1: float,
+    l2: float,
+    accumulator: float,
+    proximal: bool,
+) -> Iterator[np.ndarray]:
     """McMahan et al. 2013, algorithm 1, with TensorFlow's meaning of l1 and l2; yields each weight."""
     w = np.array(weight, dtype=np.float64)
     n = np.full_like(w, accumulator)
@@ -30,7 +43,7 @@ def reference(weight, gradients, *, lr, beta, l1, l2, accumulator, proximal):
 @pytest.mark.parametrize(
     ("beta", "l1", "l2"), [(0, 0, 0), (1, 0, 0), (0, 0.05, 0), (0, 0, 0.1), (0.5, 0.02, 0.01)]
 )
-def test_every_step_equals_the_reference(beta, l1, l2, proximal) -> None:
+def test_every_step_equals_the_reference(beta: float, l1: float, l2: float, proximal: bool) -> None:
     """Twenty steps with random gradients, every weight compared after every step."""
     generator = np.random.default_rng(3)
     start, gradients = generator.normal(size=7), generator.normal(size=(20, 7))
@@ -105,8 +118,8 @@ def test_closure_is_evaluated_with_gradients() -> None:
     def closure() -> float:
         optimizer.zero_grad()
         loss = ((weight - 2.0) ** 2).sum()
-        loss.backward()
-        return loss.item()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        return float(loss.detach())
 
     first = optimizer.step(closure)
     for _ in range(200):
@@ -119,7 +132,7 @@ def test_closure_is_evaluated_with_gradients() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"lr": 0.0}, {"l1": -1.0}, {"l2": -1.0}, {"beta": -1.0}, {"initial_accumulator": -1.0}]
 )
-def test_values_out_of_range_are_refused(wrong) -> None:
+def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must hold"):
         Ftrl([torch.zeros(1, requires_grad=True)], **wrong)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.agents.bed import HIGH, LOW, make_space
+from tests.agents.bed import HIGH, LOW, make_space, table
 from tests.agents.naive import boltzmann
 from tuner.agents import State
 from tuner.agents.rrl import RRL, RRLParameters
@@ -32,9 +32,9 @@ def test_paper_is_equation_2() -> None:
     region, q0 = SPACE.region(30, 1.0), 1 / SPACE.size
 
     agent.update(at(LOW), 30, 2.0, at(HIGH))
-    first = agent.perception.tables[LOW].q.copy()
+    first = table(agent).tables[LOW].q.copy()
     agent.update(at(LOW), 30, 1.0, at(LOW))
-    second = agent.perception.tables[LOW].q
+    second = table(agent).tables[LOW].q
 
     rate = 2**-0.8
     assert first[region] == pytest.approx(2.0 + 0.5 * q0)
@@ -49,7 +49,7 @@ def test_paper_policy_is_equation_3() -> None:
     for c, cost in ((0, 0.4), (30, 0.6), (60, 1.1)):
         agent.update(at(LOW), c, cost, at(LOW))
 
-    q = agent.perception.tables[LOW].q[SPACE.distinct]
+    q = table(agent).tables[LOW].q[SPACE.distinct]
     ours = [agent.explain(LOW, int(c)).probability for c in SPACE.distinct]
 
     assert ours == pytest.approx(boltzmann(q.tolist(), 3.0))
@@ -65,7 +65,7 @@ def test_paper_estimates_weigh_as_much_as_measurements() -> None:
     expected = 1.0
     for t, cost in ((2, 2.0), (3, 4.0)):
         expected += t**-0.8 * (cost - expected)
-    assert agent.perception.tables[LOW].q[30] == pytest.approx(expected)
+    assert table(agent).tables[LOW].q[30] == pytest.approx(expected)
 
 
 def test_paper_knows_nothing_of_other_levels() -> None:
@@ -90,7 +90,7 @@ def test_code_shares_one_table_that_starts_at_the_first_cost() -> None:
     region = SPACE.region(30, 3.0)
     assert q[region] == pytest.approx(0.7 * 2.0 + 0.3 * 1.0)
     assert q[np.setdiff1d(np.arange(SPACE.size), region)] == pytest.approx(2.0)
-    assert list(agent.perception.tables) == [0]
+    assert list(table(agent).tables) == [0]
 
 
 def test_code_policy_is_a_softmax_of_one_over_q() -> None:
@@ -111,7 +111,7 @@ def test_code_estimates_are_not_anchored() -> None:
     for c in range(0, 60, 7):
         agent.update(at(LOW), c, 1.0 + c / 60, at(LOW))
 
-    estimator = agent.perception.estimator
+    estimator = table(agent).estimator
     near = np.array([30, 31])
     estimates = estimator.estimates(LOW, near, 30, 5.0)
 
@@ -123,10 +123,10 @@ def test_code_network_starts_from_scratch() -> None:
     """Its weights after a window owe nothing to those before: they are of another random start."""
     agent = RRL(SPACE, form("rrl_code", {"estimator": {"hidden": [8, 4], "steps": 1}}), synchronous=True)
     agent.update(at(LOW), 3, 1.0, at(LOW))
-    before = agent.perception.estimator.weights[0]
+    before = table(agent).estimator.weights[0]
     agent.update(at(LOW), 3, 1.0, at(LOW))
 
-    assert not np.allclose(before, agent.perception.estimator.weights[0], atol=0.5)
+    assert not np.allclose(before, table(agent).estimator.weights[0], atol=0.5)
 
 
 @pytest.mark.parametrize("name", ["rrl", *PRESETS])
