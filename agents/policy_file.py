@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import KnobSpace
+from tuner.storage import replace_file
 
 __all__ = ["Manifest", "StoredArrays", "check_knobs", "read_manifest", "read_policy", "write_policy"]
 
@@ -130,8 +130,10 @@ def write_policy(
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / manifest.arrays, data)
-        _replace(folder / MANIFEST, manifest.model_dump_json(indent=2).encode())
+        replace_file(folder / manifest.arrays, data)
+        _synchronise(folder)  # the manifest must not come before what it names
+        replace_file(folder / MANIFEST, manifest.model_dump_json(indent=2).encode())
+        _synchronise(folder)
         for old in folder.glob("arrays-*.npz"):
             if old.name != manifest.arrays:
                 old.unlink(missing_ok=True)
@@ -140,23 +142,13 @@ def write_policy(
         raise StorageError(f"policy {folder}: cannot be written: {reason}; give another folder") from error
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file so that a crash at any point leaves either the old or the new one."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _synchronise(folder: Path) -> None:
+    """Wait until a folder's renames are on the disk, too."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the rename itself
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArrays]:

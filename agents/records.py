@@ -8,13 +8,13 @@ from tuner.agents.agent import check_cost
 from tuner.agents.load_levels import nearest_level
 from tuner.knobs import KnobSpace
 
-__all__ = ["LevelRecord", "Records"]
+__all__ = ["LevelCosts", "Records"]
 
 SLOWEST = 0.1
 """Least weight of the newest window in a mean cost, so that the mean follows a server that changes."""
 
 
-class LevelRecord:
+class LevelCosts:
     """The windows of one load level: arrays with an entry per configuration, changed in place.
 
     Args:
@@ -53,7 +53,7 @@ class LevelRecord:
 
 
 class Records:
-    """One :class:`LevelRecord` per load level. Configurations equal in effect share one entry.
+    """One :class:`LevelCosts` per load level. Configurations equal in effect share one entry.
 
     Args:
         space: The configurations.
@@ -61,12 +61,12 @@ class Records:
 
     def __init__(self, space: KnobSpace) -> None:
         self._space = space
-        self.levels: dict[int, LevelRecord] = {}
+        self.levels: dict[int, LevelCosts] = {}
 
-    def __getitem__(self, level: int) -> LevelRecord:
+    def __getitem__(self, level: int) -> LevelCosts:
         """The record of a level; a new level gets an empty one."""
         if level not in self.levels:
-            self.levels[level] = LevelRecord(self._space.size)
+            self.levels[level] = LevelCosts(self._space.size)
         return self.levels[level]
 
     def add(self, level: int, configuration: int, cost: float) -> int:
@@ -92,7 +92,7 @@ class Records:
             return np.full(self._space.size, np.nan)
         return np.asarray(self.levels[level].cost[self._space.canonical])
 
-    def nearest(self, level: int) -> LevelRecord | None:
+    def nearest(self, level: int) -> LevelCosts | None:
         """Return the record of the level itself or of the nearest one that was measured; None without any."""
         seen = [other for other, record in self.levels.items() if record.windows]
         return self.levels[nearest_level(seen, level)] if seen else None

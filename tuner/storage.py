@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from tuner.errors import StorageError
 
-__all__ = ["make_folder", "make_folder_of", "write_atomically"]
+__all__ = ["make_folder", "make_folder_of", "replace_file", "write_atomically"]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file. A crash leaves either the old or the new content.
+
+    Raises:
+        OSError: The folder is missing, not writable, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:  # also Ctrl-C leaves nothing behind
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file. A crash leaves either the old or the new content.
+    """Write a text file as :func:`replace_file` does.
 
     Raises:
         StorageError: The folder is missing, not writable, or the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:  # also Ctrl-C leaves nothing behind
-        temporary.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
+        replace_file(path, text.encode())
+    except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; choose another folder"
         ) from error

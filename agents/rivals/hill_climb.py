@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tuner.agents.records import LevelRecord
+from tuner.agents.records import LevelCosts
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
 from tuner.knobs import KnobSpace
 
@@ -111,7 +111,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
                 return None
         return None
 
-    def _climb(self, level: int, climb: LevelClimb, record: LevelRecord) -> int | None:
+    def _climb(self, level: int, climb: LevelClimb, record: LevelCosts) -> int | None:
         """Model Analyzer's step: a probe to measure, or None after home has moved."""
         home_cost = self._cost(record, climb.home)
         if climb.kept and home_cost > 1.0 and not climb.slow:
@@ -134,7 +134,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
             self._move(level, new)
         return None
 
-    def _descend(self, level: int, climb: LevelClimb, record: LevelRecord) -> int | None:
+    def _descend(self, level: int, climb: LevelClimb, record: LevelCosts) -> int | None:
         """Measure the direct neighbours of home and move to the best; restart from a local optimum."""
         around = self._around(climb.home, 1.0)
         unmeasured = self._unmeasured(level, around, record)
@@ -156,7 +156,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         climb.home, climb.slow = home, False
         self._homes.setdefault(level, set()).add(home)
 
-    def _step_back(self, level: int, climb: LevelClimb, record: LevelRecord) -> None:
+    def _step_back(self, level: int, climb: LevelClimb, record: LevelCosts) -> None:
         """From a home that broke the SLO go toward the best so far, and be slow there."""
         best = record.least()
         around = self._around(climb.home, self.parameters.radius)
@@ -169,7 +169,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         region = np.unique(self.space.canonical[self.space.region(home, radius)])
         return np.asarray(region[region != home])
 
-    def _unmeasured(self, level: int, around: np.ndarray, record: LevelRecord) -> np.ndarray:
+    def _unmeasured(self, level: int, around: np.ndarray, record: LevelCosts) -> np.ndarray:
         closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
         return np.setdiff1d(around[record.count[around] == 0], closed)
 
@@ -181,7 +181,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
             new += ~np.isin(steps[unmeasured, knob], steps[probes, knob])
         return int(unmeasured[np.argmax(new)])
 
-    def _pulled(self, home: int, probes: np.ndarray, record: LevelRecord) -> int:
+    def _pulled(self, home: int, probes: np.ndarray, record: LevelCosts) -> int:
         """Where the probes pull home to."""
         away = (self.space.coordinates[probes] - self.space.coordinates[home]).astype(np.float64)
         home_cost = self._cost(record, home)
@@ -193,14 +193,14 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         moved = np.clip(self.space.coordinates[home] + steps.astype(np.int64), 0, highest)
         return int(self.space.canonical[np.ravel_multi_index(tuple(moved), self.space.shape)])
 
-    def _least(self, around: np.ndarray, home: int, record: LevelRecord) -> int:
+    def _least(self, around: np.ndarray, home: int, record: LevelCosts) -> int:
         """Home or the measured neighbour that is cheaper than it and than the others."""
         known = around[record.count[around] > 0]
         if known.size and record.cost[known].min() < self._cost(record, home):
             return int(known[np.argmin(record.cost[known])])
         return home
 
-    def _far_away(self, level: int, record: LevelRecord) -> int:
+    def _far_away(self, level: int, record: LevelCosts) -> int:
         """The configuration farthest from all that were measured, drawn among equals."""
         distances = np.min([self.space.distances(int(c)) for c in record.measured], axis=0)
         open_ones = self._unmeasured(level, self.space.distinct, record)
@@ -210,6 +210,6 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return int(self._generator.choice(farthest))
 
     @staticmethod
-    def _cost(record: LevelRecord, configuration: int) -> float:
+    def _cost(record: LevelCosts, configuration: int) -> float:
         """Its mean cost; infinite for what could not be reached."""
         return float(record.cost[configuration]) if record.count[configuration] else np.inf

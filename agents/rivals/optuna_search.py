@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tuner.agents.log_cost import log_cost
-from tuner.agents.records import LevelRecord
+from tuner.agents.records import LevelCosts
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
 from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace
@@ -97,7 +97,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         beside = np.intersect1d(self.space.canonical[self.space.neighbours(best or 0)], unmeasured)
         return int(self._generator.choice(beside if beside.size else unmeasured))
 
-    def _study(self, level: int, record: LevelRecord) -> optuna.Study:
+    def _study(self, level: int, record: LevelCosts) -> optuna.Study:
         """A study with the level's sampler and everything measured there."""
         import optuna
 
@@ -121,7 +121,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         )
         return study
 
-    def _remembered(self, record: LevelRecord) -> np.ndarray:
+    def _remembered(self, record: LevelCosts) -> np.ndarray:
         """The measured configurations that the model is built on.   # (n,) int64."""
         measured, most = record.measured, self.parameters.history
         if measured.size <= most:

@@ -2,7 +2,7 @@
 
 * :mod:`~tuner.agents.rrl.parameters`: the constants.
 * :mod:`~tuner.agents.rrl.agent`: the loop of the paper's algorithm 1: choose, measure, learn.
-* :mod:`~tuner.agents.rrl.policy`: eq. 3, from perceived costs to probabilities (kernel: ``boltzmann``).
+* :mod:`~tuner.agents.rrl.exploration`: eq. 3, from perceived costs to probabilities (kernel: ``boltzmann``).
 * :mod:`~tuner.agents.rrl.perception`: what each configuration is thought to cost, and why not as in the
   paper.
 * :mod:`~tuner.agents.rrl.measured`: the windows that this rests on.

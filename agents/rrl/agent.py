@@ -10,7 +10,7 @@ each level there is a perception Q(s, c), what each configuration is thought to 
 
 Where we differ: step 3 of the default form is :mod:`tuner.agents.rrl.perception`, which goes beyond the paper
 and says how and why. The paper's own is in :mod:`tuner.agents.rrl.table`, and is loaded only if its
-parameters are given. beta may be in units of one over the least cost (:mod:`tuner.agents.rrl.policy`).
+parameters are given. beta may be in units of one over the least cost (:mod:`tuner.agents.rrl.exploration`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tuner.agents.agent import State, check_cost, check_seed
 from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import check_knobs, damaged, read_policy, write_policy
+from tuner.agents.rrl.exploration import probabilities
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.policy import probabilities
 from tuner.agents.rrl.prior import Prior
 from tuner.knobs import KnobSpace
 

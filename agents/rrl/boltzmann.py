@@ -1,6 +1,6 @@
-"""Compiled kernel of RRL's policy (Qin et al., SC'19, eq. 3).
+"""Compiled kernel of RRL's exploration (Qin et al., SC'19, eq. 3).
 
-The caller (``policy.py``) checks shapes and draws; the plain twin is in ``tests/agents/naive.py``.
+The caller (``exploration.py``) checks shapes and draws; the plain twin is in ``tests/agents/naive.py``.
 """
 
 from __future__ import annotations

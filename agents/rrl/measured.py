@@ -16,7 +16,7 @@ import numpy as np
 from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["Measured"]
+__all__ = ["MeasuredWindows"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -45,7 +45,7 @@ class _Group:
         self.load += (load - self.load) / self.windows
 
 
-class Measured:
+class MeasuredWindows:
     """The windows of one agent.
 
     Life: :meth:`add` after every window; :meth:`begin_era` when the machine has changed.

@@ -22,13 +22,13 @@ LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormParameters:
-    """The constants that every form of RRL has: of the policy (eq. 3), of loads and of costs."""
+    """The constants that every form of RRL has: of exploration (eq. 3), of loads and of costs."""
 
     perception: ClassVar[str]
     """The kind of perception, by which a saved policy names its form."""
 
     temperature: Literal["relative", "absolute", "inverse"] = "relative"
-    """What multiplies a cost in the exponent of the policy. ``absolute``: beta (eq. 3). ``relative``: beta
+    """What multiplies a cost in the exponent of eq. 3. ``absolute``: beta (eq. 3). ``relative``: beta
     over the least cost learned, so that beta needs no tuning per model. ``inverse``: the authors' code, whose
     softmax is over one over Q and has no beta."""
     beta_first: float = 1000.0

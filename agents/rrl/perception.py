@@ -38,7 +38,7 @@ from tuner.agents.agent import State
 from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
-from tuner.agents.rrl.measured import Measured
+from tuner.agents.rrl.measured import MeasuredWindows
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import Prior
 from tuner.agents.rrl.smoothing import (
@@ -134,7 +134,7 @@ class SmoothPerception:
         return self.measured.visits(level)[configuration]
 
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Optimistic costs, which the policy weighs; infinite for what should not be tried.   # (n,)."""
+        """Optimistic costs, by which to explore; infinite for what should not be tried.   # (n,)."""
         values = np.full(self.space.size, np.inf)
         if not self._knows(state.level):
             # Nothing to go by: first measure what runs, because everything else might be worse.
@@ -226,7 +226,7 @@ class SmoothPerception:
     def _forget(self, prior: Prior | None) -> None:
         """Know nothing but a prior."""
         self.prior = prior
-        self.measured = Measured(self._places, self.parameters.memory)
+        self.measured = MeasuredWindows(self._places, self.parameters.memory)
         self.theta = initial_theta(self._smoothing, len(self.space.knobs))
         self.drift = DriftDetector(self.parameters.drift)
         self.fitted = 0

@@ -43,7 +43,7 @@ class TableParameters(FormParameters):
     noise: float = 0.15
     """Relative noise of one window; :meth:`RRL.best` adds one standard error to costs."""
     transfer_windows: int = 14
-    """Windows of exploration that a transferred policy is spared at each level it knows."""
+    """Windows of exploration that a transferred agent is spared at each level it knows."""
     estimator: EstimatorParameters = field(default_factory=EstimatorParameters)
     """The estimation function."""
 

@@ -123,7 +123,7 @@ class TablePerception:
         return max(least[1] if least else float(values.min()), SMALLEST_COST)
 
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """What the policy weighs: Q, predictions for the unknown, optimism for the unmeasured.   # (n,)."""
+        """Costs by which to explore: Q, or a prediction where nothing is known, and optimism.   # (n,)."""
         level = state.level
         table = self._known(level) or LevelTable.empty(self.space.size, self.q0)
         values = table.q[configurations].copy()

@@ -12,7 +12,7 @@ milliseconds under a Huber loss and is trained from scratch in every window, FTR
 over what the code says of the learner; the first weights of the network and the start of FTRL are ours.
 
 ``q_learning`` is delta 0 of the paper's Fig. 11: a region of one point and no estimator. Table, learning
-rate, policy and temperature are those of the table form, so that a comparison shows the region and the
+rate, exploration and temperature are those of the table form, so that a comparison shows the region and the
 estimator alone.
 """
 

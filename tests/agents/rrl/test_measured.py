@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from tuner.agents.rrl.measured import Measured
+from tuner.agents.rrl.measured import MeasuredWindows
 
 PLACES = np.arange(6.0)[:, None]
 
 
-def measured() -> Measured:
-    found = Measured(PLACES, 100)
+def measured() -> MeasuredWindows:
+    found = MeasuredWindows(PLACES, 100)
     for level, load, configuration, cost in ((3, 1.0, 2, 1.0), (3, 1.01, 2, math.e**2), (4, 2.0, 5, 1.5)):
         found.add(level, load, configuration, cost)
     return found
@@ -30,7 +30,7 @@ def test_windows_of_nearly_one_load_are_taken_together() -> None:
 
 def test_an_even_load_gives_few_points_however_its_rate_is_drawn() -> None:
     """Rates of 1,000 Poisson requests scatter by 3 %; a load half an octave away is a point of its own."""
-    found = Measured(PLACES, 1000)
+    found = MeasuredWindows(PLACES, 1000)
     for rate in np.random.default_rng(3).gamma(1000.0, 50.0 / 1000.0, 600):
         found.add(0, math.log2(rate), 4, 1.0)
     even = found.points(0.0, 5.0, 100).windows
@@ -44,7 +44,7 @@ def test_an_even_load_gives_few_points_however_its_rate_is_drawn() -> None:
 
 def test_how_bad_the_bad_ones_are_does_not_matter() -> None:
     """Costs count at most so much above the least of their load."""
-    found = Measured(PLACES, 100)
+    found = MeasuredWindows(PLACES, 100)
     for configuration, cost in ((0, 1.0), (1, 500.0)):
         found.add(0, 0.0, configuration, cost)
 
@@ -75,10 +75,10 @@ def test_an_era_begins_with_the_last_windows() -> None:
 
 def test_memory_is_bounded_and_comes_back() -> None:
     """Old windows go; what is left is saved and restored."""
-    found = Measured(PLACES, 8)
+    found = MeasuredWindows(PLACES, 8)
     for n in range(20):
         found.add(n, float(n), n % 6, 1.0)
-    again = Measured(PLACES, 8)
+    again = MeasuredWindows(PLACES, 8)
     again.restore(found.rows(), found.era, found.total)
 
     assert len(found) <= 8

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.agents import naive
 from tuner.agents.rrl.boltzmann import boltzmann
-from tuner.agents.rrl.policy import inverse_logits
+from tuner.agents.rrl.exploration import inverse_logits
 
 
 def test_logits_of_the_authors_code() -> None:

@@ -1,7 +1,7 @@
-"""RRL's policy: how likely each configuration is to be chosen, given its perceived cost.
+"""How RRL explores: the probability with which it chooses each configuration, given the perceived costs.
 
-Qin et al., SC'19, section 4.2.2, eq. 3: the probability is proportional to ``exp(-beta * Q(s, c))``. A small
-beta explores, a large one exploits.
+Qin et al., SC'19, section 4.2.2, eq. 3 (the Boltzmann policy): the probability of a configuration is
+proportional to ``exp(-beta * Q(s, c))``. A small beta explores, a large one exploits.
 
 Where we differ: the paper leaves beta open, and a beta that suits costs of 0.5 is too greedy for costs of 30.
 By default beta is therefore in units of one over the least cost (``relative``). The authors' code has another
