@@ -15,7 +15,7 @@ from tuner.errors import StorageError
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["EpisodeBegin", "Event", "Notice", "TrainingWindow", "episode_seed", "learn"]
+__all__ = ["SILENT", "Callbacks", "EpisodeBegin", "Event", "TrainingWindow", "episode_seed", "learn"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,7 @@ class EpisodeBegin:
     """An episode of the environment began."""
 
     state: State
-    """What the agent was told before it first chose."""
+    """The state in which the agent first chose."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class TrainingWindow:
     cost: float
     """Its cost; NaN if nothing was measured."""
     learned: bool
-    """Whether the agent was told; disturbed windows and failures are not learned from."""
+    """Whether the agent learned from it; it does not from disturbed windows and failures."""
     ended: bool = False
     """Whether it was the last of its episode."""
     rate: float | None = None
@@ -47,11 +47,11 @@ class TrainingWindow:
     observation: np.ndarray | None = field(default=None, compare=False)
     """The environment's observation.   # (n,) float32."""
     figures: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """What else was noted of it."""
+    """What the callback of the same name has kept of it."""
 
     @property
     def state(self) -> State:
-        """The state that the window left behind."""
+        """The state after the window."""
         return State(
             level=self.level,
             configuration=self.configuration,
@@ -62,8 +62,21 @@ class TrainingWindow:
 
 Event = EpisodeBegin | TrainingWindow
 """What happens in training, in its order."""
-Notice = Callable[[int, Mapping[str, Any]], Mapping[str, float]]
-"""Told the configuration and the ``info`` of a window, returns figures to keep of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Callbacks:
+    """Functions that are called while an agent learns; each does nothing unless it is given."""
+
+    figures: Callable[[int, Mapping[str, Any]], Mapping[str, float]] = lambda configuration, info: {}  # noqa: ARG005
+    """Gets the configuration and the ``info`` of each window; returns figures to keep with it."""
+    record: Callable[[Event], None] = lambda event: None  # noqa: ARG005
+    """Gets every event as it happens, but for those of the past."""
+    progress: Callable[[], None] = lambda: None
+    """Called after each window, also after those of the past."""
+
+
+SILENT = Callbacks()
 
 
 def learn(
@@ -74,60 +87,49 @@ def learn(
     seed: int | None = None,
     start: int = 0,
     past: Sequence[Event] = (),
-    notice: Notice | None = None,
-    record: Callable[[Event], None] | None = None,
-    progress: Callable[[], None] | None = None,
+    callbacks: Callbacks = SILENT,
 ) -> list[TrainingWindow]:
     """Let an agent choose and learn for a number of windows.
 
     The environment's action is the number of a configuration, its reward the negated cost; ``info`` holds
     ``level`` and may hold ``cost`` (NaN if it could not be measured, whatever the reward), ``disturbed``
-    (reasons not to learn), ``error`` (the backend failed) and ``measurement`` (a window in which nothing was
-    asked has nothing to teach). When an episode ends, the
-    next begins; the agent keeps what it knows.
+    (reasons not to learn), ``error`` (the backend failed) and ``measurement`` (nothing is learned from a
+    window without requests). When an episode ends, the next begins; the agent keeps what it knows.
 
-    Training that was interrupted goes on from its events: the agent lives through them again without the
-    environment, which only repeats the windows of the episode that was under way, and the last one alone if
-    it can ``skip`` others. With the same seeds the end is the same as without the interruption.
+    Training that was interrupted goes on from its events. The agent chooses and learns from them again,
+    without the environment. The environment repeats only the windows of the episode that was under way; if
+    it can ``skip`` windows, it repeats only the last one. With the same seeds the end is the same as without
+    the interruption.
 
     Args:
         env: For instance ``tuner/TritonCPU-v0``.
         agent: It is changed.
         windows: How many, at least 0, those of the past included.
-        seed: Of the environment: its first episode; the seeds of the others follow from it.
-        start: Number of the configuration in force after a reset, if ``info`` does not tell.
-        past: What happened before, as ``record`` was told it.
-        notice: What else to keep of each window.
-        record: Told every event as it happens.
-        progress: Called after each window, those of the past included.
+        seed: Of the first episode; the seeds of the others follow from it.
+        start: Number of the configuration in force after a reset, if ``info`` does not hold it.
+        past: The events of an interrupted training, as ``callbacks.record`` got them.
+        callbacks: Called as the training goes on.
 
     Returns:
         One entry per window.
 
     Raises:
         KeyError: ``info`` has no ``level``: the environment was made without load levels.
-        StorageError: The agent or the environment do not repeat the past: the program has changed.
+        StorageError: The agent or the environment does not repeat the past: the program has changed.
         AdapterError: The backend of a live environment cannot be reached at a reset.
     """
-    lesson = _Lesson(env, agent, seed, start, notice)
+    training = _Training(env, agent, seed, start, callbacks)
     history: list[TrainingWindow] = []
     for event in past:
+        training.repeat(event)
         if isinstance(event, TrainingWindow):
             history.append(event)
-        lesson.relive(event)
-        if progress is not None and isinstance(event, TrainingWindow):
-            progress()
+            callbacks.progress()
     if len(history) < windows:
-        lesson.catch_up()
+        training.catch_up()
     while len(history) < windows:
-        begin, window = lesson.turn(len(history))
-        history.append(window)
-        if record is not None:
-            if begin is not None:
-                record(begin)
-            record(window)
-        if progress is not None:
-            progress()
+        history.append(training.step(len(history)))
+        callbacks.progress()
     return history
 
 
@@ -138,44 +140,32 @@ def episode_seed(seed: int | None, episode: int) -> int | None:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
-class _Lesson:
-    """An agent in an environment, window by window."""
+class _Training:
+    """An agent that learns in an environment, window by window."""
 
     def __init__(
-        self, env: gym.Env[Any, Any], agent: Agent, seed: int | None, start: int, notice: Notice | None
+        self, env: gym.Env[Any, Any], agent: Agent, seed: int | None, start: int, callbacks: Callbacks
     ) -> None:
         self.env = env
         self.agent = agent
         self.seed = seed
         self.start = start
-        self.notice = notice
+        self.callbacks = callbacks
         self.state: State | None = None
         """None between episodes."""
         self.episodes = 0
-        self.relived: list[TrainingWindow] = []
+        self.repeated: list[TrainingWindow] = []
         """Windows of the present episode that the environment has not seen."""
 
-    def turn(self, window: int) -> tuple[EpisodeBegin | None, TrainingWindow]:
+    def step(self, number: int) -> TrainingWindow:
         """Run one window, and begin an episode before it if none is under way."""
-        begin = None
-        if self.state is None:
-            observation, info = self.env.reset(seed=episode_seed(self.seed, self.episodes))
-            number = _number(self.env, info, self.start)
-            begin = EpisodeBegin(
-                state=State(
-                    level=info["level"],
-                    configuration=number,
-                    rate=_rate(info),
-                    observation=observation,
-                )
-            )
-            self._enter(begin)
+        begin = self._begin() if self.state is None else None
         assert self.state is not None
         action = self.agent.select(self.state)
         observation, reward, terminated, truncated, info = self.env.step(action)
         cost = _cost(reward, info)
-        found = TrainingWindow(
-            window=window,
+        window = TrainingWindow(
+            window=number,
             level=info["level"],  # the window's own: the load may have changed since the agent chose
             configuration=action,
             cost=cost,
@@ -183,33 +173,37 @@ class _Lesson:
             ended=terminated or truncated,
             rate=_rate(info),
             observation=observation,
-            figures=self.notice(action, info) if self.notice is not None else {},
+            figures=self.callbacks.figures(action, info),
         )
-        self._learn(found)
-        return begin, found
+        self._learn(window)
+        if begin is not None:
+            self.callbacks.record(begin)
+        self.callbacks.record(window)
+        return window
 
-    def relive(self, event: Event) -> None:
-        """Let the agent live through what happened before."""
+    def repeat(self, event: Event) -> None:
+        """Let the agent choose and learn in an event of the past."""
         if isinstance(event, EpisodeBegin):
             self._enter(event)
-            self.relived = []
+            self.repeated = []
             return
         assert self.state is not None, "an episode begins before its windows"
         action = self.agent.select(self.state)
         if action != event.configuration:
             raise _changed(event, f"the agent chooses {action}, not {event.configuration}")
         self._learn(event)
-        self.relived.append(event)
+        self.repeated.append(event)
 
     def catch_up(self) -> None:
         """Bring the environment to where the agent is.
 
-        One whose windows stand alone can ``skip`` them all but the last, which shows that it is the same.
+        An environment whose windows do not depend on each other can ``skip`` all but the last. That one is
+        run all the same: its cost shows whether the environment is still the one that was recorded.
         """
         if self.state is None or not self.episodes:
             return
         self.env.reset(seed=episode_seed(self.seed, self.episodes - 1))
-        left = self.relived
+        left = self.repeated
         if len(left) > 1 and self.env.has_wrapper_attr("skip"):
             before = left[-2]
             self.env.get_wrapper_attr("skip")(len(left) - 1, before.configuration, before.level)
@@ -219,6 +213,19 @@ class _Lesson:
             cost = _cost(reward, info)
             if cost != window.cost and not (math.isnan(cost) and math.isnan(window.cost)):
                 raise _changed(window, f"it costs {cost:.6g}, not {window.cost:.6g}")
+
+    def _begin(self) -> EpisodeBegin:
+        observation, info = self.env.reset(seed=episode_seed(self.seed, self.episodes))
+        begin = EpisodeBegin(
+            state=State(
+                level=info["level"],
+                configuration=_number(self.env, info, self.start),
+                rate=_rate(info),
+                observation=observation,
+            )
+        )
+        self._enter(begin)
+        return begin
 
     def _enter(self, begin: EpisodeBegin) -> None:
         self.state = begin.state
@@ -233,15 +240,15 @@ class _Lesson:
 
 def _changed(window: TrainingWindow, problem: str) -> StorageError:
     return StorageError(
-        f"window {window.window} does not repeat itself: {problem}; what was recorded is of another version: "
-        "begin anew in another folder"
+        f"window {window.window} does not repeat itself: {problem}; it was recorded by another version: "
+        "begin again in another folder"
     )
 
 
 def _cost(reward: SupportsFloat, info: Mapping[str, Any]) -> float:
-    """The cost of a window; NaN stands for whatever is no number to learn from.
+    """The cost of a window; NaN if it is not known.
 
-    Rewards are numbers even where nothing was measured: what ``info`` says of the cost comes first.
+    A reward is a number even where nothing was measured, so a cost of NaN in ``info`` overrules it.
     """
     cost = -float(reward)
     return cost if math.isfinite(cost) and math.isfinite(info.get("cost", cost)) else math.nan
@@ -263,7 +270,7 @@ def _rate(info: dict[str, Any]) -> float | None:
 
 
 def _number(env: gym.Env[Any, Any], info: dict[str, Any], start: int) -> int:
-    """The number of the configuration in force, as ``info`` tells it."""
+    """The number of the configuration in force: the one that ``info`` holds, else the start."""
     configuration = info.get("configuration")
     if configuration is None:
         return start

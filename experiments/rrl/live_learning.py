@@ -12,7 +12,7 @@ import numpy as np
 from tuner.adapters import Backend
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.training import learn
+from tuner.agents.training import Callbacks, learn
 from tuner.envs.serving import Plant, ServingEnv
 from tuner.experiments.rrl.prediction import OVERLOAD
 from tuner.knobs import Configuration
@@ -86,7 +86,7 @@ def learn_live(
             return replace(measurement, disturbed=())
         return measurement
 
-    def notice(_: int, info: Mapping[str, Any]) -> Mapping[str, float]:
+    def figures(_: int, info: Mapping[str, Any]) -> Mapping[str, float]:
         seen: Measurement = info["measurement"]
         return {
             "p95": seen.latency_p95,
@@ -113,7 +113,7 @@ def learn_live(
         best.append(agent.best(State(level=level, configuration=space.encode(space.default), rate=rate)))
 
     try:
-        history = learn(env, agent, windows, notice=notice, progress=remember)
+        history = learn(env, agent, windows, callbacks=Callbacks(figures=figures, progress=remember))
     finally:
         env.close()
     return [

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.bed import Bandit
 from tuner.agents import State
 from tuner.agents.rrl import RRL
-from tuner.agents.training import learn
+from tuner.agents.training import Callbacks, learn
 from tuner.knobs import Knob, KnobSpace
 
 LINE = KnobSpace([Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16), default=1)])
@@ -59,7 +59,7 @@ def test_episodes_follow_each_other() -> None:
     """A truncated episode is followed by a reset, but not after the last window; progress sees each."""
     env, seen = Bandit(episode_windows=4), []
 
-    learn(env, Recorder(), 8, progress=lambda: seen.append(1))
+    learn(env, Recorder(), 8, callbacks=Callbacks(progress=lambda: seen.append(1)))
 
     assert env.resets == 2
     assert len(seen) == 8

@@ -134,7 +134,7 @@ def train_in_simulation(
     window: float = 20.0,
     space: KnobSpace,
     seed: int = 0,
-    progress: Callable[[], None] | None = None,
+    progress: Callable[[], None] = lambda: None,
 ) -> RRL:
     """Train RRL on a simulated twin of a live server, one load after the other.
 
@@ -149,7 +149,7 @@ def train_in_simulation(
         progress: Called after each window.
     """
     from tuner.agents.rrl import RRL
-    from tuner.agents.training import learn
+    from tuner.agents.training import Callbacks, learn
     from tuner.envs.twin import twin_env
 
     agent: RRL | None = None
@@ -165,7 +165,7 @@ def train_in_simulation(
         )
         if agent is None:
             agent = RRL(space, seed=seed, synchronous=True)
-        learn(environment, agent, windows, seed=seed + number, progress=progress)
+        learn(environment, agent, windows, seed=seed + number, callbacks=Callbacks(progress=progress))
         environment.close()
     assert agent is not None, "at least one rate is trained"
     agent.transfer()  # a single real window outweighs what was simulated

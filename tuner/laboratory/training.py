@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from tuner.agents.agent import Agent
-from tuner.agents.training import Event, TrainingWindow
+from tuner.agents.training import Callbacks, Event, TrainingWindow
 from tuner.knobs import KnobSpace
 from tuner.laboratory.journal import TrainingJournal
 from tuner.laboratory.tensorboard import TensorBoard
@@ -41,7 +41,7 @@ def train(
     folder: Path,
     *,
     tensorboard: Path | None = None,
-    progress: Callable[[], None] | None = None,
+    progress: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Train an agent, or go on with a training that was interrupted, and save what it learned.
 
@@ -71,7 +71,8 @@ def train(
         if board is not None:
             for event in journal.past:
                 board.add(event)
-        agent, trial = train_agent(spec, past=journal.past, record=record, progress=progress)
+        callbacks = Callbacks(record=record, progress=progress)
+        agent, trial = train_agent(spec, past=journal.past, callbacks=callbacks)
     finally:
         journal.close()
         if board is not None:

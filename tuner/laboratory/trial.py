@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.training import Event, TrainingWindow, learn
+from tuner.agents.training import SILENT, Callbacks, Event, TrainingWindow, learn
 from tuner.errors import InvalidInput
 from tuner.laboratory.environment import make_environment
 from tuner.measurement import QUANTITIES
@@ -125,8 +125,7 @@ def train_agent(
     *,
     make: Callable[[TrialSpec, gym.Env[Any, Any]], Agent] | None = None,
     past: Sequence[Event] = (),
-    record: Callable[[Event], None] | None = None,
-    progress: Callable[[], None] | None = None,
+    callbacks: Callbacks = SILENT,
 ) -> tuple[Agent, Trial]:
     """Run a trial, or go on with one.
 
@@ -134,8 +133,7 @@ def train_agent(
         spec: What is tried.
         make: Makes the agent; the one that the spec names if None.
         past: Events of its beginning, see :func:`tuner.agents.training.learn`.
-        record: Told every new event.
-        progress: Called after each window.
+        callbacks: Called as the trial goes on; its figures are those of the trial.
 
     Returns:
         The agent, to be closed, and what the trial showed.
@@ -159,9 +157,7 @@ def train_agent(
             seed=spec.seed + stage,
             start=start_of(env),
             past=behind[stage] if stage < len(behind) else (),
-            notice=_Judge(env, exact=spec.exact),
-            record=record,
-            progress=progress,
+            callbacks=replace(callbacks, figures=_Judge(env, exact=spec.exact)),
         )
         slo = serving(env).objective.slo
         env.close()
