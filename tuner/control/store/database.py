@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.control.store.schema import APPLICATION, MEASURED, SCHEMA, UPGRADES, VERSION
+from tuner.control.store.schema import ADDED, APPLICATION, SCHEMA, UPGRADES, VERSION
 from tuner.errors import StorageError
 
 __all__ = ["Database"]
@@ -182,24 +182,28 @@ class Database:
             self._db.execute("PRAGMA query_only = ON")
 
     def _complete(self, reading: bool) -> None:
-        """Add the columns of quantities that were not measured yet when the file was written.
+        """Add the columns that did not exist yet when the file was written.
 
-        If the file is only read, it stays as it is: a temporary view in place of the table has the columns.
+        If the file is only read, it stays as it is: temporary views in place of the tables have the columns.
         """
-        if not self._unmeasured():
-            return
         if reading:
-            nothing = ", ".join(f"NULL AS {name}" for name in self._unmeasured())
-            self._db.execute(f"CREATE TEMP VIEW window AS SELECT *, {nothing} FROM main.window")
-            return
-        with self.writing() as db:
-            for name in self._unmeasured():  # again: another process may have added them since
-                db.execute(f"ALTER TABLE window ADD COLUMN {name} {MEASURED[name]}")
+            for table, names in self._lacking().items():
+                nothing = ", ".join(f"NULL AS {name}" for name in names)
+                self._db.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {nothing} FROM main.{table}")
+        elif self._lacking():
+            with self.writing() as db:  # asked again: another process may have added them since
+                for table, names in self._lacking().items():
+                    for name in names:
+                        db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {ADDED[table][name]}")
 
-    def _unmeasured(self) -> list[str]:
-        """Return the measured quantities that the table of windows has no column for."""
-        there = {row["name"] for row in self._db.execute("PRAGMA main.table_info(window)")}
-        return [name for name in MEASURED if there and name not in there]
+    def _lacking(self) -> dict[str, list[str]]:
+        """Return the columns that the tables do not have yet."""
+        lacking = {}
+        for table, added in ADDED.items():
+            there = {row["name"] for row in self._db.execute(f"PRAGMA main.table_info({table})")}
+            if there and (names := [name for name in added if name not in there]):
+                lacking[table] = names
+        return lacking
 
     def _upgrade(self) -> str:
         """Return the SQL that upgrades the file to the next version; empty if it is not an older store."""

@@ -36,6 +36,8 @@ class StoredDecision:
     """``held``, ``recommended``, ``postponed``, ``applied``, ``failed``, ``interrupted``; ``decided`` and
     ``applying`` while it is carried out."""
     reason: str
+    rule: str
+    """Which rule decided; empty where none did, as when a lost configuration was put back."""
     exploring: bool
     configuration: dict[str, float] | None
     """The configuration to run."""
@@ -172,6 +174,8 @@ def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str
     with store.making_sense():
         entry = _entry(row)
     lines = [("seen", _seen(entry)), ("decided", _decided(entry)), ("because", entry.reason)]
+    if entry.rule:
+        lines.append(("rule", entry.rule))
     if entry.action != "hold":
         expected = "nothing was known" if entry.expected is None else f"cost {entry.expected:.2f}"
         lines += [("expected", expected), ("outcome", _outcome(entry))]
@@ -191,6 +195,7 @@ def _entry(row: sqlite3.Row) -> StoredDecision:
         action=row["action"],
         outcome=row["outcome"],
         reason=row["reason"],
+        rule=row["rule"] or "",
         exploring=bool(row["exploring"]),
         configuration=dict(configuration_of(row["configuration"])) if row["configuration"] else None,
         previous=dict(configuration_of(row["previous"])) if row["previous"] else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.measurement import QUANTITIES
 
-__all__ = ["APPLICATION", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
+__all__ = ["ADDED", "APPLICATION", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
 
 APPLICATION, VERSION = 0x5E12E7, 3
 """How the file identifies itself, and its version."""
@@ -14,6 +14,9 @@ MEASURED = {quantity.name: "INTEGER" if quantity.counted else "REAL" for quantit
 They need no other version of the file. A file that lacks some was written before these were measured, and
 gets them when it is opened.
 """
+
+ADDED = {"window": MEASURED, "decision": {"rule": "TEXT"}}
+"""By table: the columns that a file of this version may lack."""
 
 ORDERS = """
 CREATE TABLE orders (             -- orders of operators, by the name of a target
@@ -56,6 +59,7 @@ CREATE TABLE decision (
     time REAL NOT NULL,
     action TEXT NOT NULL,         -- hold, apply, roll back
     reason TEXT NOT NULL,
+    rule TEXT,                    -- which rule decided; NULL is not known
     exploring INTEGER NOT NULL DEFAULT 0,
     configuration TEXT,           -- the configuration to run
     previous TEXT,                -- the configuration before

@@ -200,6 +200,7 @@ class Store(Database):
                 "time": self._now(),
                 "action": ACTIONS[type(decision)],
                 "reason": decision.reason,
+                "rule": decision.rule,
                 "exploring": int(getattr(decision, "exploring", False)),
                 "configuration": None if isinstance(decision, Hold) else _json(decision.configuration),
                 "previous": running if changing else None,

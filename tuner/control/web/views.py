@@ -127,6 +127,7 @@ class DecisionView(BaseModel):
     action: str = Field(description="hold, apply or roll back.")
     outcome: str
     reason: str
+    rule: str = Field(description="Which rule decided; empty where none did.")
     exploring: bool
     configuration: dict[str, float] | None
     previous: dict[str, float] | None
