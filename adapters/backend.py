@@ -60,6 +60,13 @@ class ApplyReport:
     affected: float | None = None
     """Requests that had to wait for the change; None if nobody counted them."""
 
+    @classmethod
+    def unchanged(cls, configuration: Configuration, *, seconds: float = 0.0) -> ApplyReport:
+        """Return the report of a server that ran the configuration already."""
+        return cls(
+            configuration=configuration, changed=False, cost=ApplyCost.FREE, seconds=seconds, settle=0.0
+        )
+
     def noted(self, measurement: Measurement) -> Measurement:
         """Return the window that followed with what the change before it took, for the objective.
 

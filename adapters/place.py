@@ -8,16 +8,13 @@ from typing import NamedTuple
 from tuner.adapters.connection.address import grpc_address, parse_address
 from tuner.adapters.registry import scheme_of
 from tuner.adapters.replicas.targets import OPTION
-from tuner.adapters.tfserving import target as tfserving
-from tuner.adapters.triton import target as triton
+from tuner.adapters.tfserving.target import FORM as TFSERVING
+from tuner.adapters.triton.target import FORM as TRITON
 
 __all__ = ["Place", "places_of"]
 
-KNOWN = {
-    "triton": (triton.GRPC_PORT, triton.FORM, triton.OPTIONS | {OPTION: ""}),
-    "tfserving": (tfserving.GRPC_PORT, tfserving.FORM, tfserving.OPTIONS),
-}
-"""Scheme -> port of a server that is given without one, the form of a target, and its options."""
+KNOWN = {form.scheme: form for form in (TRITON, TFSERVING)}
+"""Scheme -> how its targets are written."""
 
 
 class Place(NamedTuple):
@@ -47,10 +44,13 @@ def places_of(target: str) -> frozenset[Place]:
         return frozenset()
     if scheme not in KNOWN:
         return frozenset([Place(scheme, target, "")])
-    port, form, options = KNOWN[scheme]
+    form = KNOWN[scheme]
+    options = {**form.all_options, OPTION: ""} if form.replicated else form.all_options
     hosts, slash, rest = target.partition("://")[2].partition("/")
     found = [
-        parse_address(f"{scheme}://{host}{slash}{rest}", scheme=scheme, port=port, options=options, form=form)
+        parse_address(
+            f"{scheme}://{host}{slash}{rest}", scheme=scheme, port=form.port, options=options, form=form.hint
+        )
         for host in hosts.split(",")
     ]
     return frozenset(Place(scheme, grpc_address(_plain(one.host), one.port), one.model) for one in found)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import grpc_address
-from tuner.adapters.replicas.group import REFRESH
+from tuner.adapters.replicas.group import REFRESH, ReplicaGroup
 from tuner.errors import InvalidInput, Unreachable
 
-__all__ = ["Replicas", "replicas_of"]
+__all__ = ["Replicas", "open_replicas", "replicas_of"]
 
 OPTION = "replicas"
 
@@ -28,6 +29,24 @@ class Replicas(NamedTuple):
     """Returns the targets of the replicas there are now."""
     refresh: float
     """How often to look again, s."""
+
+
+def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) -> Backend:
+    """Open a target as one backend, whether it names one server or several.
+
+    Args:
+        target: As the user wrote it.
+        port: The port of a host that is given without one.
+        open_one: Opens the target of one server.
+
+    Raises:
+        InvalidInput: The target cannot be used.
+        AdapterError: No server can be reached.
+    """
+    replicas = replicas_of(target, port)
+    if replicas is None:
+        return open_one(target)
+    return ReplicaGroup(target, replicas.find, open_one, refresh=replicas.refresh)
 
 
 def replicas_of(target: str, port: int) -> Replicas | None:

@@ -1,11 +1,10 @@
-"""Speaks TensorFlow Serving's control protocol: every call with a timeout, every failure translated."""
+"""Speaks TensorFlow Serving's control protocol over gRPC, and over REST where gRPC answers too late."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from urllib.parse import quote
 import grpc
 
 from tuner.adapters.connection.channel import open_channel, tidy
+from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.metrics.page import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
@@ -25,7 +25,6 @@ PREDICTION = "/tensorflow.serving.PredictionService/"
 T = TypeVar("T")
 PATIENCE = 1.0
 """How long gRPC may take before the REST port is asked, s."""
-HINT = "is TensorFlow Serving running, and is this its gRPC port?"
 
 
 class VersionState(IntEnum):
@@ -47,30 +46,34 @@ class VersionStatus(NamedTuple):
     """Why it could not be loaded; empty if it could."""
 
 
-class TFServingClient:
-    """The control side of one model on one server.
+class TFServingClient(ControlClient[TFServingTarget]):
+    """The control side of one model on one TensorFlow Serving server."""
 
-    Args:
-        target: Which.
-        timeout: Longest wait for an answer, s.
-    """
+    title = "TensorFlow Serving"
 
-    def __init__(self, target: TFServingTarget, *, timeout: float = 5.0) -> None:
-        self._target = target
-        self._timeout = timeout
-        self._patience = min(timeout, PATIENCE)
-        self._known = False  # whether the model was there once
-        self._channel = open_channel(target.address, target.host, target.security)
-        self._status = self._method(f"{MODEL}GetModelStatus", "GetModelStatus")
-        self._metadata = self._method(f"{PREDICTION}GetModelMetadata", "GetModelMetadata")
-        self._reload = self._method(f"{MODEL}HandleReloadConfigRequest", "ReloadConfig")
+    def _connect(self) -> Any:
+        return open_channel(self._target.address, self._target.host, self._target.security)
 
-    def _method(self, path: str, messages: str) -> Any:
-        return self._channel.unary_unary(
-            path,
-            request_serializer=message(f"{messages}Request").SerializeToString,
-            response_deserializer=message(f"{messages}Response").FromString,
-        )
+    def _call(self, method: str, messages: str, request: Any, timeout: float) -> Any:
+        """Call a method of the server's services.
+
+        Args:
+            method: Its path.
+            messages: What the names of its messages begin with.
+            request: The question.
+            timeout: Longest wait for the answer, s.
+        """
+        with self.translated():
+            call = self._connection.unary_unary(
+                method,
+                request_serializer=message(f"{messages}Request").SerializeToString,
+                response_deserializer=message(f"{messages}Response").FromString,
+            )
+            return call(request, timeout=timeout)
+
+    def _ask(self, method: str, messages: str, request: Any) -> Any:
+        """Call a method that should answer at once; what is late is asked for by REST."""
+        return self._call(method, messages, request, min(self._timeout, PATIENCE))
 
     def versions(self) -> dict[int, VersionStatus]:
         """Return what the server says of each version of the model.
@@ -85,7 +88,7 @@ class TFServingClient:
         request = message("GetModelStatusRequest")()
         request.model_spec.name = self._target.model
         try:
-            answer = self._ask(self._status, request, self._patience)
+            answer = self._ask(f"{MODEL}GetModelStatus", "GetModelStatus", request)
         except TimedOut as late:
             found = self._rest("", _rest_versions)
             if found is None:
@@ -108,7 +111,7 @@ class TFServingClient:
         request.model_spec.name = self._target.model
         request.model_spec.version_label = label
         try:
-            answer = self._ask(self._metadata, request, self._patience)
+            answer = self._ask(f"{PREDICTION}GetModelMetadata", "GetModelMetadata", request)
         except TimedOut as late:
             path = f"/labels/{quote(label, safe='')}/metadata"
             number = self._rest(path, lambda body: int(body["model_spec"]["version"]))
@@ -128,7 +131,7 @@ class TFServingClient:
             return None
 
     def _too_late(self, late: TimedOut) -> AdapterError:
-        return late if self._known else Unreachable(f"{late}; {HINT}")
+        return late if self._known else Unreachable(f"{late}; {self.hint}")
 
     def reload(self, config: Any, timeout: float) -> None:
         """Have the server take a whole model configuration: models that are not in it are unloaded.
@@ -140,7 +143,7 @@ class TFServingClient:
         request = message("ReloadConfigRequest")()
         request.config.CopyFrom(config)
         try:
-            answer = self._ask(self._reload, request, timeout)
+            answer = self._call(f"{MODEL}HandleReloadConfigRequest", "ReloadConfig", request, timeout)
         except (UnknownModel, TimedOut, Unreachable):
             raise
         except AdapterError as error:
@@ -149,36 +152,11 @@ class TFServingClient:
             words = tidy(answer.status.error_message)
             raise Refused(f"TensorFlow Serving refused the model configuration: {words}")
 
-    def close(self) -> None:
-        """Close the connection. May be called twice."""
-        self._channel.close()
-
-    def _ask(self, method: Any, request: Any, timeout: float | None = None) -> Any:
-        with self._translated():
-            return method(request, timeout=self._timeout if timeout is None else timeout)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except grpc.RpcError as error:
-            raise self._translation(error.code(), tidy(error.details() or "")) from error
-        except ValueError as error:  # gRPC's word for a closed channel
-            raise Unreachable(f"{self._target.address}: the connection was closed") from error
-
-    def _translation(self, status: grpc.StatusCode, text: str) -> Exception:
-        address, model = self._target.address, self._target.model
-        if status is grpc.StatusCode.UNAVAILABLE:
-            return Unreachable(f"{address}: {text}; {HINT}")
-        if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return TimedOut(f"{address}: no answer in time")
-        if status is grpc.StatusCode.UNIMPLEMENTED:
-            return Unreachable(f"{address} is no TensorFlow Serving: {text}; {HINT}")
-        if status is grpc.StatusCode.NOT_FOUND:
-            if self._known:
-                return Unreachable(f"{address} no longer serves '{model}': {text}")
-            return UnknownModel(model, None)  # it tells nobody what it serves
-        return AdapterError(f"{address}: {text} ({status.name})")
+    def _failure(self, error: Exception) -> tuple[str, str] | None:
+        # The errors that grpc raises are of this class and have these methods, but it does not declare them.
+        if not isinstance(error, grpc.RpcError):
+            return None
+        return error.code().name, tidy(error.details() or "")
 
 
 def _state(number: int) -> VersionState:

@@ -17,8 +17,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import tenacity
-
+from tuner.adapters.live.waiting import insist
 from tuner.adapters.tfserving.flags import threads
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
 
@@ -28,8 +27,6 @@ BATCH_THREADS = "batch_threads"
 RESTART_KNOBS = (BATCH_THREADS, "inter_op", "intra_op")
 """``num_batch_threads``, ``tensorflow_inter_op_parallelism``, ``tensorflow_intra_op_parallelism``."""
 LONGEST_ANSWER = 10.0
-POLL = 0.1
-"""How often the server is asked whether it is back, s."""
 _WORD = re.compile(rf"({'|'.join(RESTART_KNOBS)})=(\d+)")
 
 
@@ -170,15 +167,9 @@ class ThreadKnobs:
     def _restart(self, values: Mapping[str, float]) -> None:
         old = self._started()
         self._command.restart(values, self._timeout)
-        patiently = tenacity.Retrying(
-            stop=tenacity.stop_after_delay(self._timeout),
-            wait=tenacity.wait_fixed(POLL),
-            retry=tenacity.retry_if_exception_type(AdapterError),
-        )
         try:
-            patiently(self._verify, values, old)
-        except tenacity.RetryError as error:
-            why = error.last_attempt.exception()
+            insist(lambda: self._verify(values, old), self._timeout)
+        except AdapterError as why:
             raise TimedOut(f"{self._command} did not bring the server back: {why}") from why
 
     def _verify(self, values: Mapping[str, float], old: float | None) -> None:

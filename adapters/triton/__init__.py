@@ -22,16 +22,11 @@ def connect(target: str, grids: Grids) -> Backend:
             ``replicas=dns``, for several replicas.
         grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
     """
-    from tuner.adapters.replicas.targets import replicas_of
+    from tuner.adapters.replicas.targets import open_replicas
     from tuner.adapters.triton.ensemble import open_model
-    from tuner.adapters.triton.target import GRPC_PORT
+    from tuner.adapters.triton.target import FORM
 
-    replicas = replicas_of(target, GRPC_PORT)
-    if replicas is None:
-        return open_model(target, grids)
-    from tuner.adapters.replicas.group import ReplicaGroup
-
-    return ReplicaGroup(target, replicas.find, lambda one: open_model(one, grids), refresh=replicas.refresh)
+    return open_replicas(target, FORM.port, lambda one: open_model(one, grids))
 
 
 def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays

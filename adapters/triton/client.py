@@ -1,10 +1,9 @@
-"""Speaks Triton's control protocol over gRPC: every call with a timeout, every failure translated."""
+"""Speaks Triton's control protocol over gRPC."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import tritonclient.grpc as tritongrpc
@@ -12,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
 from tuner.adapters.connection.channel import channel_options, tidy
+from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.metrics.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics
@@ -29,23 +29,18 @@ RESTRICTED = "restricted"
 PROBE = "servetune-no-such-model"
 
 
-class TritonClient:
-    """The control side of one model on one server.
+class TritonClient(ControlClient[TritonTarget]):
+    """The control side of one model on one Triton server; loading a model has a timeout of its own."""
 
-    Args:
-        target: Which.
-        timeout: Longest wait for an answer, s; loading a model has its own.
-    """
+    title = "Triton"
+    unknown_model = frozenset({"NOT_FOUND", "INVALID_ARGUMENT"})
 
-    def __init__(self, target: TritonTarget, *, timeout: float = 5.0) -> None:
-        self._target = target
-        self._timeout = timeout
-        self._known = False  # whether the model was there once
-        self._grpc = tritongrpc.InferenceServerClient(
-            target.address,
-            ssl=target.security.grpc,
-            creds=target.security.channel_credentials(),
-            channel_args=channel_options(target.host),
+    def _connect(self) -> Any:
+        return tritongrpc.InferenceServerClient(
+            self._target.address,
+            ssl=self._target.security.grpc,
+            creds=self._target.security.channel_credentials(),
+            channel_args=channel_options(self._target.host),
         )
 
     def identity(self) -> tuple[str, str]:
@@ -55,25 +50,25 @@ class TritonClient:
             Unreachable: Nobody answers.
         """
         try:
-            with self._translated():
-                metadata = self._grpc.get_server_metadata(client_timeout=self._timeout)
+            with self.translated():
+                metadata = self._connection.get_server_metadata(client_timeout=self._timeout)
         except TimedOut as error:
-            raise Unreachable(
-                f"{self._target.address}: no answer within {self._timeout:g} s; {_HINT}"
-            ) from error
+            # The first call of all: what does not answer it is more likely the wrong port than a slow server.
+            problem = f"{self._target.address}: no answer within {self._timeout:g} s"
+            raise Unreachable(f"{problem}; {self.hint}") from error
         return str(metadata.name), str(metadata.version)
 
     def models(self) -> list[str]:
         """Return the names of the models that are loaded."""
-        with self._translated():
-            index = self._grpc.get_model_repository_index(client_timeout=self._timeout)
+        with self.translated():
+            index = self._connection.get_model_repository_index(client_timeout=self._timeout)
         return sorted({model.name for model in index.models if model.state == "READY"})
 
     def ready(self) -> bool:
         """Whether the model answers requests."""
-        with self._translated():
-            target = self._target
-            return bool(self._grpc.is_model_ready(target.model, target.version, client_timeout=self._timeout))
+        model, version = self._target.model, self._target.version
+        with self.translated():
+            return bool(self._connection.is_model_ready(model, version, client_timeout=self._timeout))
 
     def config(self) -> ModelConfig:
         """Return the model's whole configuration.
@@ -91,18 +86,16 @@ class TritonClient:
         Raises:
             UnknownModel: The server does not serve it.
         """
-        with self._translated():
-            answer = self._grpc.get_model_config(model, version, client_timeout=self._timeout)
+        with self.translated():
+            answer = self._connection.get_model_config(model, version, client_timeout=self._timeout)
         config: ModelConfig = MessageToDict(answer.config, preserving_proto_field_name=True)
         return config
 
     def statistics(self) -> dict[str, Reading]:
         """Return the model's statistics by version."""
-        target = self._target
-        with self._translated():
-            answer = self._grpc.get_inference_statistics(
-                target.model, target.version, client_timeout=self._timeout
-            )
+        model, version = self._target.model, self._target.version
+        with self.translated():
+            answer = self._connection.get_inference_statistics(model, version, client_timeout=self._timeout)
         return read_statistics(answer)
 
     def load(self, config: Mapping[str, Any], timeout: float) -> None:
@@ -118,12 +111,13 @@ class TritonClient:
             TimedOut: It did not finish; it may do so later.
         """
         try:
-            self._grpc.load_model(self._target.model, config=json.dumps(config), client_timeout=timeout)
+            self._connection.load_model(self._target.model, config=json.dumps(config), client_timeout=timeout)
         except InferenceServerException as error:
-            text = str(error.message())
-            if _status(error) in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}:
-                raise self._translation(error) from error
-            raise Refused(f"Triton refused the configuration: {tidy(text)}") from error
+            status, words = _status_and_words(error)
+            # A server that forbids every change says so with the status UNAVAILABLE.
+            if status in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}:
+                raise self._translation(status, words) from error
+            raise Refused(f"Triton refused the configuration: {words}") from error
 
     def writable(self) -> bool:
         """Whether the server takes changes.
@@ -131,45 +125,24 @@ class TritonClient:
         Unloads a model that does not exist: that does nothing, but only servers in explicit mode allow it.
         """
         try:
-            self._grpc.unload_model(PROBE, client_timeout=self._timeout)
+            self._connection.unload_model(PROBE, client_timeout=self._timeout)
         except InferenceServerException as error:
-            translated = self._translation(error)
+            status, words = _status_and_words(error)
+            translated = self._translation(status, words)
             if isinstance(translated, ReadOnly):
                 return False
-            if isinstance(translated, (Unreachable, TimedOut)) and _status(error) != "NOT_FOUND":
+            if isinstance(translated, (Unreachable, TimedOut)) and status != "NOT_FOUND":
                 raise translated from error
         return True
 
-    def close(self) -> None:
-        """Close the connection. May be called twice."""
-        self._grpc.close()
+    def _failure(self, error: Exception) -> tuple[str, str] | None:
+        return _status_and_words(error) if isinstance(error, InferenceServerException) else None
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except InferenceServerException as error:
-            raise self._translation(error) from error
-        except ValueError as error:  # gRPC's word for a closed channel
-            raise Unreachable(f"{self._target.address}: the connection was closed") from error
-
-    def _translation(self, error: InferenceServerException) -> Exception:
-        status, text, address = _status(error), tidy(str(error.message())), self._target.address
-        if NO_CONTROL in text or RESTRICTED in text:
+    def _translation(self, status: str, words: str) -> AdapterError | UnknownModel:
+        if NO_CONTROL in words or RESTRICTED in words:
             return ReadOnly(READ_ONLY)
-        if status == "UNAVAILABLE":
-            return Unreachable(f"{address}: {text}; {_HINT}")
-        if status == "DEADLINE_EXCEEDED":
-            return TimedOut(f"{address}: no answer in time")
-        if status in {"NOT_FOUND", "INVALID_ARGUMENT"}:
-            if self._known:
-                return Unreachable(f"{address} no longer serves '{self._target.model}': {text}")
-            return UnknownModel(self._target.model, self.models())
-        return AdapterError(f"{address}: {text} ({status})")
+        return super()._translation(status, words)
 
 
-_HINT = "is Triton running, and is this its gRPC port?"
-
-
-def _status(error: InferenceServerException) -> str:
-    return str(error.status()).removeprefix("StatusCode.")
+def _status_and_words(error: InferenceServerException) -> tuple[str, str]:
+    return str(error.status()).removeprefix("StatusCode."), tidy(str(error.message()))

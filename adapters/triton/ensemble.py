@@ -19,11 +19,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.live.knobs import BATCH_GRID
+from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.registry import Grids
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
-from tuner.adapters.triton.knobs import BATCH_GRID
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
@@ -32,8 +33,6 @@ from tuner.profile import BatchingProfile, fit_profile
 __all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
 
 T = TypeVar("T")
-POLL = 0.1
-"""How often the ensemble is asked whether it serves again, s."""
 
 
 def is_ensemble(config: Mapping[str, Any]) -> bool:
@@ -182,11 +181,8 @@ class EnsembleBackend:
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        while not self._ensemble.ready():
-            if time.monotonic() >= deadline:
-                raise Refused(f"the ensemble did not serve again within {self._timeout:g} s")
-            time.sleep(POLL)
+        if not comes_true(self._ensemble.ready, self._timeout):
+            raise Refused(f"the ensemble did not serve again within {self._timeout:g} s")
 
     def restore(self) -> None:
         """Put back exactly what was found at opening.

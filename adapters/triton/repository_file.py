@@ -7,15 +7,16 @@ with its comments, is what is put back at the end.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.json_format import ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
+from tuner.adapters.live.waiting import comes_true
+from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.storage import write_atomically
@@ -23,20 +24,6 @@ from tuner.storage import write_atomically
 __all__ = ["RepositoryFile"]
 
 FILE = "config.pbtxt"
-POLL = 0.1
-"""How often the server is asked whether it has taken a file, s."""
-
-
-class Reader(Protocol):
-    """What is asked of the server."""
-
-    def config(self) -> ModelConfig:
-        """Return the model's whole configuration."""
-        ...
-
-    def ready(self) -> bool:
-        """Whether the model answers requests."""
-        ...
 
 
 class RepositoryFile:
@@ -83,13 +70,10 @@ class RepositoryFile:
             self._write(self._found if as_found else _text(config))
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
-        deadline = time.monotonic() + timeout
         try:
-            while not (normal_form(self.config()) == normal_form(config) and self.ready()):
-                if time.monotonic() >= deadline:
-                    hint = "either it refuses it (see its log), or it does not poll"
-                    raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
-                time.sleep(POLL)
+            if not comes_true(lambda: serves(self, config), timeout):
+                hint = "either it refuses it (see its log), or it does not poll"
+                raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
         except BaseException:  # also Ctrl-C leaves the file as it was
             self._write(before)
             raise

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.adapters.connection.address import checked_port, existing_path, grpc_address, parse_address
-from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.address import existing_path
+from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target, port_option
 from tuner.errors import InvalidInput
 
-__all__ = ["GRPC_PORT", "TritonTarget", "parse_target"]
+__all__ = ["FORM", "TritonTarget", "parse_target"]
 
-GRPC_PORT = 8001
-METRICS_PORT = "8002"
-FORM = "write triton://host:8001/model?metrics=8002"
-OPTIONS = {"metrics": METRICS_PORT, "version": "", "repository": "", **SECURITY_OPTIONS}
+FORM = TargetForm(
+    scheme="triton",
+    port=8001,
+    options={"metrics": "8002", "version": "", "repository": ""},
+    example="triton://host:8001/model?metrics=8002",
+    replicated=True,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TritonTarget:
+class TritonTarget(LiveTarget):
     """One model on one Triton server, and where its metrics are."""
 
-    url: str
-    """As the user wrote it."""
-    host: str
-    port: int
-    model: str
     version: str = ""
     """The model's version; empty for the server's choice, with the statistics of all."""
     metrics_port: int | None = None
     """None for a server without metrics."""
-    security: Security = field(default_factory=Security)
     repository: Path | None = None
     """The folder of all models, as it is seen from here; for servers that poll it."""
-
-    @property
-    def address(self) -> str:
-        """``host:port`` of the gRPC service, as gRPC wants it."""
-        return grpc_address(self.host, self.port)
 
 
 def parse_target(text: str) -> TritonTarget:
@@ -50,27 +42,16 @@ def parse_target(text: str) -> TritonTarget:
     Raises:
         InvalidInput: It does not have that form.
     """
-    address = parse_address(text, scheme="triton", port=GRPC_PORT, options=OPTIONS, form=FORM)
-    version = address.options["version"]
+    target, options = parse_live_target(text, FORM)
+    version, metrics = options["version"], options["metrics"]
     if version and not (version.isascii() and version.isdigit()):
         raise InvalidInput(
             "TARGET", f"version '{version}' is not a number", "write version=1 or leave it out"
         )
+    fix = "write metrics=8002 or metrics=off"
     return TritonTarget(
-        url=text,
-        host=address.host,
-        port=address.port,
-        model=address.model,
+        **target.common(),
         version=version,
-        metrics_port=_metrics_port(address.options["metrics"]),
-        security=parse_security(address.options),
-        repository=existing_path("repository", address.options["repository"], folder=True),
+        metrics_port=None if metrics == "off" else port_option("metrics", metrics, FORM, fix),
+        repository=existing_path("repository", options["repository"], folder=True),
     )
-
-
-def _metrics_port(text: str) -> int | None:
-    if text == "off":
-        return None
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidInput("TARGET", f"metrics='{text}' is not a port", "write metrics=8002 or metrics=off")
-    return checked_port(int(text), "metrics=", FORM)

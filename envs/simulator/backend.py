@@ -150,7 +150,7 @@ class SimulatedTriton:
         wanted, old = self._space.effective(configuration), self.current()
         cost = self._space.apply_cost(old, wanted)
         if cost is ApplyCost.FREE:
-            return ApplyReport(configuration=old, changed=False, cost=cost, seconds=0.0, settle=0.0)
+            return ApplyReport.unchanged(old)
         seconds = self.server.reload_seconds
         self._world.disturb(self.server.reload_cores, seconds)
         self._world.advance(seconds)  # the old instances serve until the new ones are ready

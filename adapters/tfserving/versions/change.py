@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
+from tuner.adapters.live.waiting import comes_true, wait_until
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
-from tuner.errors import AdapterError, Refused, TimedOut
+from tuner.errors import AdapterError, Refused
 
-__all__ = ["VersionControl", "prune", "publish", "withdraw"]
+__all__ = ["VersionChanger", "VersionServer"]
 
 POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
@@ -19,10 +20,11 @@ LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
 KEPT_LOADED = 2
 """Versions of ours that may stay loaded beside the serving one, where the policy keeps old ones."""
+UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
 
 
-class VersionControl(Protocol):
-    """What a change needs of a server."""
+class VersionServer(Protocol):
+    """What a change needs to know of a server."""
 
     def versions(self) -> dict[int, VersionStatus]:
         """Return what the server says of each version."""
@@ -33,138 +35,133 @@ class VersionControl(Protocol):
         ...
 
 
-def publish(
-    control: VersionControl,
-    versions: Versions,
-    steering: Steering,
-    *,
-    source: int,
-    marker: Marker,
-    batching: str | None,
-    timeout: float,
-) -> None:
-    """Have the server serve a new version.
+class VersionChanger:
+    """Brings versions of ours into service and takes them away.
 
     Args:
-        control: The server.
+        server: The server.
         versions: The model's folder.
-        steering: Brings requests to the version.
-        source: The version whose files it has.
-        marker: Its number, and where it comes from.
-        batching: The text of its parameter file; None for no file.
-        timeout: Longest wait for it to be loaded, s.
-
-    Raises:
-        Refused: It cannot be made or loaded; the old version serves and the new one is gone.
-        TimedOut: It was not loaded in time; the old version serves and the new one is gone.
-        AdapterError: The server cannot be asked; the new version is gone.
+        steering: Brings requests to a version.
+        timeout: Longest wait for a version to be loaded, s.
     """
-    number = marker.number
-    versions.publish(source, marker, batching)
-    try:
-        steering.admit(number)
-        _wait_available(control, number, timeout)
-        steering.switch(number)
-        _wait(lambda: control.serving() == number, LINGER, f"version {number} is loaded, but does not serve")
-    except BaseException:  # also Ctrl-C leaves no half of a change behind
+
+    def __init__(self, server: VersionServer, versions: Versions, steering: Steering, timeout: float) -> None:
+        self._server = server
+        self._versions = versions
+        self._steering = steering
+        self._timeout = timeout
+
+    @property
+    def steering(self) -> Steering:
+        """What brings requests to a version."""
+        return self._steering
+
+    def publish(self, source: int, marker: Marker, batching: str | None) -> None:
+        """Have the server serve a new version.
+
+        Args:
+            source: The version whose files it has.
+            marker: Its number, and where it comes from.
+            batching: The text of its parameter file; None for no file.
+
+        Raises:
+            Refused: It cannot be made or loaded; the old version serves and the new one is gone.
+            TimedOut: It was not loaded in time; the old version serves and the new one is gone.
+            AdapterError: The server cannot be asked; the new version is gone.
+        """
+        number = marker.number
+        self._versions.publish(source, marker, batching)
         try:
-            steering.revert()
-        finally:
-            versions.remove(number)
-        raise
-    _wait_unloaded(control, [source])
+            self._steering.admit(number)
+            self._wait_available(number)
+            self._steering.switch(number)
+            idle = f"version {number} is loaded, but does not serve"
+            wait_until(lambda: self._server.serving() == number, LINGER, idle, poll=POLL)
+        except BaseException:  # also Ctrl-C leaves no half of a change behind
+            try:
+                self._steering.revert()
+            finally:
+                self._versions.remove(number)
+            raise
+        self._wait_unloaded([source])
 
+    def withdraw(self, origin: int) -> None:
+        """Go back to the operator's own version and remove all of ours.
 
-def withdraw(
-    control: VersionControl, versions: Versions, steering: Steering, origin: int, timeout: float
-) -> None:
-    """Go back to the operator's own version and remove all of ours.
+        Args:
+            origin: The operator's version.
 
-    Args:
-        control: The server.
-        versions: The model's folder.
-        steering: Brings requests to the version.
-        origin: The operator's version.
-        timeout: Longest wait for it to be loaded again, s.
-
-    Raises:
-        TimedOut: It was not loaded in time; ours still serve.
-        AdapterError: The server cannot be asked.
-    """
-    ours = [number for number in versions.numbers() if versions.marker(number) is not None]
-    serving = control.serving()
-    late = f"version {origin} was not loaded again within {timeout:g} s; version {serving} still serves"
-    hidden = []
-    try:
-        steering.admit(origin)
-        # The serving one last: where a policy keeps so many versions, the others made room for it.
-        hidden += [versions.hide(number) for number in ours if number != serving]
-        if steering.label and serving != origin:
-            _wait(lambda: _state(control, origin) is VersionState.AVAILABLE, timeout, late)
-            steering.switch(origin)
-        if serving in ours and not steering.label:
-            hidden.append(versions.hide(serving))
-        _wait(lambda: control.serving() == origin, timeout, late)
-        if serving in ours and steering.label:
-            hidden.append(versions.hide(serving))
-    except BaseException:
+        Raises:
+            TimedOut: It was not loaded in time; ours still serve.
+            AdapterError: The server cannot be asked.
+        """
+        ours = [n for n in self._versions.numbers() if self._versions.marker(n) is not None]
+        serving = self._server.serving()
+        late = f"version {origin} was not loaded again within {self._timeout:g} s"
+        late += f"; version {serving} still serves"
+        hidden = []
+        try:
+            self._steering.admit(origin)
+            # The serving one last: the policy may keep only a few versions, and the others make room.
+            hidden += [self._versions.hide(number) for number in ours if number != serving]
+            if self._steering.label and serving != origin:
+                # A label can only be moved to a version that is loaded.
+                wait_until(
+                    lambda: self._status(origin).state is VersionState.AVAILABLE,
+                    self._timeout,
+                    late,
+                    poll=POLL,
+                )
+                self._steering.switch(origin)
+            if serving in ours and not self._steering.label:
+                hidden.append(self._versions.hide(serving))
+            wait_until(lambda: self._server.serving() == origin, self._timeout, late, poll=POLL)
+            if serving in ours and self._steering.label:
+                hidden.append(self._versions.hide(serving))
+        except BaseException:
+            for folder in hidden:
+                self._versions.show(folder)
+            self._steering.revert()
+            raise
+        self._steering.dismiss(ours)
+        self._steering.restore()
         for folder in hidden:
-            versions.show(folder)
-        steering.revert()
-        raise
-    steering.dismiss(ours)
-    steering.restore()
-    for folder in hidden:
-        versions.discard(folder)
-    _wait_unloaded(control, ours)
+            self._versions.discard(folder)
+        self._wait_unloaded(ours)
 
+    def prune(self) -> None:
+        """Remove our versions that no longer serve; never one that we did not make."""
+        serving, statuses = self._server.serving(), self._server.versions()
+        ours = [n for n in self._versions.numbers() if n != serving and self._versions.marker(n) is not None]
+        loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
+        surplus = set(ours) - set(loaded[-KEPT_LOADED:])
+        self._steering.dismiss(surplus)
+        for number in surplus:
+            self._versions.remove(number)
 
-def prune(control: VersionControl, versions: Versions, steering: Steering) -> None:
-    """Remove our versions that no longer serve; never one that we did not make."""
-    serving, statuses = control.serving(), control.versions()
-    ours = [n for n in versions.numbers() if n != serving and versions.marker(n) is not None]
-    loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
-    surplus = set(ours) - set(loaded[-KEPT_LOADED:])
-    steering.dismiss(surplus)
-    for number in surplus:
-        versions.remove(number)
+    def _status(self, number: int) -> VersionStatus:
+        return self._server.versions().get(number, UNKNOWN)
 
+    def _wait_available(self, number: int) -> None:
+        def available() -> bool:
+            status = self._status(number)
+            if status.state is VersionState.END or status.error:
+                words = status.error or "it gave no reason"
+                raise Refused(
+                    f"TensorFlow Serving did not load the version: {words}; the old one still serves"
+                )
+            return status.state is VersionState.AVAILABLE
 
-def _wait_available(control: VersionControl, number: int, timeout: float) -> None:
-    def available() -> bool:
-        status = control.versions().get(number, VersionStatus(VersionState.UNKNOWN, ""))
-        if status.state is VersionState.END or status.error:
-            words = status.error or "it gave no reason"
-            raise Refused(f"TensorFlow Serving did not load the version: {words}; the old one still serves")
-        return status.state is VersionState.AVAILABLE
+        late = f"version {number} was not available within {self._timeout:g} s; it was removed"
+        wait_until(available, self._timeout, f"{late}, the old one still serves", poll=POLL)
 
-    problem = (
-        f"version {number} was not available within {timeout:g} s; it was removed, the old one still serves"
-    )
-    _wait(available, timeout, problem)
+    def _wait_unloaded(self, numbers: Iterable[int]) -> None:
+        """Wait a little until versions are unloaded. Some policies keep them, and that is no failure."""
 
+        def unloaded() -> bool:
+            leaving = (VersionState.UNLOADING, VersionState.LOADING, VersionState.START)
+            statuses = self._server.versions()
+            return not any(statuses[n].state in leaving for n in numbers if n in statuses)
 
-def _state(control: VersionControl, number: int) -> VersionState:
-    return control.versions().get(number, VersionStatus(VersionState.UNKNOWN, "")).state
-
-
-def _wait_unloaded(control: VersionControl, numbers: Iterable[int]) -> None:
-    """Wait a little until versions are unloaded; some policies keep them, and then that is well, too."""
-
-    def unloaded() -> bool:
-        statuses = control.versions()
-        leaving = (VersionState.UNLOADING, VersionState.LOADING, VersionState.START)
-        return not any(statuses[n].state in leaving for n in numbers if n in statuses)
-
-    try:
-        _wait(unloaded, LINGER, "")
-    except AdapterError:
-        return
-
-
-def _wait(condition: Callable[[], bool], timeout: float, problem: str) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() >= deadline:
-            raise TimedOut(problem)
-        time.sleep(POLL)
+        with suppress(AdapterError):
+            comes_true(unloaded, LINGER, poll=POLL)

@@ -15,7 +15,7 @@ from tuner.adapters.tfserving.batching import (
     write_batching,
 )
 from tuner.adapters.tfserving.flags import notes_on_flags
-from tuner.adapters.tfserving.versions.change import VersionControl, prune, publish, withdraw
+from tuner.adapters.tfserving.versions.change import VersionChanger, VersionServer
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError
@@ -27,7 +27,7 @@ class VersionKnobs:
     """The knobs of the version that serves.
 
     Args:
-        control: The server.
+        server: The server.
         versions: The model's folder.
         steering: Brings requests to a version; None if that cannot be done.
         timeout: Longest wait for a version to be loaded, s.
@@ -37,12 +37,11 @@ class VersionKnobs:
     """
 
     def __init__(
-        self, control: VersionControl, versions: Versions, steering: Steering | None, timeout: float
+        self, server: VersionServer, versions: Versions, steering: Steering | None, timeout: float
     ) -> None:
-        self._control = control
+        self._server = server
         self._versions = versions
-        self._steering = steering
-        self._timeout = timeout
+        self._changer = VersionChanger(server, versions, steering, timeout) if steering is not None else None
         self._found = self._serving()
         self._found_text = versions.batching(self._found.number)
         operators = self._operators(self._found)
@@ -59,13 +58,13 @@ class VersionKnobs:
         """
         if not self._versions.writable():
             return [f"{self._versions.base} cannot be written: new versions cannot be made"]
-        if self._steering is None:
+        if self._changer is None:
             return ["a label moves by the server's --model_config_file: name it with config= in the target"]
         return notes_on_flags(flags)
 
     def read(self, names: Iterable[str]) -> dict[str, float]:
         """Return the values of those of the named knobs that live here."""
-        number = self._control.serving()
+        number = self._server.serving()
         return dict(read_batching(self._parse(number), [name for name in names if name in VERSION_KNOBS]))
 
     def write(self, wanted: Mapping[str, float]) -> None:
@@ -76,28 +75,20 @@ class VersionKnobs:
             TimedOut: It did not load it in time; the old one serves.
             AdapterError: It cannot be asked.
         """
-        assert self._steering is not None
+        assert self._changer is not None
         present = self._serving()
         configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
         text = write_batching(rewrite(self._operators(present), configuration))
         with self._versions.locked():
-            taken = [*self._versions.numbers(), *self._control.versions()]
+            taken = [*self._versions.numbers(), *self._server.versions()]
             marker = Marker(
                 number=max(taken) + 1,
                 origin=present.origin,
                 batching=present.batching,
                 configuration=configuration,
             )
-            publish(
-                self._control,
-                self._versions,
-                self._steering,
-                source=present.number,
-                marker=marker,
-                batching=text,
-                timeout=self._timeout,
-            )
-            prune(self._control, self._versions, self._steering)
+            self._changer.publish(present.number, marker, text)
+            self._changer.prune()
 
     def restore(self) -> bool:
         """Have the operator's own version serve again and remove ours; return whether any was serving.
@@ -108,7 +99,7 @@ class VersionKnobs:
         Raises:
             AdapterError: As `write`.
         """
-        assert self._steering is not None
+        assert self._changer is not None
         present = self._serving()
         if present.number == present.origin:
             return False
@@ -118,21 +109,19 @@ class VersionKnobs:
             self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True
         with self._versions.locked():
-            origin = self._operators_version(present)
-            withdraw(self._control, self._versions, self._steering, origin, self._timeout)
+            self._changer.withdraw(self._operators_version(present, self._changer.steering.label))
         return True
 
-    def _operators_version(self, present: Marker) -> int:
+    def _operators_version(self, present: Marker, label: str) -> int:
         """Return the version to go back to: the newest that is not ours, or what the label stood for."""
-        assert self._steering is not None
         theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
         if not theirs:
             raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
-        return present.origin if self._steering.label and present.origin in theirs else max(theirs)
+        return present.origin if label and present.origin in theirs else max(theirs)
 
     def _serving(self) -> Marker:
         """Return the version that serves: which it is, whose files it has, the operator's own parameters."""
-        number = self._control.serving()
+        number = self._server.serving()
         marker = self._versions.marker(number)
         if marker is not None:
             return marker

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tuner.adapters.live.knobs import check
 from tuner.adapters.tfserving.flags import notes_on_flags, threads
-from tuner.adapters.tfserving.knobs import check, knob_space
+from tuner.adapters.tfserving.knobs import kind_of, knob_space
 from tuner.adapters.tfserving.target import parse_target
 from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import ApplyCost, Configuration
@@ -122,6 +123,6 @@ def test_rows_leave_small_limits_out():
 
 def test_configurations_are_checked():
     """Values off the grid are fine, senseless ones are not."""
-    check(space(), Configuration(max_batch_size=3, batch_timeout=0.0003), 8192)
+    check(space(), Configuration(max_batch_size=3, batch_timeout=0.0003), lambda name: kind_of(name, 8192))
     with pytest.raises(InvalidInput, match="batch_timeout"):
-        check(space(), Configuration(max_batch_size=3, batch_timeout=-1), 8192)
+        check(space(), Configuration(max_batch_size=3, batch_timeout=-1), lambda name: kind_of(name, 8192))

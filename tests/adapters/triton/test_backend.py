@@ -174,7 +174,7 @@ def test_large_requests_set_a_lower_limit(backend, embedded, traffic):
     sender(embedded.target)(3, 6)
     counted(backend, 3)
 
-    with pytest.raises(InvalidInput, match="below 6, the rows of requests"):
+    with pytest.raises(InvalidInput, match="below 6, the rows that clients send"):
         backend.apply(backend.space.default.replace(max_batch_size=4))
 
     backend.apply(backend.space.default.replace(max_batch_size=8))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.adapters.triton.knobs import check, knob_space
+from tuner.adapters.live.knobs import check
+from tuner.adapters.triton.knobs import kind_of, knob_space
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
 
@@ -103,4 +104,8 @@ def test_check_takes_values_between_grid_points():
     """What a server runs when we come need not be on the grid, and must be restorable."""
     space = knob_space(MODEL, {}, cores=2)
 
-    check(space, space.default.replace(max_batch_size=64, max_queue_delay=0.0005), 64)
+    check(
+        space,
+        space.default.replace(max_batch_size=64, max_queue_delay=0.0005),
+        lambda name: kind_of(name, 64),
+    )

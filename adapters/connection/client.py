@@ -1,0 +1,87 @@
+"""The control side of a live server over gRPC, as far as it is the same for all servers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Generic, TypeVar
+
+from tuner.adapters.connection.target import LiveTarget
+from tuner.errors import AdapterError, TimedOut, UnknownModel, Unreachable
+
+__all__ = ["ControlClient"]
+
+TargetT = TypeVar("TargetT", bound=LiveTarget)
+
+
+class ControlClient(ABC, Generic[TargetT]):
+    """The control side of one model on one server, over gRPC.
+
+    A failure of gRPC becomes one of :mod:`tuner.errors` here and nowhere else.
+
+    Args:
+        target: The model and its server.
+        timeout: Longest wait for an answer, s.
+    """
+
+    title: ClassVar[str]
+    """The server's name, for messages."""
+    unknown_model: ClassVar[frozenset[str]] = frozenset({"NOT_FOUND"})
+    """gRPC statuses with which the server says that it does not serve the model."""
+
+    def __init__(self, target: TargetT, *, timeout: float = 5.0) -> None:
+        self._target = target
+        self._timeout = timeout
+        # A model that was served once and is not now has gone away; one that never was is the user's mistake.
+        self._known = False
+        self._connection: Any = self._connect()
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """Open the connection, an object with the method ``close``."""
+
+    @abstractmethod
+    def _failure(self, error: Exception) -> tuple[str, str] | None:
+        """Return the gRPC status and the words of an error, None if it is no error of gRPC."""
+
+    def models(self) -> list[str] | None:
+        """Return the names of the models that are served; None if the server does not say."""
+        return None
+
+    @property
+    def hint(self) -> str:
+        """What to tell a user if the server does not answer."""
+        return f"is {self.title} running, and is this its gRPC port?"
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn what gRPC raises inside the block into our own errors."""
+        try:
+            yield
+        except ValueError as error:  # gRPC's way to say that the channel is closed
+            raise Unreachable(f"{self._target.address}: the connection was closed") from error
+        except Exception as error:
+            failure = self._failure(error)
+            if failure is None:
+                raise
+            raise self._translation(*failure) from error
+
+    def _translation(self, status: str, words: str) -> AdapterError | UnknownModel:
+        """Return the error of ours that a failed call stands for."""
+        address, model = self._target.address, self._target.model
+        if status == "UNAVAILABLE":
+            return Unreachable(f"{address}: {words}; {self.hint}")
+        if status == "DEADLINE_EXCEEDED":
+            return TimedOut(f"{address}: no answer in time")
+        if status == "UNIMPLEMENTED":
+            return Unreachable(f"{address} is no {self.title}: {words}; {self.hint}")
+        if status in self.unknown_model:
+            if self._known:
+                return Unreachable(f"{address} no longer serves '{model}': {words}")
+            return UnknownModel(model, self.models())
+        return AdapterError(f"{address}: {words} ({status})")
+
+    def close(self) -> None:
+        """Close the connection. May be called twice."""
+        self._connection.close()

@@ -1,0 +1,69 @@
+"""Failures of gRPC become our own errors, in the same way for all servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.adapters.connection.client import ControlClient
+from tuner.adapters.connection.target import LiveTarget
+from tuner.errors import AdapterError, TimedOut, UnknownModel, Unreachable
+
+
+class Failure(Exception):
+    """What a client library raises."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__("its words")
+        self.status = status
+
+
+class Client(ControlClient[LiveTarget]):
+    """A client without a server."""
+
+    title = "Toy"
+
+    def _connect(self) -> None:
+        return None
+
+    def _failure(self, error: Exception) -> tuple[str, str] | None:
+        return (error.status, str(error)) if isinstance(error, Failure) else None
+
+    def models(self) -> list[str]:
+        return ["other"]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(LiveTarget(url="toy://host:1/mine", host="host", port=1, model="mine"))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "said"),
+    [
+        ("UNAVAILABLE", Unreachable, "host:1: its words; is Toy running, and is this its gRPC port?"),
+        ("DEADLINE_EXCEEDED", TimedOut, "host:1: no answer in time"),
+        ("UNIMPLEMENTED", Unreachable, "host:1 is no Toy: its words"),
+        ("NOT_FOUND", UnknownModel, "does not serve 'mine'; models loaded: other"),
+        ("INTERNAL", AdapterError, r"host:1: its words \(INTERNAL\)"),
+    ],
+)
+def test_statuses_are_translated(client: Client, status: str, expected: type[Exception], said: str) -> None:
+    """The message names the address and what to look at."""
+    with pytest.raises(expected, match=said), client.translated():
+        raise Failure(status)
+
+
+def test_a_model_that_was_served_has_gone_away(client: Client) -> None:
+    """That is the server's failure, not the user's mistake."""
+    client._known = True
+
+    with pytest.raises(Unreachable, match="no longer serves 'mine'"), client.translated():
+        raise Failure("NOT_FOUND")
+
+
+def test_a_closed_channel_and_other_errors(client: Client) -> None:
+    """gRPC says ValueError to a closed channel; what is no failure of gRPC passes through."""
+    with pytest.raises(Unreachable, match="connection was closed"), client.translated():
+        raise ValueError
+    with pytest.raises(KeyError), client.translated():
+        raise KeyError("x")
