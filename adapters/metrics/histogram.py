@@ -1,10 +1,9 @@
-"""Latencies counted in buckets, as servers export them, and what can be told of them in between.
+"""Latencies counted in buckets, as servers export them, and quantiles between the bounds of the buckets.
 
-Within a bucket of Prometheus' form only a count is known. ``histogram_quantile`` draws a straight line
-through it, which is 12 % off at p95 for buckets that grow by a factor of 1.8 (median over lognormal,
-gamma and shifted exponential latencies). Here the logarithm of the share of slower requests is
-interpolated over the logarithm of the latency by a monotone cubic, through the bounds of all buckets: 1 %
-off at p95, 3 % at p99.
+Of a bucket only its count is known. Prometheus' ``histogram_quantile`` draws a straight line through it,
+which is 12 % off at p95 for buckets that grow by a factor of 1.8 (median over lognormal, gamma and shifted
+exponential latencies). Here the logarithm of the share of slower requests is interpolated over the logarithm
+of the latency by a monotone cubic through the bounds of all buckets, which is 1 % off at p95 and 3 % at p99.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from tuner.measurement import NOT_KNOWN
 __all__ = ["Histogram", "PrintedSum"]
 
 UNSEEN = 0.3
-"""Requests taken to be slower than the slowest bucket with any: the usual median rank of a maximum."""
+"""Requests assumed to be slower than the last bucket with any: the usual median rank of a maximum."""
 SIX_DIGITS = 1e-5
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Histogram:
-    """Counts of durations by bucket; totals like all others, so that two readings can be subtracted."""
+    """Counts of durations by bucket. They are totals, so two readings can be subtracted."""
 
     bounds: np.ndarray
     """Upper bounds, increasing; the last may be infinite.   # (n,) s"""
@@ -58,7 +57,11 @@ class Histogram:
 
 
 def _edges(bounds: np.ndarray) -> np.ndarray:
-    """Return all edges: the first bucket begins, and an infinite one ends, as far off as the next."""
+    """Return the edges of all buckets.
+
+    The first has no lower bound and the last may have no upper one. They get the width of their neighbour, on
+    the logarithmic scale.
+    """
     finite = bounds[np.isfinite(bounds)] if np.isfinite(bounds).any() else np.ones(1)
     growth = finite[-1] / finite[-2] if finite.size > 1 else 2.0
     first = finite[0] / (finite[1] / finite[0] if finite.size > 1 else 2.0)
@@ -69,7 +72,8 @@ def _edges(bounds: np.ndarray) -> np.ndarray:
 def monotone_cubic(x: np.ndarray, y: np.ndarray, at: float) -> float:
     """Interpolate by the piecewise cubic that never overshoots (Fritsch and Butland, 1984).
 
-    The same as ``scipy.interpolate.PchipInterpolator``, which costs whoever only watches 40 MB and a second.
+    The same as ``scipy.interpolate.PchipInterpolator``, whose import would cost a command that only observes
+    40 MB and a second.
 
     Args:
         x: Increasing, at least two.   # (n,)
@@ -110,11 +114,11 @@ def _derivative(step: np.ndarray, slope: np.ndarray, knot: int) -> float:
 
 
 class PrintedSum:
-    """A server's running sum, followed more finely than the six digits that it prints.
+    """A server's running sum, estimated more finely than the six digits that the server prints.
 
-    After a week at 100 requests/s a sum of microseconds moves in steps that are larger than a window's
-    share of it. So it is carried on by what the buckets say, scaled to what they said so far, and kept
-    within half a step of the printed number. While the steps are small it is the printed number.
+    After a week at 100 requests/s a sum of microseconds moves in steps larger than what one window adds to
+    it. So the sum is continued by what the buckets add, scaled to what they added so far, and kept within
+    half a step of the printed number. While the steps are small, it is the printed number.
 
     Args:
         printed: The sum when the adapter was opened.
@@ -125,15 +129,15 @@ class PrintedSum:
         """The sum since opening; never falls."""
         self._reached = printed
 
-    def add(self, printed: float, expected: float, *, anew: bool = False) -> None:
-        """Take in what is printed now.
+    def add(self, printed: float, expected: float, *, reset: bool = False) -> None:
+        """Add what is printed now.
 
         Args:
             printed: The server's sum.
             expected: By how much it should have grown by the buckets.
-            anew: Whether the server began at 0 again.
+            reset: Whether the server began at 0 again.
         """
-        start = 0.0 if anew else self._reached
+        start = 0.0 if reset else self._reached
         step = SIX_DIGITS * 10.0 ** math.floor(math.log10(printed)) if printed > 0 else 0.0
         half = step / 2 if step > 1 else 0.0
         reached = max(min(max(start + expected, printed - half), printed + half), start)

@@ -1,6 +1,6 @@
 """Fetches a server's page of metrics and finds samples in Prometheus' text format.
 
-What a server says is not trusted: a page has a largest size and a longest time to come, and numbers that
+What a server sends is not trusted: a page has a largest size and a longest time to arrive, and numbers that
 cannot be counts or durations are left out.
 """
 
@@ -32,7 +32,7 @@ Sample = tuple[str, Mapping[str, str], float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricsPage:
-    """Where a server's metrics are, and what to tell the user when they are not there."""
+    """Where a server's metrics are, and what a user can do who has none there."""
 
     server: str
     """The server's name, for messages."""
@@ -71,7 +71,9 @@ class MetricsPage:
 
 
 def expected(read: Callable[[], T]) -> T:
-    """Return what was read from a page that was there before: if it is no longer, that is nobody's mistake.
+    """Return what was read from a page that was there before.
+
+    At opening a missing page is the user's mistake. Later it is the server's failure.
 
     Raises:
         AdapterError: It cannot be read.
@@ -114,7 +116,7 @@ def get(
 
 
 def read_bounded(answer: http.client.HTTPResponse, largest: int, deadline: float) -> bytes:
-    """Read up to one byte more than the largest body, for at most so long: a server may send by drops.
+    """Read a body until it is complete, larger than it may be, or late: a server may send it drop by drop.
 
     Raises:
         TimeoutError: The time is over.

@@ -1,7 +1,7 @@
 """MonotonicTotals that never fall, although a server's begin at 0 again when it reloads a model or restarts.
 
-A server counts by part (a version of a model, or the whole process). A part whose numbers have fallen, or
-that is gone, began anew: what it had counted before is carried over.
+A server counts by part: a version of a model, or the whole process. If the numbers of a part have fallen, or
+the part is gone, the server has reset it, and what it had counted before is carried over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 __all__ = ["Key", "MonotonicTotals", "Reading"]
 
 Key = tuple[str, int]
-"""What is counted, and for which batch size or bucket (0 where it makes no difference)."""
+"""What is counted, and for which batch size or bucket (0 where there are none)."""
 Reading = Mapping[Key, int]
 """Numbers of one part as the server reports them, each of which only grows until a reset."""
 
@@ -26,18 +26,18 @@ class MonotonicTotals:
 
     def __init__(self, first: Mapping[str, Reading]) -> None:
         self.restarts = 0
-        """How often the server had begun at 0 again."""
+        """How often the server began at 0 again."""
         self._last = dict(first)
         self._carried: Counter[Key] = Counter()
         for reading in first.values():
             self._carried.subtract(reading)
 
     def add(self, readings: Mapping[str, Reading]) -> None:
-        """Take in the readings of now, by part."""
-        anew = [version for version, last in self._last.items() if _fell(last, readings.get(version, {}))]
-        for version in anew:
-            self._carried.update(self._last[version])
-        self.restarts += bool(anew)
+        """Add the latest readings, by part."""
+        reset = [part for part, last in self._last.items() if _fell(last, readings.get(part, {}))]
+        for part in reset:
+            self._carried.update(self._last[part])
+        self.restarts += bool(reset)
         self._last = dict(readings)
 
     def sums(self) -> Counter[Key]:

@@ -1,10 +1,10 @@
-"""Makes totals of a model from readings of the metrics page, and tells batches apart as well as it can.
+"""Makes totals of a model from readings of the metrics page, and estimates how long batches take.
 
 The page says how long requests were in TensorFlow and how long they waited for their batch, but not how
-long a batch of b rows takes. That is found by comparing: between two readings with rows in larger
-batches, requests took longer in execution. A line l(b) = alpha*b + beta is fitted to all readings so far,
-and the time of the executions between two readings is shared out along it, so that it adds up to what the
-page says.
+long a batch of b rows takes. That is found by comparing readings: where rows were in larger batches, requests
+took longer in execution. A line l(b) = alpha*b + beta is fitted to all readings so far. The time of the
+executions between two readings is divided among them along that line, so that it adds up to what the page
+says.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ class BucketTotal:
             self._last.counts.size == now.counts.size and bool((now.counts < self._last.counts).any())
         )
 
-    def add(self, now: Buckets | None, *, anew: bool) -> tuple[np.ndarray, float]:
-        """Take in what the page says now.
+    def add(self, now: Buckets | None, *, reset: bool) -> tuple[np.ndarray, float]:
+        """Add what the page says now.
 
         Returns:
             New entries by bucket.   # (n,) int64
             Their sum.
         """
         if now is None:
-            self._last = None if anew else self._last
+            self._last = None if reset else self._last
             return np.zeros_like(self.counts), 0.0
         if now.bounds.size != self.bounds.size:  # the first entries, or another version of the server
             self.bounds, self.counts = now.bounds, np.zeros(now.bounds.size, np.int64)
-            anew = True
-        fresh = anew or self._last is None
+            reset = True
+        fresh = reset or self._last is None
         new = now.counts - (0 if fresh or self._last is None else self._last.counts)
         middles = Histogram(now.bounds, now.counts).middles()
         scale = now.sum / max(float(now.counts @ middles), 1e-9)
         before = self._sum.total
-        self._sum.add(now.sum, float(new @ middles) * scale, anew=fresh)
+        self._sum.add(now.sum, float(new @ middles) * scale, reset=fresh)
         self.counts = self.counts + new
         self._last = now
         return new, self._sum.total - before
@@ -86,7 +86,7 @@ class Statistics:
 
     def __init__(self, first: TFServingMetrics, largest: int) -> None:
         self.restarts = 0
-        """How often the server had begun at 0 again."""
+        """How often the server began at 0 again."""
         self._largest = largest
         self._last = first
         self._requests = self._failures = 0
@@ -97,15 +97,15 @@ class Statistics:
         self._line = RunningLine()
 
     def add(self, now: TFServingMetrics) -> None:
-        """Take in the page of now."""
+        """Add the latest page."""
         last, self._last = self._last, now
-        anew = now.requests < last.requests or now.failures < last.failures
-        anew = anew or any(total.fell(getattr(now, name)) for name, total in self._totals.items())
-        self.restarts += anew
-        requests = now.requests - (0 if anew else last.requests)
+        reset = now.requests < last.requests or now.failures < last.failures
+        reset = reset or any(total.fell(getattr(now, name)) for name, total in self._totals.items())
+        self.restarts += reset
+        requests = now.requests - (0 if reset else last.requests)
         self._requests += requests
-        self._failures += now.failures - (0 if anew else last.failures)
-        new = {name: total.add(getattr(now, name), anew=anew) for name, total in self._totals.items()}
+        self._failures += now.failures - (0 if reset else last.failures)
+        new = {name: total.add(getattr(now, name), reset=reset) for name, total in self._totals.items()}
         self._add_executions(new, requests)
 
     def counters(self, time: float) -> Counters:
@@ -130,10 +130,12 @@ class Statistics:
         return self._batch_counts, self._batch_seconds
 
     def _add_executions(self, new: dict[str, tuple[np.ndarray, float]], requests: int) -> None:
-        """Share out what was executed between two readings."""
+        """Add what was executed between two readings."""
         ran, runtime = int(new["runtime"][0].sum()), new["runtime"][1] * MICROSECONDS
         batched, waited = int(new["queue"][0].sum()), new["queue"][1] * MICROSECONDS
-        ours = min(ran / batched, 1.0) if batched else 1.0  # the rest are other models'
+        ours = (
+            min(ran / batched, 1.0) if batched else 1.0
+        )  # the page counts the queues of all models together
         waited = min(waited * ours, runtime)
         entries, rows = int(new["rows"][0].sum()), new["rows"][1]
         rows_each = rows / entries if entries else 1.0
@@ -146,7 +148,7 @@ class Statistics:
         self._batch_seconds += self._line.share(counts, runtime - waited, ran, rows_each)
 
     def _sizes(self, bounds: np.ndarray, new: np.ndarray, rows: float) -> np.ndarray:
-        """Return executions per batch size: each bucket's at one size, so chosen that the rows add up."""
+        """Return executions per batch size. All of a bucket get one size, chosen so that the rows add up."""
         counts = np.zeros(self._largest + 1, np.int64)
         if not new.any():
             return counts
@@ -160,12 +162,11 @@ class Statistics:
 
 
 class RunningLine:
-    """Fits l(b) = alpha*b + beta, neither below 0, to readings as they come."""
+    """Fits l(b) = alpha*b + beta, both at least 0, to readings as they come."""
 
     def __init__(self) -> None:
-        self._sums = np.zeros(
-            5
-        )  # weight, and weighted x, y, xx, xy; x rows in the request's batch, y seconds
+        # Weight, and weighted x, y, xx, xy, where x is the rows in a request's batch and y its seconds.
+        self._sums = np.zeros(5)
 
     def share(self, counts: np.ndarray, seconds: float, requests: int, rows_each: float) -> np.ndarray:
         """Return the time spent in executions of each size.
@@ -177,7 +178,7 @@ class RunningLine:
             rows_each: Rows of a request.
 
         Returns:
-            It.   # (B+1,) s
+            The time.   # (B+1,) s
         """
         sizes = np.arange(counts.size)
         rows = float(counts @ sizes)
@@ -187,7 +188,7 @@ class RunningLine:
         self._sums += requests * np.array([1.0, x, y, x * x, x * y])
         alpha, beta = self._fit()
         line = alpha * sizes + beta
-        # A batch of b rows is in the time of b/rows_each requests.
+        # A request counts the time of its whole batch, so a batch of b rows is counted b/rows_each times.
         scale = seconds / (float(counts @ (sizes * line)) / rows_each)
         return np.asarray(counts * line * scale)
 
@@ -202,7 +203,7 @@ class RunningLine:
 
 
 def largest_request(rows: Buckets | None) -> int:
-    """Return how many rows requests may have had: a limit below that would have the server refuse them.
+    """Return how many rows the largest request may have had; with a lower batch limit the server refuses it.
 
     Args:
         rows: The histogram of rows of requests, since the server started; None if none was batched.

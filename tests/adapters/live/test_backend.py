@@ -182,7 +182,7 @@ def test_a_server_that_takes_no_changes_is_not_asked(backend: ToyBackend, server
 
 
 def test_the_report_of_a_change(backend: ToyBackend) -> None:
-    """Its cost is the dearer of the knobs' and the change's own; it says how long to let the server settle."""
+    """Its cost is the dearer of the knobs' and the change's own, and the server may settle."""
     report = backend.apply(Configuration(size=8.0, wait=0.001))
 
     assert (report.cost, report.settle, report.affected) == (ApplyCost.RELOAD, 0.5, 3.0)

@@ -122,6 +122,6 @@ def test_a_restart_begins_at_zero() -> None:
     total = PrintedSum(5000.0)
     total.add(6000.0, 1000.0)
 
-    total.add(300.0, 300.0, anew=True)
+    total.add(300.0, 300.0, reset=True)
 
     assert total.total == 1300.0
