@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from tuner.agents.rrl import RRL
-from tuner.control import WATCHED, ControlLoop, Driver, WindowRecord
+from tuner.control import WATCHED, ControlLoop, Driver, Watched, WindowRecord
 from tuner.experiments.frame.catalogue import Options
 from tuner.experiments.frame.result import Result, row
 from tuner.experiments.live.testbed import RATES, measure_in_turns, objective, triton
@@ -160,7 +160,7 @@ def _tune(
     """Tune under both loads; return per load and window what the loop would leave the server with."""
     goal = objective(attachment)
     loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-    driver = Driver(attachment.backend, attachment.profiler, loop, clock=attachment.clock, window=WINDOW)
+    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
     traces: dict[float, list[Configuration]] = {}
     for rate in RATES:
         attachment.set_rate(rate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.agents.rrl import RRL
-from tuner.control import ControlLoop, Driver
+from tuner.control import ControlLoop, Driver, Watched
 from tuner.experiments.frame.catalogue import Options
 from tuner.experiments.frame.result import Result, row
 from tuner.experiments.live.testbed import objective, triton
@@ -52,7 +52,7 @@ def _tune(attachment: Attachment, goal: str, seed: int, windows: int) -> str:
     model, _ = measure_server_model(attachment, 3.0)
     agent: RRL = train_in_simulation(model, aim, rates=[RATE], space=attachment.space, seed=seed)
     loop = ControlLoop(attachment.space, aim, agent)
-    driver = Driver(attachment.backend, attachment.profiler, loop, clock=attachment.clock, window=WINDOW)
+    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
     for _ in range(windows):
         driver.step()
     left = driver.finish()

@@ -12,7 +12,7 @@ from tests.builders import OBJECTIVE, SPACE, configuration, measurement
 from tests.command_line import Run
 from tuner.adapters import ApplyReport
 from tuner.control.decide.decision import Apply, Hold, Rollback
-from tuner.control.drive.driver import WindowRecord
+from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tuner.cli.console import command_line, configuration_text, make_console, window_text
-from tuner.control import ControlLoop, Driver, GuardLimits, WindowRecord
+from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched, WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.errors import AdapterError, TunerError
 from tuner.measurement import Measurement
@@ -108,13 +108,11 @@ class TuningSession:
         folder = new_run_folder(out)
         agent = make_agent(attachment.space)
         driver = Driver(
-            attachment.backend,
-            attachment.profiler,
+            Watched(attachment.backend, attachment.profiler, attachment.clock),
             ControlLoop(attachment.space, objective, agent, limits=limits),
-            clock=attachment.clock,
             window=setting.seconds,
-            apply=apply,
-            state_file=folder / "state.json",
+            oversight=Oversight(apply=apply),
+            journal=StateFile(folder / "state.json"),
             notify=lambda sentence: console.print(f"[yellow]{sentence}[/yellow]"),
         )
         recorder = Recorder(

@@ -3,7 +3,8 @@
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.limits import WATCHED, GuardLimits
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.driver import Driver, Journal, WindowRecord
+from tuner.control.drive.driver import Driver, Oversight, Watched
+from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.state import RunState
 
 __all__ = [
@@ -15,7 +16,10 @@ __all__ = [
     "GuardLimits",
     "Hold",
     "Journal",
+    "Oversight",
     "Rollback",
     "RunState",
+    "StateFile",
+    "Watched",
     "WindowRecord",
 ]

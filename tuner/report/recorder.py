@@ -11,7 +11,7 @@ import numpy as np
 
 from tuner.adapters.backend import Description
 from tuner.agents.load_levels import LoadLevels
-from tuner.control.drive.driver import WindowRecord
+from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import KnobSpace
 from tuner.measurement import QUANTITIES, Measurement
 from tuner.objective import Objective

@@ -20,7 +20,17 @@ from tests.builders import SPACE, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.agents.agent import State
-from tuner.control import Apply, ControlLoop, Driver, GuardLimits, Hold, Rollback, WindowRecord
+from tuner.control import (
+    Apply,
+    ControlLoop,
+    Driver,
+    GuardLimits,
+    Hold,
+    Oversight,
+    Rollback,
+    Watched,
+    WindowRecord,
+)
 from tuner.control.decide.event import Remembered
 from tuner.control.decide.orders import Orders
 from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
@@ -285,15 +295,10 @@ def random_life(seed: int, windows: int) -> list[str]:
         level, ran = 20 + random.randrange(3), server.anything()
         loop.observe(Remembered(level, ran, 0.6 if kept else 1.4, kept))
     driver = Driver(
-        server,
-        server,
+        Watched(server, server, server),
         loop,
-        clock=server,
         window=WINDOW,
-        apply=applies,
-        permit=server.permit,
-        orders=server,
-        canary=random.random() < 0.5,
+        oversight=Oversight(apply=applies, permit=server.permit, orders=server, canary=random.random() < 0.5),
         patience=1e9,
         notify=lambda _: None,
     )

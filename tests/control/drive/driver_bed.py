@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.control import ControlLoop, Driver, GuardLimits
+from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched
 from tuner.control.decide.orders import Orders
 from tuner.errors import Refused, TimedOut, Unreachable
 from tuner.knobs import ApplyCost
@@ -87,12 +87,19 @@ def raising(error):
     return apply
 
 
-def drive(server, *proposals, state=None, **options):
+def drive(server, *proposals, state=None, journal=None, resume=None, patience=300.0, **oversight):
     agent = ScriptedAgent(*proposals)
     loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
     heard = []
     driver = Driver(
-        server, server, loop, clock=server.clock, window=5.0, state_file=state, notify=heard.append, **options
+        Watched(server, server, server.clock),
+        loop,
+        window=5.0,
+        oversight=Oversight(**oversight),
+        journal=journal or StateFile(state),
+        resume=resume,
+        patience=patience,
+        notify=heard.append,
     )
     return driver, heard
 

@@ -11,7 +11,7 @@ from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measu
 from tests.control.drive.driver_bed import FakeClock
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
-from tuner.control import Apply, ControlLoop, Driver, RunState, WindowRecord
+from tuner.control import Apply, ControlLoop, Driver, Oversight, RunState, Watched, WindowRecord
 from tuner.control.drive.canary import objection
 from tuner.control.store.journal import resolve
 from tuner.control.store.store import Store
@@ -48,7 +48,9 @@ class Fleet:
         self.clock.sleep = self.sleep
         self.during = lambda: None
         self.loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(NEW, NEW, NEW))
-        self.driver = Driver(self.group, self, self.loop, clock=self.clock, window=5.0, canary=canary)
+        self.driver = Driver(
+            Watched(self.group, self, self.clock), self.loop, window=5.0, oversight=Oversight(canary=canary)
+        )
 
     def sleep(self, seconds):
         self.clock.time += seconds

@@ -10,7 +10,7 @@ from tests.builders import configuration, measurement
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.worker import WorkerReport
 from tuner.control.decide.decision import Hold
-from tuner.control.drive.driver import WindowRecord
+from tuner.control.drive.journal import WindowRecord
 
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 

@@ -23,7 +23,8 @@ from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.cost_map import CostMap, cost_map
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.driver import Driver, Measurer, WindowRecord
+from tuner.control.drive.driver import Driver, Measurer, Oversight, Watched
+from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.control.store.journal import StoreJournal, recount, replay, resolve, save_policy
 from tuner.control.store.order_book import StoredOrders
@@ -240,15 +241,15 @@ class Worker:
             attachment.space, objective, agent, limits=c.guard.limits(c.window), explore=c.mode == "apply"
         )
         return Driver(
-            attachment.backend,
-            Followed(attachment.profiler, self._measured),
+            Watched(attachment.backend, Followed(attachment.profiler, self._measured), attachment.clock),
             loop,
-            clock=attachment.clock,
             window=setting.seconds,
-            apply=c.mode == "apply",
-            permit=self._permit,
-            orders=StoredOrders(self._store, c.name),
-            canary=c.canary,
+            oversight=Oversight(
+                apply=c.mode == "apply",
+                permit=self._permit,
+                orders=StoredOrders(self._store, c.name),
+                canary=c.canary,
+            ),
             journal=StoreJournal(self._store, standing.id, objective),
             resume=standing.state,
             notify=self._say,

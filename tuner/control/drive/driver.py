@@ -1,11 +1,27 @@
-"""Runs the control loop against a backend: measures, applies, and survives the server's death."""
+"""Runs the control loop against a live or simulated server: measures, applies, and survives outages.
+
+What a turn does, in this order, and what interrupts it:
+
+=======================  ====================================================================================
+step                     what it does
+=======================  ====================================================================================
+measure                  waits for the end of a window; if nothing answers, the turn becomes a recovery: wait
+                         for the server, then decide without a window
+read orders              asks the operator's order book, so that an order takes effect in the next turn
+compare configurations   finds out whether the server still runs what was applied; what a restarted server
+                         lost is restored, what somebody else set is respected
+decide                   asks the rules, unless there is something to restore
+write down               enters the decision in the journal; if that fails, nothing is done
+try on one replica       lets one of several replicas try the change first
+apply                    changes the server, and reports to the loop what came of it
+=======================  ====================================================================================
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
@@ -17,50 +33,60 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.orders import NoOrders, OrderBook
 from tuner.control.decide.rules import decide
 from tuner.control.drive.canary import try_first
+from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
 from tuner.knobs import ApplyCost, Configuration
-from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["Driver", "Journal", "Measurer", "WindowRecord"]
+__all__ = ["Driver", "Measurer", "Oversight", "Watched"]
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 300.0
+"""How long a driver waits for a server that is away, s."""
 LONGEST_WAIT = 5.0
-"""Between two questions to a server that is away, s; at most half a window."""
+"""Longest pause between two questions to a server that is away, s; never more than half a window."""
 AT_ONCE = 0.4
-"""A server that answers within so many seconds, without a second question, was not away."""
+"""A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
+AFTER_OUTAGE = 1.0
+"""Least time, s, between the return of a server and the next window: it answers before it serves normally."""
 
 
 class Measurer(Protocol):
     """What measures windows: :class:`tuner.profiler.Profiler`."""
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
-        """Wait ``settle`` seconds, then measure a window."""
+        """Wait ``settle`` seconds, then measure a window.
+
+        Raises:
+            AdapterError: The server, or the source of its metrics, did not answer.
+        """
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WindowRecord:
-    """One turn of the loop: what was seen, what was decided, and what came of it."""
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A server, what measures it, and the clock of both: real time, or that of a simulation."""
 
-    number: int
-    """From 1."""
-    measurement: Measurement | None
-    """None if the server was away."""
-    decision: Decision
-    cost: float = NOT_KNOWN
-    level: int | None = None
-    outcome: str = "held"
-    """What came of the decision: ``held``, ``recommended`` (nothing may be changed at all), ``postponed``
-    (not now), ``applied`` or ``failed``."""
-    report: ApplyReport | None = None
-    """What applying did; None if nothing was applied."""
-    error: str = ""
-    """Why applying or measuring failed; empty if it did not."""
-    lag: float = NOT_KNOWN
-    """From the end of the window until its decision was made and written down, s."""
+    backend: Backend
+    profiler: Measurer
+    clock: Clock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Oversight:
+    """What people allow a driver to do."""
+
+    apply: bool = True
+    """False only recommends."""
+    permit: Callable[[Apply | Rollback], bool] = lambda _: True
+    """Whether a decision may be carried out now, such as within a maintenance window."""
+    orders: OrderBook = field(default_factory=NoOrders)
+    """What an operator wants."""
+    canary: bool = False
+    """Whether one replica tries a configuration first, where there are several."""
 
 
 class Doubt(NamedTuple):
@@ -73,112 +99,80 @@ class Doubt(NamedTuple):
     """Whether it was a rollback."""
 
 
-class Journal(Protocol):
-    """Writes down what happens, so that a later life of the process can go on from there."""
-
-    def decided(self, record: WindowRecord, state: RunState) -> None:
-        """A window was measured and judged; nothing was done yet. If this fails, nothing is done."""
-        ...
-
-    def changing(self) -> None:
-        """What was decided last is about to be applied. If this fails, it is not."""
-        ...
-
-    def changed(self, record: WindowRecord, state: RunState) -> None:
-        """The server has answered, or has not."""
-        ...
-
-
 class Driver:
     """Turns the control loop's decisions into changes of a live server.
 
     Life: iterate `windows`; each turn measures one window, decides, applies. `finish` leaves the server
-    with a configuration that was seen to be good. Neither ever raises because the server died: the driver
-    waits for it, and restores the last good configuration when it is back.
+    with a configuration that was seen to be good. When the server dies, the driver waits for it, and restores
+    the last good configuration when it is back.
 
     Args:
-        backend: The server.
-        profiler: Measures windows of it.
-        loop: Decides.
-        clock: Real or virtual time.
+        watched: The server and how it is measured.
+        loop: What the decisions are made from.
         window: Length of a window, s.
-        apply: False only recommends.
-        permit: Whether a decision may be carried out now.
-        orders: What an operator wants.
-        canary: Try configurations on one replica first, where a target has several.
-        state_file: Where the last good configuration is kept, if anywhere.
-        journal: Told about everything, before and after.
+        oversight: What the driver may do.
+        journal: Where everything is written down; without one, nowhere.
         resume: Where an earlier life ended, if there was one.
-        patience: How long to wait for a server that has gone, s.
-        notify: Told in a sentence about everything unusual.
+        patience: How long to wait for a server that is away, s.
+        notify: Receives a sentence about everything unusual.
     """
 
     def __init__(
         self,
-        backend: Backend,
-        profiler: Measurer,
+        watched: Watched,
         loop: ControlLoop,
         *,
-        clock: Clock,
         window: float,
-        apply: bool = True,
-        permit: Callable[[Apply | Rollback], bool] = lambda _: True,
-        orders: OrderBook | None = None,
-        canary: bool = False,
-        state_file: Path | None = None,
+        oversight: Oversight | None = None,
         journal: Journal | None = None,
         resume: RunState | None = None,
-        patience: float = 300.0,
+        patience: float = PATIENCE,
         notify: Callable[[str], None] = log.warning,
     ) -> None:
-        self.backend = backend
-        self.profiler = profiler
+        self.backend = watched.backend
+        self.profiler = watched.profiler
         self.loop = loop
         self.window = window
-        self._clock = clock
-        self._apply = apply
-        self._permit = permit
-        self._orders = orders or NoOrders()
-        self._canary = canary
-        self._state_file = state_file
-        self._journal = journal
+        self._clock = watched.clock
+        self._oversight = oversight or Oversight()
+        self._journal = journal or StateFile()
         self._patience = patience
         self._notify = notify
         self._settle = 0.0
-        self._change_before: ApplyReport | None = None  # what the next window begins with
+        self._change_before: ApplyReport | None = None  # the change that the next window follows
         self._number = 0
-        self._target = backend.describe().target
-        self.original = self.running = backend.current()
+        self._target = self.backend.describe().target
+        self.original = self.running = self.backend.current()
         if resume is not None:
-            # What the server runs now, _put_back compares with what it was left with.
+            # Not what the server runs now: the first turn must notice if that is something else.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
         self._doubt: Doubt | None = None
-        self._unwatched = resume is not None  # nobody watched the server since the last window
+        self._unwatched = resume is not None  # the server may have been restarted between two lives
         self.reconfigurations = 0
-        self._save()
+        self._journal.stands(self._state())
 
     @property
     def applies(self) -> bool:
         """Whether the server may be changed at all."""
-        return self._apply and not self._orders.read().paused
+        return self._oversight.apply and not self._oversight.orders.read().paused
 
     def doubt(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
-        """A change was begun and its end not seen: the next window shows whether it came about."""
+        """Note that a change was begun and its end not seen: the next window shows whether it came about."""
         self._doubt = Doubt(previous, wanted, back)
 
     def windows(self) -> Iterator[WindowRecord]:
-        """Measure and decide without end; the caller stops when it has enough."""
+        """Take one turn after the other without end; the caller stops."""
         while True:
             yield self.step()
 
     def step(self) -> WindowRecord:
-        """Measure one window, decide, apply."""
+        """Take one turn: measure a window, decide, apply."""
         return self._turn(self._decide)
 
     def observe(self) -> WindowRecord:
-        """Measure one window and leave the server as it is."""
+        """Take one turn that leaves the server as it is."""
         return self._turn(lambda _: Hold(reason="only observing"))
 
     def _decide(self, measurement: Measurement) -> Decision:
@@ -194,7 +188,7 @@ class Driver:
         if self._change_before is not None:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
-        self.loop.observe(on.Ordered(self._orders.read()))
+        self.loop.observe(on.Ordered(self._oversight.orders.read()))
         restore = self._put_back(measurement.configuration, away=self._unwatched)
         self._unwatched = False
         decision = restore or judge(measurement)
@@ -211,18 +205,18 @@ class Driver:
         return record
 
     def _done(self, restore: Apply | None) -> None:
-        """Strike out an order to roll back that was carried out, or could not be."""
+        """Strike out an order to roll back, which is tried once; after a restoration its turn comes next."""
         if self.loop.orders.rollback is not None and restore is None:
-            self._orders.done()
+            self._oversight.orders.done()
 
     def _put_back(self, found: Configuration, *, away: bool) -> Apply | None:
-        """Notice that the server no longer runs what was applied, and say what to restore.
+        """Compare what the server runs with what was applied; return what to restore, if anything.
 
-        If it was away, and runs what it ran before we came, it was restarted: the last good configuration
-        is put back. Anything else was set by somebody, and is respected; a pin moves there.
+        A server that was away, and runs what it ran when the first driver attached, was restarted: the last
+        good configuration is put back. Anything else was set by somebody, and is respected.
 
         Args:
-            found: What it runs.
+            found: What the server runs.
             away: Whether it may have been restarted since the last window.
         """
         nearest = self.loop.space.nearest
@@ -245,26 +239,26 @@ class Driver:
         return restore
 
     def _respect(self, found: Configuration) -> None:
-        """Somebody else changed the configuration."""
+        """Go on from a configuration that somebody else set. A pin moves there: nobody is to be fought."""
         self.loop.observe(on.Overtaken())
         text = self.loop.space.format(found)
         if self.loop.orders.pinned is None:
             self._notify(f"somebody else set {text}; going on from there")
             return
         self._notify(f"somebody else set {text}; it is pinned to that now")
-        self._orders.moved(found)
+        self._oversight.orders.moved(found)
         self.loop.observe(on.Ordered(replace(self.loop.orders, pinned=found)))
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.
 
-        A change that was interrupted may have come about all the same, so the server is asked first.
+        The server is asked first what it runs: an interrupted change may have come about all the same.
 
         Returns:
             What the server runs.
         """
         best = self.loop.incumbent()
-        if not self._apply or best is None or self._orders.read().standing:
+        if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
             return self.running
         try:
             self.running = self.backend.current()
@@ -274,7 +268,7 @@ class Driver:
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
-        self._save()
+        self._journal.stands(self._state())
         return self.running
 
     def _carry_out(self, record: WindowRecord) -> WindowRecord:
@@ -283,23 +277,20 @@ class Driver:
         Raises:
             StorageError: It could not be written down, and nothing was done.
         """
-        decision = record.decision
-        if isinstance(decision, Hold) or not self._apply or not self._permit(decision):
-            held = "held" if isinstance(decision, Hold) else "postponed" if self._apply else "recommended"
-            return self._noted(replace(record, outcome=held))
+        decision, oversight = record.decision, self._oversight
+        if isinstance(decision, Hold):
+            return self._noted(replace(record, outcome="held"))
+        if not oversight.apply or not oversight.permit(decision):
+            return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
         report, problem = self._change(decision)
         record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
-        if self._journal is not None:
-            self._journal.changed(record, self._state())
-        self._save()
+        self._journal.changed(record, self._state())
         return record
 
     def _noted(self, record: WindowRecord) -> WindowRecord:
         """Write a decision down; return the record with how long that took since the end of the window."""
-        if self._journal is not None:
-            self._journal.decided(record, self._state())
-        self._save()
+        self._journal.decided(record, self._state())
         if record.measurement is None:
             return record
         return replace(record, lag=self._clock.now() - record.measurement.end)
@@ -308,8 +299,7 @@ class Driver:
         """Apply a decision; return the report, or the reason why not."""
         previous = self.running
         try:
-            if self._journal is not None:
-                self._journal.changing()
+            self._journal.changing()
             if objection := self._try_first(decision):
                 self.loop.observe(on.Disproved(decision))
                 return None, objection
@@ -332,8 +322,11 @@ class Driver:
         return report, ""
 
     def _try_first(self, decision: Apply | Rollback) -> str:
-        """Say what a trial on one replica speaks against a change; what repairs is not tried first."""
-        if not self._canary or isinstance(decision, Rollback) or decision.restores:
+        """Try a change on one replica; return what speaks against it, or nothing.
+
+        Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
+        """
+        if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
             return ""
         slo, sleep = self.loop.objective.slo, self._clock.sleep
         return try_first(
@@ -341,25 +334,25 @@ class Driver:
         )
 
     def _recover(self, error: AdapterError) -> WindowRecord:
-        """Wait for the server, then restore the last good configuration if it has lost it."""
+        """Wait for the server, then decide without a window; what it has lost is restored."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
-        self._save()
+        self._journal.stands(self._state())
         begun, before = self._clock.now(), self.running
         current = self._wait_for_server()
-        self.loop.observe(on.Ordered(self._orders.read()))
+        self.loop.observe(on.Ordered(self._oversight.orders.read()))
         restore = self._put_back(current, away=True)
         nearest, text = self.loop.space.nearest, self.loop.space.format(current)
         same = nearest(current) == nearest(before)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and self._clock.now() - begun < AT_ONCE:
-            reason = str(error)  # it was there, and only what measures it was not
+            reason = str(error)  # the server was there, only its metrics were not
         decision = restore or self._decide_unseen(current, reason)
         self._notify(decision.reason)
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
         )
         self._done(restore)
-        self._settle = max(self._settle, 1.0)
+        self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 
     def _decide_unseen(self, running: Configuration, reason: str) -> Decision:
@@ -397,7 +390,3 @@ class Driver:
             last_good=dict(good) if good is not None else None,
             window=self._number,
         )
-
-    def _save(self) -> None:
-        if self._state_file is not None:
-            self._state().save(self._state_file)

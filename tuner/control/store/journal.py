@@ -18,7 +18,8 @@ from tuner.objective import Objective
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
-    from tuner.control.drive.driver import Driver, WindowRecord
+    from tuner.control.drive.driver import Driver
+    from tuner.control.drive.journal import WindowRecord
 
 __all__ = ["StoreJournal", "recount", "replay", "resolve", "save_policy"]
 
@@ -65,6 +66,9 @@ class StoreJournal:
             self._write(self._decision, record, state)
         except StorageError:
             self._owed = (self._decision, record, state)
+
+    def stands(self, state: RunState) -> None:
+        """Do nothing: the store knows it from the decisions."""
 
     def _write(self, decision: int, record: WindowRecord, state: RunState) -> None:
         seconds = record.report.seconds if record.report is not None else math.nan

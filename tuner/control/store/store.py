@@ -27,7 +27,7 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import QUANTITIES, STATISTICS
 
 if TYPE_CHECKING:
-    from tuner.control.drive.driver import WindowRecord
+    from tuner.control.drive.journal import WindowRecord
 
 __all__ = [
     "ACTIONS",
