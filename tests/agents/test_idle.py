@@ -12,7 +12,7 @@ from tuner.agents.idle import Idle
 
 
 def test_it_leaves_everything_as_it_is(tmp_path: Path) -> None:
-    """Whatever it is told, and it keeps nothing."""
+    """Whatever it learns, and it keeps nothing."""
     agent, state = Idle(SPACE), State(level=3, configuration=7)
     agent.update(state, 9, 0.1, state)
     agent.save(tmp_path)

@@ -73,7 +73,7 @@ def test_is_slow_where_the_slo_breaks() -> None:
     assert places[-1] == (9, 9)
 
 
-def test_starts_anew_far_away() -> None:
+def test_restarts_far_away() -> None:
     """A second valley, cheaper and farther, is found with a restart and not without."""
     costs = np.minimum(bowl(1, 1, 0.02), bowl(9, 9, 0.02) - 0.1)
     ends = [

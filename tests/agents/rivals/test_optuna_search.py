@@ -24,7 +24,7 @@ def at(configuration: int, level: int = HIGH) -> State:
 
 
 def fill(agent: Tpe | Gp, count: int, space: KnobSpace, seed: int = 0) -> None:
-    """Tell it of so many configurations."""
+    """Let it learn the costs of some configurations."""
     generator = np.random.default_rng(seed)
     for c in generator.permutation(space.size)[:count].tolist():
         agent.update(at(c), c, float(generator.uniform(0.5, 3.0)), at(c))
@@ -82,7 +82,7 @@ def test_model_is_built_on_a_bounded_history() -> None:
 
 
 def test_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """Optuna tells nobody of its studies."""
+    """Optuna logs nothing of its studies."""
     agent = Tpe(SPACE)
     fill(agent, 12, SPACE)
     agent.select(at(0))

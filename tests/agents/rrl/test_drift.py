@@ -24,7 +24,7 @@ def test_a_change_is_noticed_within_some_windows_and_dated(shift: float) -> None
 
 
 def test_noise_is_no_change() -> None:
-    """A thousand windows as foretold."""
+    """A thousand windows as predicted."""
     for seed in range(5):
         generator, drift = np.random.default_rng(seed), DriftDetector()
         assert all(drift.add(generator.normal(), window) is None for window in range(1000))
@@ -35,7 +35,7 @@ def test_one_window_is_no_change() -> None:
     assert DriftDetector().add(1e6, 0) is None
 
 
-def test_begins_anew_after_a_change() -> None:
+def test_starts_again_after_a_change() -> None:
     """It has to add up again."""
     drift = DriftDetector()
     found = [drift.add(4.0, window) for window in range(3)]

@@ -113,7 +113,7 @@ def test_caution_breaks_the_slo_less_often() -> None:
     assert broken({"caution": 1.0}) <= broken({})
 
 
-def test_a_changed_machine_is_noticed_and_learned_anew() -> None:
+def test_a_changed_machine_is_noticed_and_learned_again() -> None:
     """Drift: another best after 30 windows; a new era begins and the new best is found."""
     changed = TRUTH[LOW][::-1] * 1.5
     agent = make()
@@ -133,7 +133,7 @@ def test_an_unchanged_machine_is_not_doubted() -> None:
     assert smooth(agent).measured.era == 0
 
 
-def test_what_was_told_is_known_before_the_first_window() -> None:
+def test_a_prior_is_known_before_the_first_window() -> None:
     """After `transfer`, or with a prior, decisions can be explained by the costs that are expected."""
     agent = make()
     assert np.isnan(agent.costs(LOW)).all()
@@ -171,7 +171,7 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior:
         ("drift", np.array([np.nan, 0.0])),
     ],
 )
-def test_damage_is_told(tmp_path: Path, name: str, array: np.ndarray) -> None:
+def test_damage_is_refused(tmp_path: Path, name: str, array: np.ndarray) -> None:
     """Values out of range do not reach the policy."""
     from tests.agents.test_policy_file import rewrite
 

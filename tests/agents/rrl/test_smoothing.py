@@ -1,4 +1,4 @@
-"""Gaussian smoothing: kernels, the fit of the reach, and what is foretold."""
+"""Gaussian smoothing: kernels, the fit of the reach, and predictions."""
 
 from __future__ import annotations
 

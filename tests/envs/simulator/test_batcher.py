@@ -160,7 +160,7 @@ def test_a_closed_batch_takes_nobody_more() -> None:
 
 
 def test_a_closed_batch_is_filled_by_enough_for_another() -> None:
-    """So many waiting that they are a batch by themselves wake the batcher."""
+    """Requests that fill a batch by themselves wake the batcher."""
     times = [0.0, 0.3, 0.6, 0.7, 0.8]
 
     finished = finish_times(Batching(2, 0.2, 1, closing=1.0), machine(), times)

@@ -52,7 +52,7 @@ def test_a_file_without_a_kind() -> None:
     ],
 )
 def test_bad_yaml(tmp_path: Path, text: str | None, named: str) -> None:
-    """Mistakes are told with file and field, as far as they have one with the line."""
+    """The message names file and field, and the line if there is one."""
     path = tmp_path / "model.yaml"
     if text is not None:
         path.write_text(text)
