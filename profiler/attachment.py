@@ -1,7 +1,7 @@
 """Attaches to a target: backend, profiler, clock, machine, and a load of our own if one is wanted.
 
-The one place that knows that a simulated target brings its own time, machine and clients, while a live
-one is watched by the wall clock and this machine's process table.
+Only this module knows the difference between targets: a simulated one brings its own clock, machine and
+clients, and a live one is watched with the wall clock and the process table of this machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading, Indicator
+from tuner.profiler.window import Limits
 from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ __all__ = ["Attachment", "Simulated", "attach", "attach_for", "require_resource"
 TIMEOUT = 30.0
 """When a request of our own counts as lost, s: long enough for an overloaded server to catch up."""
 LONGEST_DRAIN = 30.0
-"""How long an overloaded server may take to answer what was queued, s."""
+"""How long an overloaded server may take to answer its backlog, s."""
 DRAINED = 0.050
-"""Mean queueing time below which nothing is left over, s."""
+"""Mean queueing time below which an overloaded server has answered its backlog, s."""
 
 
 @runtime_checkable
@@ -80,7 +81,7 @@ class _Restorable(Protocol):
 
 @dataclass(kw_only=True)
 class Attachment:
-    """Everything that is needed to watch a target, and to load it if wanted."""
+    """A backend with everything that is needed to watch it, and to send load to it."""
 
     backend: Backend
     description: Description
@@ -88,13 +89,13 @@ class Attachment:
     clock: Clock
     host: Host
     clients: Clients | None
-    """Who times requests; None if only the server's own figures are to be had."""
+    """The clients whose requests are timed; None if only the server measures."""
     load: LoadGenerator | Simulated | None
     """The load of our own; None if the server's own traffic is watched."""
     original: Configuration
-    """What the server ran when we came."""
+    """The server's configuration when we attached."""
     indicator: Indicator | None = None
-    """Who else tells the latency."""
+    """Another source of the latency, if there is one."""
 
     @property
     def space(self) -> KnobSpace:
@@ -124,7 +125,7 @@ class Attachment:
         self.load.set_rate(rate)
 
     def drain(self, rate: float) -> None:
-        """Offer a light load until an overloaded server has answered what was queued, 30 s at most.
+        """Offer a light load until an overloaded server has answered its backlog, 30 s at most.
 
         Raises:
             InvalidInput: There is no load of our own.
@@ -141,7 +142,7 @@ class Attachment:
         return self.profiler.watch(interval)
 
     def restore(self) -> None:
-        """Put back what the server ran when we came.
+        """Put back the configuration that the server had when we attached.
 
         Raises:
             AdapterError: The server cannot be reached or refuses.
@@ -152,7 +153,7 @@ class Attachment:
             self.backend.apply(self.original)
 
     def request_totals(self, measurements: Iterable[Measurement | None]) -> tuple[int, int]:
-        """Return failed and sent requests: of our own load if there is one, else of the windows given."""
+        """Return how many requests failed and were sent: of our own load, or without one of given windows."""
         if self.load is not None and not isinstance(self.load, Simulated):
             totals = self.load.totals()
             return totals.failed, totals.sent
@@ -164,7 +165,7 @@ class Attachment:
 def attach_for(
     setting: Setting, target: str, *, seed: int = 0, clock: Clock | None = None
 ) -> AbstractContextManager[Attachment]:
-    """Attach to a target that is tuned toward something; see :func:`attach`.
+    """Attach to a target as a setting says; see :func:`attach`.
 
     Raises:
         InvalidInput: A value of the setting means nothing for this target.
@@ -193,16 +194,16 @@ def attach(
     clock: Clock | None = None,
     indicator: Indicator | None = None,
 ) -> Iterator[Attachment]:
-    """Attach to a target for the length of a block; nothing is changed by attaching or letting go.
+    """Attach to a target for the length of a block. Attaching and detaching change nothing on the server.
 
     Args:
         target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002`` or ``sim://mlp``.
         grids: Grids that replace the adapter's own, by knob name.
         load: The requests to send; the server's own traffic is watched if None.
-        seed: Of the requests we send.
+        seed: Seed of the requests to send.
         foreign_limit: Cores used by foreign processes above which a window is disturbed.
-        clock: For a live target; the wall clock if None. A simulated one has its own.
-        indicator: Tells the latency better than the server and our own load.
+        clock: The clock for a live target; the wall clock if None. A simulated target has its own.
+        indicator: A source of latencies that counts instead of the server and our own load.
 
     Raises:
         InvalidInput: A setting is unusable.
@@ -229,7 +230,7 @@ def attach(
             description,
             generator,
             host,
-            foreign_limit=foreign_limit,
+            limits=Limits(foreign=foreign_limit),
             clock=clock or WallClock(),
             indicator=indicator,
         )
@@ -256,7 +257,7 @@ def _simulated(backend: Backend, load: Load) -> Attachment:
 
 
 def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
-    """Return what sends requests of our own; None if nothing is to be sent."""
+    """Return the generator of our own load; None without such a load."""
     if load.rate is None and load.arrival is None:
         return None
     from tuner.profiler.load.generator import LoadGenerator
@@ -273,13 +274,11 @@ def _live(
     load: LoadGenerator | None,
     host: Host,
     *,
-    foreign_limit: float,
+    limits: Limits,
     clock: Clock,
     indicator: Indicator | None,
 ) -> Attachment:
-    profiler = Profiler(
-        backend, clock=clock, host=host, clients=load, foreign_limit=foreign_limit, indicator=indicator
-    )
+    profiler = Profiler(backend, clock=clock, host=host, clients=load, limits=limits, indicator=indicator)
     return Attachment(
         backend=backend,
         description=description,
@@ -294,10 +293,10 @@ def _live(
 
 
 def require_resource(attachment: Attachment, goal: str) -> None:
-    """Check that what is to be saved can be measured.
+    """Check that the resource that a goal saves can be measured.
 
     Raises:
-        InvalidInput: It cannot.
+        InvalidInput: It cannot be measured.
     """
     reading = attachment.host.read()
     if goal == "cpu" and math.isnan(reading.server):

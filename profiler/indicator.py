@@ -1,17 +1,17 @@
-"""A service-level indicator from elsewhere: a latency that a Prometheus server tells, by a query.
+"""A service-level indicator: the latency that users see, which a query to a Prometheus server gives.
 
-What the gateway or the clients see is what users feel; the server's own view leaves the network, retries and
-queues in front of it out. The query gives the latency in seconds as one number. In it
+The latency that a gateway or the clients measure contains the network, retries and queues in front of the
+server; the server's own latency does not. The query gives the latency in seconds as one number. In it
 
-* ``{window}`` stands for the length of the window, such as ``10s``: a range in brackets then begins where
-  the window begins, so that nothing of the configuration before is in it;
-* ``{quantile}`` stands for 0.5, 0.95 and 0.99 in turn; without it the query gives the SLO's own statistic.
+* ``{window}`` stands for the length of the window, such as ``10s``. A range in brackets then begins where the
+  window begins, so that it contains nothing of the configuration before.
+* ``{quantile}`` stands for 0.5, 0.95 and 0.99 in turn. Without it the query gives the SLO's own statistic.
 
 ::
 
     histogram_quantile({quantile}, sum by (le) (rate(gateway_seconds_bucket{model="mlp"}[{window}])))
 
-A range needs two scrapes within it to tell anything: a window should last several scrape intervals.
+A range must contain two scrapes, so a window should last several scrape intervals.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class PrometheusIndicator:
     """Such as ``http://prometheus:9090``; a path before ``/api`` is kept."""
     query: str
     statistic: str = "p95"
-    """What the query gives if it does not say ``{quantile}``."""
+    """The statistic that the query gives if it does not contain ``{quantile}``."""
     token: str = field(default="", repr=False)
-    """Sent as a bearer token if not empty, by TLS or within this machine only; never shown."""
+    """Bearer token; sent by TLS or within this machine only, and never shown. Empty: none is sent."""
     timeout: float = 5.0
     """Longest wait for an answer, s."""
 
@@ -74,7 +74,7 @@ class PrometheusIndicator:
             raise InvalidInput("--sli-query", "is empty", "write a PromQL expression that gives seconds")
 
     def check(self, window: float) -> None:
-        """Ask once, to tell mistakes before anything is begun; that there is no value yet is none.
+        """Ask once, so that mistakes show before tuning begins. That there is no value yet is no mistake.
 
         Raises:
             InvalidInput: The query is refused, or gives more than one number.
@@ -101,9 +101,9 @@ class PrometheusIndicator:
         }
 
     def applied(self, measurement: Measurement) -> Measurement:
-        """Return a measurement with the indicator's latencies in the place of the server's or the clients'.
+        """Return a measurement with the indicator's latencies in place of the server's or the clients'.
 
-        If there is no value the window is not used: one source must not stand in for another.
+        Without a value the window is disturbed: the latencies of two sources must not be mixed.
 
         Raises:
             InvalidInput: The query is refused, or gives more than one number.
@@ -175,7 +175,7 @@ def _number(body: bytes, query: str) -> float:
 
 
 def _words(error: urllib.error.HTTPError) -> str:
-    """Return what Prometheus says of a query that it refuses."""
+    """Return the reason why Prometheus refuses a query."""
     try:
         body = read_bounded(error, LARGEST_ANSWER, time.monotonic() + 1.0)  # type: ignore[arg-type]
         return str(json.loads(body)["error"])[:300]

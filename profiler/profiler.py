@@ -12,7 +12,7 @@ from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import Arrivals, Limits, Reading, arrivals, assemble, batch_difference
+from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, batch_difference
 
 __all__ = ["Profiler"]
 
@@ -47,8 +47,7 @@ class Profiler:
         clock: Real or virtual time, the same that the backend's counters carry.
         host: The machine the server runs on.
         clients: The load generator that times requests; None if there is none.
-        foreign_limit: Cores used by foreign processes above which a window is disturbed.
-        lateness_limit: Lateness of our own load (99 % quantile) above which it is, s.
+        limits: Limits beyond which a window is disturbed.
         indicator: A source of latencies that counts instead of server and clients; None if there is none.
     """
 
@@ -59,8 +58,7 @@ class Profiler:
         clock: Clock,
         host: Host,
         clients: Clients | None = None,
-        foreign_limit: float = 0.25,
-        lateness_limit: float = 0.020,
+        limits: Limits = LIMITS,
         indicator: Indicator | None = None,
     ) -> None:
         self._backend = backend
@@ -68,7 +66,7 @@ class Profiler:
         self._host = host
         self._clients = clients
         self._indicator = indicator
-        self._limits = Limits(foreign=foreign_limit, lateness=lateness_limit)
+        self._limits = limits
         self._memory = backend.describe().quantile_memory
         self._tracker = ProfileTracker(backend.space)
         self._last: Reading | None = None

@@ -19,6 +19,7 @@ from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
 from tuner.profiler.source import ClientSample, HostReading
+from tuner.setting import FOREIGN_LIMIT
 
 __all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "batch_difference", "dispersion"]
 
@@ -47,10 +48,13 @@ class Reading:
 class Limits:
     """Limits beyond which a window counts as disturbed."""
 
-    foreign: float = 0.25
+    foreign: float = FOREIGN_LIMIT
     """Cores used by processes that are neither the server nor ours."""
     lateness: float = 0.020
     """How late our own generator may send (99 % quantile), s."""
+
+
+LIMITS = Limits()
 
 
 def assemble(
@@ -61,7 +65,7 @@ def assemble(
     sampled_at: float | None = None,
     came: Sequence[Arrivals] = (),
     mixed: bool = False,
-    limits: Limits | None = None,
+    limits: Limits = LIMITS,
 ) -> Measurement:
     """Return what a window showed.
 
@@ -77,7 +81,6 @@ def assemble(
         limits: Limits beyond which the window is disturbed.
     """
     old, new = before.counters, after.counters
-    limits = limits or Limits()
     if clients is not None and clients.intended.size == 0:
         clients = None
     counts, seconds = batch_difference(old, new)
