@@ -74,6 +74,15 @@ def test_means_are_made_from_sums() -> None:
     assert window.profile.executions == 30
 
 
+def test_busy_instances_are_executions_at_a_time() -> None:
+    """Little's law: time in executions per second; unknown only if executions are not timed."""
+    nothing = np.zeros(7)
+
+    assert worked().busy_instances == pytest.approx(0.6 / 10)
+    assert worked(requests=0, batch_counts=nothing, batch_seconds=nothing).busy_instances == 0
+    assert math.isnan(worked(batch_seconds=nothing).busy_instances)
+
+
 def test_nothing_is_known_of_a_window_without_requests() -> None:
     """A mean of nothing is not 0."""
     none = np.zeros(1, np.int64)

@@ -128,6 +128,8 @@ class Measurement:
     """Input, inference and output."""
     batch_mean: Annotated[float, Quantity("Mean batch size", metric="batch_size")] = NOT_KNOWN
     """Requests per execution."""
+    busy_instances: Annotated[float, Quantity("Mean number of instances that execute at a time")] = NOT_KNOWN
+    """If it is near the number of instances, the server is saturated."""
     batches: Mapping[int, int] = field(default_factory=dict)
     """Executions per batch size."""
     profile: BatchingProfile | None = None
@@ -208,10 +210,17 @@ class Work:
             "queue_mean": _ratio(self.queue, self.requests),
             "compute_mean": _ratio(self.compute, self.requests),
             "batch_mean": _ratio(self.inferences, int(counts[1:].sum())),
+            "busy_instances": self._busy(end - start),
             "batches": {int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
             "profile": fit_profile(counts, self.batch_seconds),
         }
         return Measurement(start=start, end=end, configuration=configuration, **{**sums, **known})
+
+    def _busy(self, seconds: float) -> float:
+        """Return the mean number of executions at a time; NaN if nobody counts the time in them."""
+        if self.requests > 0 and not self.batch_seconds.any():
+            return NOT_KNOWN
+        return _ratio(self.batch_seconds.sum(), seconds)
 
 
 def latencies(mean: float, quantiles: Iterable[float]) -> dict[str, float]:
