@@ -28,6 +28,7 @@ LIVE = "A live server"
 Value = TypeVar("Value")
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
 Kind = TypeVar("Kind", bound="type[Experiment[Any, Any]]")
 Answers = dict[Task, list[Answer]]
 """The answers to each task, one for each of its seeds."""
@@ -194,8 +195,8 @@ class Experiment(ABC, Generic[Task, Answer]):
         return track(items, description, self.watcher.bars)
 
     def run_all(
-        self, function: Callable[[Value], Answer], arguments: Sequence[Value], description: str
-    ) -> list[Answer]:
+        self, function: Callable[[Value], Outcome], arguments: Sequence[Value], description: str
+    ) -> list[Outcome]:
         """Call a function with each argument, spread over processes, while a progress bar counts them."""
         return run_all(function, arguments, description, bars=self.watcher.bars, workers=self.options.workers)
 

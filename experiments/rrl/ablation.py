@@ -1,23 +1,22 @@
 """What each part of RRL beyond the paper is worth: switched off (or on) one at a time.
 
-Inception V3 on the CPU server under the paper's dynamic load; and a drift: half way the served model is
-replaced by DeepSpeech under the same load, which the agent is not told. All have the same windows and
+Inception V3 on the CPU server under the paper's dynamic load; and a drift: half way DeepSpeech
+replaces the served model under the same load, and the agent does not know it. All have the same windows and
 arrivals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
-from tuner.experiments.rrl.warm import told
+from tuner.experiments.rrl.warm import with_wrong_prior
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
 from tuner.report import style
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
 
     from tuner.agents.agent import Agent
 
-__all__ = ["VARIANTS", "plot", "run"]
+__all__ = ["VARIANTS", "Ablation", "AblationTask"]
 
-NAME = "rrl-ablation"
 WINDOWS = 300
 ERROR = 0.1
 """Of the simulation that says what to expect, see :mod:`tuner.experiments.rrl.warm`."""
@@ -53,62 +51,89 @@ MEASURED: Mapping[str, tuple[Callable[[Figures], float], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One run."""
+class AblationTask(NamedTuple):
+    """A variant of RRL in a scenario."""
 
-    variant: str
     drift: bool
-    seed: int
-    quick: bool
+    variant: str
 
-    def spec(self, model: str) -> TrialSpec:
+
+@experiment(
+    name="rrl-ablation",
+    title="What each part of RRL beyond the paper is worth, switched off one at a time",
+    paper="RRL",
+    minutes=20,
+)
+class Ablation(Experiment[AblationTask, Trial]):
+    """Every variant in both scenarios."""
+
+    windows = Scaled(WINDOWS, quick=QUICK_WINDOWS)
+
+    def tasks(self) -> list[AblationTask]:
+        # A prior needs exact costs, which a quick run does without.
+        names = [name for name in VARIANTS if not (self.options.quick and name == "with a prior")]
+        return [AblationTask(drift, name) for drift in (False, True) for name in names]
+
+    def measure(self, task: AblationTask, seed: int) -> Trial:
+        """Run one variant; of a drift, return what came after it."""
+        make = _informed if task.variant == "with a prior" else None
+        agent, trial = train_agent(self._spec(task, seed, "inception"), make=make)
+        if task.drift:
+            _, trial = train_agent(self._spec(task, seed, "deepspeech"), make=lambda *_: agent)
+        agent.close()
+        return trial
+
+    def rows(self, found: Answers[AblationTask, Trial]) -> Iterator[Row]:
+        for (drift, name), trials in found.items():
+            yield from _rows(f"{SCENARIOS[drift]}, {name}", trials)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"windows": WINDOWS, "error of the prior": ERROR, **MEAN}
+
+    def _spec(self, task: AblationTask, seed: int, model: str) -> TrialSpec:
         """The trial of one served model."""
-        agent, parameters = VARIANTS[self.variant]
+        agent, parameters = VARIANTS[task.variant]
         return TrialSpec(
             env=CPU,
             arguments={"model": model, **MEAN},
-            workload="constant" if self.drift else "dynamic",
+            workload="constant" if task.drift else "dynamic",
             agent=agent,
             parameters=dict(parameters),
-            seed=self.seed,
-            windows=QUICK_WINDOWS if self.quick else WINDOWS,
-            exact=not self.quick,
+            seed=seed,
+            windows=self.windows,
+            exact=not self.options.quick,
         )
 
-
-def run(options: Options) -> Result:
-    """Run every variant, scenario and seed."""
-    names = [name for name in VARIANTS if not (options.quick and name == "with a prior")]
-    tasks = [
-        Task(name, drift, seed, options.quick)
-        for seed in range(options.seeds)
-        for drift in (False, True)
-        for name in names
-    ]
-    trials = options.run_all(try_one, tasks, "variants, scenarios and seeds")
-    rows: list[Row] = []
-    for drift, scenario in enumerate(SCENARIOS):
-        for name in names:
-            pairs = zip(tasks, trials, strict=True)
-            of = [t for task, t in pairs if (task.variant, task.drift) == (name, drift)]
-            rows += _rows(f"{scenario}, {name}", of)
-    configuration = {"windows": WINDOWS, "error of the prior": ERROR, **MEAN}
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows)
-
-
-def try_one(task: Task) -> Trial:
-    """Run one variant; of a drift, return what came after it."""
-    make = _told if task.variant == "with a prior" else None
-    agent, trial = train_agent(task.spec("inception"), make=make)
-    if task.drift:
-        _, trial = train_agent(task.spec("deepspeech"), make=lambda *_: agent)
-    agent.close()
-    return trial
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw, for both scenarios, how long each variant was off the oracle and what it cost."""
+        title = f"RRL with one part switched; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(title, rows=2, columns=2, size=(10.5, 6.2), sharey=True)
+        found = {row.id: row for row in result.rows}
+        names = list(VARIANTS)
+        for line, scenario in zip(axes, SCENARIOS, strict=True):
+            for axis, what in zip(line, ("windows not near the oracle", "mean cost"), strict=True):
+                rows = [found.get(f"{scenario}, {name}: {what}") for name in names]
+                middles = style.floats(row.measured if row else None for row in rows)
+                low = middles - style.floats(row.low if row else None for row in rows)
+                high = style.floats(row.high if row else None for row in rows) - middles
+                colors = [style.look("rrl", index).color for index in range(len(names))]
+                if what == "mean cost":
+                    _draw_costs(axis, names, middles, np.nan_to_num([low, high]), colors)
+                    axis.set_xlabel(f"{what}, of the SLO, logarithmic, {scenario}")
+                    continue
+                bars = axis.barh(
+                    names, np.nan_to_num(middles), xerr=np.nan_to_num([low, high]), color=colors, height=0.7
+                )
+                axis.bar_label(bars, [f" {value:.3g}" for value in middles], fontsize=8, padding=3)
+                axis.set_xlabel(f"{what}, {scenario}")
+                axis.grid(axis="y", visible=False)
+        axes[0, 0].invert_yaxis()  # all share it
+        return [style.save(figure, folder, result.experiment, colors=64)]
 
 
-def _told(spec: TrialSpec, env: Any) -> Agent:
-    return told(new_agent(spec, env), spec, env, ERROR)
+def _informed(spec: TrialSpec, env: Any) -> Agent:
+    return with_wrong_prior(new_agent(spec, env), spec, env, ERROR)
 
 
 def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
@@ -119,33 +144,6 @@ def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
         if not np.isnan(numbers).all():
             rows.append(row(f"{name}: {what}", numbers, unit=unit))
     return rows
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw, for both scenarios, how long each variant was off the oracle and what it cost."""
-    title = f"RRL with one part switched; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, rows=2, columns=2, size=(10.5, 6.2), sharey=True)
-    found = {row.id: row for row in result.rows}
-    names = list(VARIANTS)
-    for line, scenario in zip(axes, SCENARIOS, strict=True):
-        for axis, what in zip(line, ("windows not near the oracle", "mean cost"), strict=True):
-            rows = [found.get(f"{scenario}, {name}: {what}") for name in names]
-            middles = style.floats(row.measured if row else None for row in rows)
-            low = middles - style.floats(row.low if row else None for row in rows)
-            high = style.floats(row.high if row else None for row in rows) - middles
-            colors = [style.look("rrl", index).color for index in range(len(names))]
-            if what == "mean cost":
-                _draw_costs(axis, names, middles, np.nan_to_num([low, high]), colors)
-                axis.set_xlabel(f"{what}, of the SLO, logarithmic, {scenario}")
-                continue
-            bars = axis.barh(
-                names, np.nan_to_num(middles), xerr=np.nan_to_num([low, high]), color=colors, height=0.7
-            )
-            axis.bar_label(bars, [f" {value:.3g}" for value in middles], fontsize=8, padding=3)
-            axis.set_xlabel(f"{what}, {scenario}")
-            axis.grid(axis="y", visible=False)
-    axes[0, 0].invert_yaxis()  # all share it
-    return [style.save(figure, folder, NAME, colors=64)]
 
 
 def _draw_costs(

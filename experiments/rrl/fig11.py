@@ -6,20 +6,20 @@ plain Q-learning: a window teaches about its own configuration alone, and nothin
 are counted: the windows until the agent stays near the oracle, which a large region may never do, and the
 windows in which it was not near the cost it ends with, whatever that is; the paper does not say what it
 shows. An agent that explores to the end strays now and then, so the first count is close to the length of
-the run, and depends on it; what is asked for is asked for by the first. Two errors are told: by how much the
+the run, and depends on it; what is asked for is asked for by the first. There are two errors: by how much the
 cost it ends with is above the oracle's, and the mean of |Q - Q*| / Q* over the configurations that it knows
 anything of, where Q is the cost it learned and Q* the exact one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, times_fewer
 from tuner.laboratory.figures import above
@@ -31,9 +31,8 @@ from tuner.report.series import Series, curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot", "run"]
+__all__ = ["LearnedRegion", "RegionSize", "RegionTask"]
 
-NAME = "rrl-fig11"
 DELTAS = (0, 1, 2, 3, 4, 5)
 SCHEDULE: dict[str, Any] = {"beta_first": 2.0, "beta_growth": 1.02, "beta_last": 1000.0}
 """How exploring ends, with a region or without: slowly, within some 300 windows, and then for good. An agent
@@ -49,34 +48,18 @@ MODELS = {"inception": "Inception", "deepspeech": "DeepSpeech"}
 FASTER = 5.0
 """By which RRL with delta 1 converges faster than Q-learning (section 6.2)."""
 END = 0.1
-"""Share of the windows that tells what cost an agent ends with."""
+"""Share of the windows whose mean is the cost that an agent ends with."""
 
 
-class Task(NamedTuple):
-    """One training."""
+class RegionTask(NamedTuple):
+    """A model that is learned with a region."""
 
     model: str
     delta: int
-    seed: int
-    quick: bool
-
-    @property
-    def spec(self) -> TrialSpec:
-        """The trial."""
-        windows = QUICK_WINDOWS if self.quick else WINDOWS.get(self.delta, OTHERS)
-        return TrialSpec(
-            env=CPU,
-            arguments={"model": self.model, **MEAN},
-            workload="constant",
-            agent="rrl" if self.delta else "q_learning",
-            parameters={"delta": float(self.delta), **TABLE} if self.delta else SCHEDULE,
-            seed=self.seed,
-            windows=windows,
-        )
 
 
-class Found(NamedTuple):
-    """What it came to."""
+class LearnedRegion(NamedTuple):
+    """What a training with a region came to."""
 
     away: float
     """Windows whose running mean was not near what it ends with."""
@@ -90,39 +73,84 @@ class Found(NamedTuple):
     """Configurations that anything was learned about."""
 
 
-def run(options: Options) -> Result:
-    """Run every model, region and seed."""
-    tasks = [
-        Task(model, delta, seed, options.quick)
-        for seed in range(options.seeds)
-        for model in MODELS
-        for delta in DELTAS
-    ]
-    found = dict(zip(tasks, options.run_all(measure, tasks, "models, regions and seeds"), strict=True))
-    rows: list[Row] = []
-    series = []
-    for model, label in MODELS.items():
-        of = {d: [v for t, v in found.items() if (t.model, t.delta) == (model, d)] for d in DELTAS}
-        for delta, values in of.items():
-            rows += _rows(f"{label}, delta {delta}", values)
+@experiment(
+    name="rrl-fig11",
+    title="Windows to converge, and the error of what was learned, against the size of the region",
+    paper="RRL",
+    minutes=30,
+)
+class RegionSize(Experiment[RegionTask, LearnedRegion]):
+    """Trains on every model with every region."""
+
+    def tasks(self) -> list[RegionTask]:
+        return [RegionTask(model, delta) for model in MODELS for delta in DELTAS]
+
+    def measure(self, task: RegionTask, seed: int) -> LearnedRegion:
+        return learned(self._spec(task, seed))
+
+    def rows(self, found: Answers[RegionTask, LearnedRegion]) -> Iterator[Row]:
+        rows: list[Row] = []
+        for (model, delta), values in found.items():
+            label = f"{MODELS[model]}, delta {delta}"
+            rows += _rows(label, values)
             if delta:
-                rows.append(_faster(f"{label}, delta {delta}", delta, of[0], values))
-                rows.append(sooner(rows, label, delta))
-        for panel in ("away", "end", "error"):
-            scale = 100.0 if panel in ("end", "error") else 1.0
-            points = [[scale * getattr(value, panel) for value in of[d]] for d in DELTAS]
-            series.append(curve(label, DELTAS, points, panel=panel))
-    configuration = {
-        "env": CPU,
-        "workload": "constant",
-        "windows": [WINDOWS.get(delta, OTHERS) for delta in DELTAS],
-        "deltas": list(DELTAS),
-        "parameters": TABLE,
-    }
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+                rows.append(_faster(label, delta, found[RegionTask(model, 0)], values))
+                rows.append(sooner(rows, MODELS[model], delta))
+        yield from rows
+
+    def series(self, found: Answers[RegionTask, LearnedRegion]) -> Iterator[Series]:
+        for model, label in MODELS.items():
+            for panel, scale in (("away", 1.0), ("end", 100.0), ("error", 100.0)):
+                points = [
+                    [scale * getattr(value, panel) for value in found[RegionTask(model, delta)]]
+                    for delta in DELTAS
+                ]
+                yield curve(label, DELTAS, points, panel=panel)
+
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "env": CPU,
+            "workload": "constant",
+            "windows": [WINDOWS.get(delta, OTHERS) for delta in DELTAS],
+            "deltas": list(DELTAS),
+            "parameters": TABLE,
+        }
+
+    def _spec(self, task: RegionTask, seed: int) -> TrialSpec:
+        windows = QUICK_WINDOWS if self.options.quick else WINDOWS.get(task.delta, OTHERS)
+        return TrialSpec(
+            env=CPU,
+            arguments={"model": task.model, **MEAN},
+            workload="constant",
+            agent="rrl" if task.delta else "q_learning",
+            parameters={"delta": float(task.delta), **TABLE} if task.delta else SCHEDULE,
+            seed=seed,
+            windows=windows,
+        )
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw windows and error against delta."""
+        title = f"The size of the region; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(title, columns=4, size=(15, 3.8))
+        labels = {
+            "away": "windows away from its end",
+            "converged": "windows to converge",
+            "end": "cost at the end above the oracle's, %",
+            "error": "mean |Q - Q*| / Q*, %",
+        }
+        for axis, (panel, label) in zip(axes.flat, labels.items(), strict=True):
+            axis.set(xlabel="delta, grid steps", ylabel=label)
+            if panel == "converged":
+                _draw_converged(axis, result)
+            else:
+                style.curves(axis, result.panel(panel))
+            axis.set_ylim(bottom=0)
+            above(axis)
+        return [style.save(figure, folder, result.experiment, colors=128)]
 
 
-def _rows(name: str, values: list[Found]) -> list[Row]:
+def _rows(name: str, values: list[LearnedRegion]) -> list[Row]:
     return [
         row(f"{name}: windows away from its end", [v.away for v in values], unit="windows"),
         row(f"{name}: windows to converge", [v.converged for v in values], unit="windows"),
@@ -132,7 +160,7 @@ def _rows(name: str, values: list[Found]) -> list[Row]:
     ]
 
 
-def _faster(name: str, delta: int, slow: list[Found], fast: list[Found]) -> Row:
+def _faster(name: str, delta: int, slow: list[LearnedRegion], fast: list[LearnedRegion]) -> Row:
     """How many times fewer windows than Q-learning it is away from its end, seed by seed."""
     ratios = [a.away / max(b.away, 1.0) for a, b in zip(slow, fast, strict=True)]
     found = row(f"{name}: times fewer windows away from its end than delta 0", ratios)
@@ -140,7 +168,7 @@ def _faster(name: str, delta: int, slow: list[Found], fast: list[Found]) -> Row:
 
 
 def asked(found: Row) -> Row:
-    """Return a row beside what is asked for, and the word."""
+    """Return a row beside what is asked for, and whether that is reached."""
     met = found.measured is not None and found.measured >= FASTER
     note = f"seed by seed; at least {FASTER:g} asked for: {'reached' if met else 'missed'}"
     return found.model_copy(update={"published": FASTER, "note": note})
@@ -158,45 +186,24 @@ def sooner(rows: Sequence[Row], label: str, delta: int) -> Row:
     )
 
 
-def measure(task: Task) -> Found:
+def learned(spec: TrialSpec) -> LearnedRegion:
     """Train once, and compare what was learned with the exact costs."""
-    agent, trial = train_agent(task.spec)
+    agent, trial = train_agent(spec)
     levels, counts = np.unique(trial.level, return_counts=True)
-    learned = agent.costs(int(levels[np.argmax(counts)]))
+    costs = agent.costs(int(levels[np.argmax(counts)]))
     agent.close()
-    env = stage_environment(task.spec)
+    env = stage_environment(spec)
     exact = serving(env).expected_costs(float(np.median(trial.rate)))
     env.close()
-    known = np.isfinite(learned)
+    known = np.isfinite(costs)
     last = trial.expected[-max(int(END * len(trial.expected)), 1) :].mean()
-    return Found(
+    return LearnedRegion(
         away=float(np.count_nonzero(~is_near(trial.expected, np.full(len(trial.expected), last)))),
         converged=windows_to_converge(trial.expected, trial.best),
         end=float(last / trial.best.mean() - 1.0),
-        error=float(np.mean(np.abs(learned[known] - exact[known]) / exact[known])),
+        error=float(np.mean(np.abs(costs[known] - exact[known]) / exact[known])),
         known=int(known.sum()),
     )
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw windows and error against delta."""
-    title = f"The size of the region; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, columns=4, size=(15, 3.8))
-    labels = {
-        "away": "windows away from its end",
-        "converged": "windows to converge",
-        "end": "cost at the end above the oracle's, %",
-        "error": "mean |Q - Q*| / Q*, %",
-    }
-    for axis, (panel, label) in zip(axes.flat, labels.items(), strict=True):
-        axis.set(xlabel="delta, grid steps", ylabel=label)
-        if panel == "converged":
-            _draw_converged(axis, result)
-        else:
-            style.curves(axis, result.panel(panel))
-        axis.set_ylim(bottom=0)
-        above(axis)
-    return [style.save(figure, folder, NAME, colors=128)]
 
 
 def _draw_converged(axis: Axes, result: Result) -> None:

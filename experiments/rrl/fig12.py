@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result
-from tuner.experiments.rrl.latency import draw_latencies, latency_result
-from tuner.experiments.rrl.study import CPU, DYNAMIC_WINDOWS, MEAN, WIKI_WINDOWS, Case
+from tuner.experiments.rrl.latency import LatencyStudy, draw_latencies
+from tuner.experiments.rrl.study import CPU, DYNAMIC_WINDOWS, MEAN, WIKI_WINDOWS, LearningCase
 
-__all__ = ["CASES", "plot", "run"]
+__all__ = ["CASES", "CpuLatency"]
 
-NAME = "rrl-fig12"
 CASES = tuple(
-    Case(
+    LearningCase(
         name=f"{label}, {load}",
         env=CPU,
         model=model,
@@ -31,7 +30,7 @@ CASES = tuple(
         ("dynamic", "Dynamic", DYNAMIC_WINDOWS),
     )
 )
-PUBLISHED = {
+PUBLISHED: dict[str, dict[str, float | None]] = {
     "DeepSpeech, WiKi": {"capes": 79.0, "deeprm": 51.7},
     "Inception, WiKi": {"capes": 50.6, "deeprm": 52.9},
     "DeepSpeech, Dynamic": {"capes": 69.3, "deeprm": 49.2},
@@ -40,11 +39,19 @@ PUBLISHED = {
 """By how many per cent RRL's mean latency is below the rival's (sections 6.3 and 6.4)."""
 
 
-def run(options: Options) -> Result:
-    """Run every model, load, agent and seed."""
-    return latency_result(NAME, CASES, PUBLISHED, options)
+@experiment(
+    name="rrl-fig12",
+    title="Latency over time on a CPU server: RRL, CAPES and DeepRM",
+    paper="RRL",
+    minutes=30,
+)
+class CpuLatency(LatencyStudy):
+    """Every model and load on the CPU server."""
 
+    cases = CASES
+    published = PUBLISHED
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw latency over time as in the paper: a column for each load, which is on top."""
-    return draw_latencies(result, CASES, folder, "Mean latency on the CPU server")
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw latency over time as in the paper: a column for each load, which is on top."""
+        return draw_latencies(result, CASES, folder, "Mean latency on the CPU server")

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result
-from tuner.experiments.rrl.latency import draw_latencies, latency_result
-from tuner.experiments.rrl.study import DYNAMIC_WINDOWS, GPU, MEAN, WIKI_WINDOWS, Case
+from tuner.experiments.rrl.latency import LatencyStudy, draw_latencies
+from tuner.experiments.rrl.study import DYNAMIC_WINDOWS, GPU, MEAN, WIKI_WINDOWS, LearningCase
 
-__all__ = ["CASES", "plot", "run"]
+__all__ = ["CASES", "GpuLatency"]
 
-NAME = "rrl-fig13"
 CASES = (
-    Case(
+    LearningCase(
         name="Inception on GPU, WiKi",
         env=GPU,
         model="inception",
@@ -24,7 +23,7 @@ CASES = (
         windows=WIKI_WINDOWS,
         arguments=MEAN,
     ),
-    Case(
+    LearningCase(
         name="Inception on GPU, Dynamic",
         env=GPU,
         model="inception",
@@ -41,11 +40,19 @@ PUBLISHED: dict[str, dict[str, float | None]] = {
 DeepRM's under WiKi has been lost from the sentence that gives CAPES'; the summary says "up to 69.3 %"."""
 
 
-def run(options: Options) -> Result:
-    """Run every load, agent and seed."""
-    return latency_result(NAME, CASES, PUBLISHED, options)
+@experiment(
+    name="rrl-fig13",
+    title="Latency over time on a GPU server: RRL, CAPES and DeepRM",
+    paper="RRL",
+    minutes=20,
+)
+class GpuLatency(LatencyStudy):
+    """Every load on the GPU server."""
 
+    cases = CASES
+    published = PUBLISHED
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw latency over time as in the paper: a column for each load, which is on top."""
-    return draw_latencies(result, CASES, folder, "Mean latency on the GPU server")
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw latency over time as in the paper: a column for each load, which is on top."""
+        return draw_latencies(result, CASES, folder, "Mean latency on the GPU server")

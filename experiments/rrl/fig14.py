@@ -6,30 +6,32 @@ is above the SLO; the distributions are those of the windows' p95.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.study import (
-    AGENTS,
     CPU,
     DYNAMIC_WINDOWS,
     GPU,
-    Case,
+    AgentStudy,
+    LearningCase,
     agent_rows,
     named,
     relation_rows,
-    run_cases,
 )
 from tuner.laboratory.curves import bars, exceeding
 from tuner.laboratory.figures import above, draw_bars, draw_ccdf
+from tuner.laboratory.trial import Trial
 from tuner.report import style
+from tuner.report.series import Series
 
-__all__ = ["CASES", "plot", "run"]
+__all__ = ["CASES", "StrictSlo"]
 
-NAME = "rrl-fig14"
 CASES = tuple(
-    Case(
+    LearningCase(
         name=f"Inception on {kind}",
         env=env,
         model="inception",
@@ -45,14 +47,19 @@ PUBLISHED = {"capes": 49.9, "deeprm": 43.4}
 """By how many per cent RRL breaks the SLO less often (section 6.5)."""
 
 
-def run(options: Options) -> Result:
-    """Run every server, agent and seed."""
-    found = run_cases(CASES, options)
-    rows: list[Row] = []
-    series = []
-    for case in CASES:
-        trials = found[case.name]
-        rows += relation_rows(
+@experiment(
+    name="rrl-fig14",
+    title="Latency tails and broken windows under a strict SLO",
+    paper="RRL",
+    minutes=20,
+)
+class StrictSlo(AgentStudy):
+    """Every server under the strict SLO."""
+
+    cases = CASES
+
+    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+        yield from relation_rows(
             case.name,
             trials,
             lambda f: f.slo_violations,
@@ -60,7 +67,7 @@ def run(options: Options) -> Result:
             PUBLISHED,
             note='published as "up to", without saying on which server',
         )
-        rows += agent_rows(
+        yield from agent_rows(
             case.name,
             trials,
             {
@@ -71,26 +78,29 @@ def run(options: Options) -> Result:
                 "windows not near the oracle": (lambda f: f.windows_off, "windows"),
             },
         )
-        series += exceeding(trials, lambda t: t.shown["p95"], f"{case.name}: tail")
-        series += bars(trials, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
-    configuration = {
-        "slo": [case.arguments["slo"] for case in CASES],
-        "objective": "strict",
-        "workload": "dynamic",
-        "windows": [case.windows for case in CASES],
-        "agents": list(AGENTS),
-    }
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
 
+    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
+        yield from exceeding(trials, lambda t: t.shown["p95"], f"{case.name}: tail")
+        yield from bars(trials, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw tails on logarithmic axes as in the paper, and beside them how often the SLO was broken."""
-    title = f"A strict SLO under the Dynamic load; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, rows=2, columns=2, size=(11, 7), width_ratios=[1.6, 1.0])
-    for line, case in zip(axes, CASES, strict=True):
-        draw_ccdf(line[0], named(result.panel(f"{case.name}: tail")), BOUNDS[case.name])
-        line[0].set_title(f"{case.name}, p95", loc="right", fontsize=9)
-        above(line[0])
-        draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
-        line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")
-    return [style.save(figure, folder, NAME, colors=128)]
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "slo": [case.arguments["slo"] for case in CASES],
+            "objective": "strict",
+            "workload": "dynamic",
+            "windows": [case.windows for case in CASES],
+            "agents": list(self.agents),
+        }
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw tails on logarithmic axes as in the paper, and beside them how often the SLO was broken."""
+        title = f"A strict SLO under the Dynamic load; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(title, rows=2, columns=2, size=(11, 7), width_ratios=[1.6, 1.0])
+        for line, case in zip(axes, CASES, strict=True):
+            draw_ccdf(line[0], named(result.panel(f"{case.name}: tail")), BOUNDS[case.name])
+            line[0].set_title(f"{case.name}, p95", loc="right", fontsize=9)
+            above(line[0])
+            draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
+            line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")
+        return [style.save(figure, folder, result.experiment, colors=128)]

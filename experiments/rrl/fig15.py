@@ -5,33 +5,34 @@ DeepSpeech and Inception ResNet V2 on the CPU server, Inception V3 on the GPU se
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.study import (
-    AGENTS,
     CPU,
     DYNAMIC_WINDOWS,
     GPU,
-    Case,
+    AgentStudy,
+    LearningCase,
     agent_rows,
     named,
     relation_rows,
-    run_cases,
 )
 from tuner.laboratory.curves import over_time
 from tuner.laboratory.figures import above, draw_time
+from tuner.laboratory.trial import Trial
 from tuner.report import style
+from tuner.report.series import Series
 
-__all__ = ["CASES", "plot", "run"]
+__all__ = ["CASES", "LeastResources"]
 
-NAME = "rrl-fig15"
 LOOSE = 2.0
 """s that the p95 may take; the paper's lie between 1.8 and 3.2 s."""
 CASES = tuple(
-    Case(
+    LearningCase(
         name=f"{label} on {kind.upper()}",
         env=env,
         model=model,
@@ -53,57 +54,63 @@ PUBLISHED = {
 """By how many per cent RRL uses less than the rival (section 6.6)."""
 
 
-def run(options: Options) -> Result:
-    """Run every model, agent and seed."""
-    found = run_cases(CASES, options)
-    rows: list[Row] = []
-    series = []
-    for case in CASES:
-        trials = found[case.name]
+@experiment(
+    name="rrl-fig15",
+    title="The least CPU or GPU under a loose SLO",
+    paper="RRL",
+    minutes=30,
+)
+class LeastResources(AgentStudy):
+    """Every model under the loose SLO."""
+
+    cases = CASES
+
+    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
         kind = case.arguments["objective"]
-        rows += relation_rows(
-            case.name, trials, lambda f: f.resource, f"{kind.upper()} use", PUBLISHED[case.name]
-        )
-        unit = "cores" if kind == "cpu" else "share"
-        rows += agent_rows(
+        use = f"{kind.upper()} use"
+        yield from relation_rows(case.name, trials, lambda f: f.resource, use, PUBLISHED[case.name])
+        yield from agent_rows(
             case.name,
             trials,
             {
-                f"{kind.upper()} use": (lambda f: f.resource, unit),
+                use: (lambda f: f.resource, "cores" if kind == "cpu" else "share"),
                 "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
                 "p95": (lambda f: 1e3 * f.p95, "ms"),
                 "windows to converge": (lambda f: f.windows_to_converge, "windows"),
                 "windows not near the oracle": (lambda f: f.windows_off, "windows"),
             },
         )
-        series += over_time(trials, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
-        series += over_time(trials, attrgetter(kind), f"{case.name}: use")
-        series += over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
-    configuration = {
-        "slo": f"p95={LOOSE:g}s",
-        "objectives": [case.arguments["objective"] for case in CASES],
-        "workload": "dynamic",
-        "windows": [case.windows for case in CASES],
-        "agents": list(AGENTS),
-    }
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
 
+    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
+        yield from over_time(trials, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
+        yield from over_time(trials, lambda t: t.shown[case.arguments["objective"]], f"{case.name}: use")
+        yield from over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw as in the paper: a row for each model; the load, the latency against the SLO, the use."""
-    title = f"Least resources under p95 <= {LOOSE:g} s; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(
-        title, rows=len(CASES), columns=3, size=(13, 8.4), width_ratios=[0.7, 1.0, 1.0]
-    )
-    for line, case in zip(axes, CASES, strict=True):
-        for one in result.panel(f"{case.name}: load"):
-            line[0].plot(one.x, one.y, color=style.MUTED, lw=1.2)
-        line[0].set(ylabel="requests/s", xlabel="window", ylim=(0, None))
-        line[0].set_title(f"{case.name}: load")
-        draw_time(line[1], named(result.panel(f"{case.name}: latency")), "p95, ms", log=True)
-        line[1].axhline(1e3 * LOOSE, color=style.INK, ls="--", lw=1, label="SLO")
-        above(line[1])
-        unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
-        draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)
-        above(line[2])
-    return [style.save(figure, folder, NAME, colors=64)]
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "slo": f"p95={LOOSE:g}s",
+            "objectives": [case.arguments["objective"] for case in CASES],
+            "workload": "dynamic",
+            "windows": [case.windows for case in CASES],
+            "agents": list(self.agents),
+        }
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw as in the paper: a row for each model; the load, the latency against the SLO, the use."""
+        title = f"Least resources under p95 <= {LOOSE:g} s; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(
+            title, rows=len(CASES), columns=3, size=(13, 8.4), width_ratios=[0.7, 1.0, 1.0]
+        )
+        for line, case in zip(axes, CASES, strict=True):
+            for one in result.panel(f"{case.name}: load"):
+                line[0].plot(one.x, one.y, color=style.MUTED, lw=1.2)
+            line[0].set(ylabel="requests/s", xlabel="window", ylim=(0, None))
+            line[0].set_title(f"{case.name}: load")
+            draw_time(line[1], named(result.panel(f"{case.name}: latency")), "p95, ms", log=True)
+            line[1].axhline(1e3 * LOOSE, color=style.INK, ls="--", lw=1, label="SLO")
+            above(line[1])
+            unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
+            draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)
+            above(line[2])
+        return [style.save(figure, folder, result.experiment, colors=64)]

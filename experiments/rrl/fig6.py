@@ -7,6 +7,7 @@ the shape that the paper's figures show.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from tuner.envs.batched_server import BatchedModel
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, KNOBS
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -24,11 +25,8 @@ from tuner.report.series import Series, curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot", "run"]
+__all__ = ["ParallelismSurface", "Surface"]
 
-NAME = "rrl-fig6"
-REQUESTS, QUICK_REQUESTS = 3000.0, 200.0
-"""Of a window, at the load of the figure."""
 LIGHT = 2.4
 """Requests/s that one thread for everything just carries: the load of Fig. 3."""
 SLO = {"cpu": 0.55, "gpu": 0.52}
@@ -38,100 +36,142 @@ SHOWN = (1.0, 2.0, 3.0, 5.0, 10.0)
 """Distances that have rows."""
 
 
-class Task(NamedTuple):
-    """Every configuration of a model, under one load, in one window."""
+class Surface(NamedTuple):
+    """Every configuration of a model, under one load."""
 
     kind: str
     model: str
     rate: float
-    requests: float
-    seed: int
 
 
 CASES = {
-    "Inception, homogeneous sizes": ("cpu", "inception", 14.0),
-    "Deep Speech, heterogeneous sizes": ("cpu", "deepspeech", 14.0),
-    "Inception on a GPU": ("gpu", "inception", 61.0),
+    "Inception, homogeneous sizes": Surface("cpu", "inception", 14.0),
+    "Deep Speech, heterogeneous sizes": Surface("cpu", "deepspeech", 14.0),
+    "Inception on a GPU": Surface("gpu", "inception", 61.0),
 }
-LIGHT_CASE = ("cpu", "inception", LIGHT)
+FIGURE_3 = Surface("cpu", "inception", LIGHT)
+FIGURE_4, _, FIGURE_5 = CASES.values()
 
 
-def run(options: Options) -> Result:
-    """Measure every configuration of three servers, and of one under a light load."""
-    requests = QUICK_REQUESTS if options.quick else REQUESTS
-    cases = [LIGHT_CASE, *CASES.values()]
-    tasks = [Task(*case, requests, seed) for case in cases for seed in range(options.seeds)]
-    found = dict(zip(tasks, options.run_all(measure, tasks, "servers and seeds"), strict=True))
+@experiment(
+    name="rrl-fig6",
+    title="Latency against parallelism; alike configurations perform alike (and Figs. 3, 4, 5)",
+    paper="RRL",
+    minutes=3,
+)
+class ParallelismSurface(Experiment[Surface, np.ndarray]):
+    """The mean latency of every configuration of three servers, and of one under a light load.
 
-    def surfaces(case: tuple[str, str, float]) -> list[np.ndarray]:
-        return [found[Task(*case, requests, seed)] for seed in range(options.seeds)]
+    The answers have a place for each configuration.   # (11, 11, 11) s.
+    """
 
-    light, cpu, gpu = (surfaces(case) for case in (LIGHT_CASE, *list(CASES.values())[::2]))
-    rows, series = _figure_3(light)
-    rows += _maps("Fig. 4", [each[:, :, 10] for each in cpu], SLO["cpu"])
-    rows += _maps("Fig. 5", [each[BATCH_50] for each in gpu], SLO["gpu"])
-    for name, case in CASES.items():
-        new_rows, new_series = _figure_6(name, surfaces(case))
-        rows, series = rows + new_rows, [*series, *new_series]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={
-            "requests": requests,
-            "rates": {"Fig. 3": LIGHT, **{name: case[2] for name, case in CASES.items()}},
-        },
-        rows=rows,
-        series=series,
-        details={
+    requests = Scaled(3000.0, quick=200.0)
+    """Of a window, at the load of the figure."""
+
+    def tasks(self) -> list[Surface]:
+        return [FIGURE_3, *CASES.values()]
+
+    def measure(self, task: Surface, seed: int) -> np.ndarray:
+        """Return the surface in one window, the same arrivals for all configurations."""
+        model: BatchedModel = (CPU_MODELS if task.kind == "cpu" else GPU_MODELS)[task.model]
+        space = model.space()
+        simulator = BatchedSimulator(model.plans(space), model.traffic(), workers=1)
+        arrays = simulator.step(
+            np.arange(space.size),
+            np.full(space.size, task.rate),
+            np.full(space.size, seed, np.uint64),
+            self.requests / task.rate,
+        )
+        return np.asarray(arrays.mean.reshape(space.shape))
+
+    def rows(self, found: Answers[Surface, np.ndarray]) -> Iterator[Row]:
+        yield from _rows_of_figure_3(found[FIGURE_3])
+        yield from _map_rows("Fig. 4", [each[:, :, 10] for each in found[FIGURE_4]], SLO["cpu"])
+        yield from _map_rows("Fig. 5", [each[BATCH_50] for each in found[FIGURE_5]], SLO["gpu"])
+        for name, task in CASES.items():
+            bins, factors = _factors(found[task])
+            for distance in SHOWN:
+                yield row(
+                    f"Fig. 6, {name}: factor at distance {distance:g}",
+                    factors[:, bins.tolist().index(distance), 1].tolist(),
+                    note="median over the pairs of configurations that far apart",
+                )
+
+    def series(self, found: Answers[Surface, np.ndarray]) -> Iterator[Series]:
+        steps = np.arange(1, 11)
+        gains = [each[1, 1, 1] / each for each in found[FIGURE_3]]
+        for name, where in _lines(steps).items():
+            yield curve(
+                name, steps.tolist(), np.array([gain[where] for gain in gains]).T.tolist(), panel="Fig. 3"
+            )
+        for name, task in CASES.items():
+            bins, factors = _factors(found[task])
+            for place, label in enumerate(("lower quartile", "median", "upper quartile")):
+                yield curve(label, bins.tolist(), factors[:, :, place].T.tolist(), panel=name)
+
+    def configuration(self) -> dict[str, Any]:
+        rates = {"Fig. 3": LIGHT, **{name: task.rate for name, task in CASES.items()}}
+        return {"requests": self.requests, "rates": rates}
+
+    def details(self, found: Answers[Surface, np.ndarray]) -> dict[str, Any]:
+        cpu, gpu = found[FIGURE_4], found[FIGURE_5]
+        return {
             "mean_s": {
                 "Fig. 4, request (rows) and inter-op parallelism": _median(each[:, :, 10] for each in cpu),
                 "Fig. 5, batch timeout (rows) and threads": _median(each[BATCH_50] for each in gpu),
             }
-        },
-    )
+        }
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw Fig. 6, and Figs. 3, 4 and 5 beside it."""
+        figure, axes = style.figure("Difference in latency against distance of configurations", columns=3)
+        for axis, name in zip(axes[0], CASES, strict=True):
+            style.curves(axis, result.panel(name))
+            axis.set(title=name, xlabel="distance, grid steps", yscale="log")
+            style.decades(axis.yaxis)
+        axes[0, 0].set_ylabel("factor between two mean latencies")
+        style.legend(axes[0, 0])
+        files = [style.save(figure, folder, result.experiment), _plot_figure_3(result, folder)]
+        maps = [np.array(values) for values in result.details["mean_s"].values()]
+        threads = [f"{step}" for step in range(11)]
+        files.append(
+            _plot_map(
+                folder, "fig4", maps[0], ("inter-op parallelism", "request parallelism"), (threads, threads)
+            )
+        )
+        timeouts = [f"{1000 * value:g}" for value in KNOBS[1].grid]
+        files.append(
+            _plot_map(folder, "fig5", maps[1], ("batch threads", "batch timeout, ms"), (threads, timeouts))
+        )
+        return files
 
 
-def measure(task: Task) -> np.ndarray:
-    """Return the mean latency of every configuration, the same arrivals for all.   # (11, 11, 11) s."""
-    model: BatchedModel = (CPU_MODELS if task.kind == "cpu" else GPU_MODELS)[task.model]
-    space = model.space()
-    simulator = BatchedSimulator(model.plans(space), model.traffic(), workers=1)
-    arrays = simulator.step(
-        np.arange(space.size),
-        np.full(space.size, task.rate),
-        np.full(space.size, task.seed, np.uint64),
-        task.requests / task.rate,
-    )
-    return np.asarray(arrays.mean.reshape(space.shape))
-
-
-def _figure_3(surfaces: list[np.ndarray]) -> tuple[list[Row], list[Series]]:
-    """How many times faster than sequential execution more of each kind of parallelism is."""
-    steps = np.arange(1, 11)
+def _lines(steps: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The lines of Fig. 3 through the surface: more of each kind of parallelism, and of all three."""
     one = np.ones_like(steps)
-    lines = {
+    return {
         "request": (steps, one, one),
         "inter-op": (one, steps, one),
         "intra-op": (one, one, steps),
         "all three": (steps, steps, steps),
     }
+
+
+def _rows_of_figure_3(surfaces: list[np.ndarray]) -> list[Row]:
+    """How many times faster than sequential execution more of each kind of parallelism is."""
     gains = [each[1, 1, 1] / each for each in surfaces]
-    series = [
-        curve(name, steps.tolist(), np.array([gain[where] for gain in gains]).T.tolist(), panel="Fig. 3")
-        for name, where in lines.items()
-    ]
-    best = [float(gain.max()) for gain in gains]
-    most = [float(gain[10, 10, 10]) for gain in gains]
     place = np.unravel_index(int(np.median(surfaces, axis=0).argmin()), surfaces[0].shape)
     note = f"at {tuple(int(step) for step in place)}, of 1,331; load {LIGHT} requests/s"
-    rows = [
+    best = [float(gain.max()) for gain in gains]
+    most = [float(gain[10, 10, 10]) for gain in gains]
+    return [
         row("Fig. 3: best over (1, 1, 1)", best, unit="times faster", published=10.0, note=note),
         row("Fig. 3: (10, 10, 10) over (1, 1, 1)", most, unit="times faster"),
     ]
-    return rows, series
 
 
-def _maps(figure: str, maps: list[np.ndarray], slo: float) -> list[Row]:
+def _map_rows(figure: str, maps: list[np.ndarray], slo: float) -> list[Row]:
     """What a heat map shows in numbers."""
     least = [float(each.min()) for each in maps]
     return [
@@ -145,8 +185,12 @@ def _maps(figure: str, maps: list[np.ndarray], slo: float) -> list[Row]:
     ]
 
 
-def _figure_6(name: str, surfaces: list[np.ndarray]) -> tuple[list[Row], list[Series]]:
-    """By which factor latencies differ, against the distance of the configurations: median and quartiles."""
+def _factors(surfaces: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """By which factor latencies differ, against the distance of the configurations.
+
+    Returns:
+        The distances, (bins,), and the quartiles of the factors, (seeds, bins, 3).
+    """
     distances = _distances(surfaces[0].shape)
     bins = np.unique(np.round(distances[distances > 0]))
     pairs = [np.round(distances) == distance for distance in bins]
@@ -155,20 +199,7 @@ def _figure_6(name: str, surfaces: list[np.ndarray]) -> tuple[list[Row], list[Se
         logarithm = np.log(surface.ravel())
         differences = np.abs(logarithm[:, None] - logarithm[None, :])
         factors.append([np.exp(np.quantile(differences[pair], (0.25, 0.5, 0.75))) for pair in pairs])
-    values = np.array(factors)  # (seeds, bins, 3)
-    series = [
-        curve(label, bins.tolist(), values[:, :, place].T.tolist(), panel=name)
-        for place, label in enumerate(("lower quartile", "median", "upper quartile"))
-    ]
-    rows = [
-        row(
-            f"Fig. 6, {name}: factor at distance {distance:g}",
-            values[:, bins.tolist().index(distance), 1].tolist(),
-            note="median over the pairs of configurations that far apart",
-        )
-        for distance in SHOWN
-    ]
-    return rows, series
+    return bins, np.array(factors)
 
 
 def _distances(shape: tuple[int, ...]) -> np.ndarray:
@@ -182,30 +213,6 @@ def _median(maps: Any) -> list[list[float]]:
     return [[float(f"{value:.4g}") for value in line] for line in np.median(list(maps), axis=0)]
 
 
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw Fig. 6, and Figs. 3, 4 and 5 beside it."""
-    figure, axes = style.figure("Difference in latency against distance of configurations", columns=3)
-    for axis, name in zip(axes[0], CASES, strict=True):
-        style.curves(axis, result.panel(name))
-        axis.set(title=name, xlabel="distance, grid steps", yscale="log")
-        style.decades(axis.yaxis)
-    axes[0, 0].set_ylabel("factor between two mean latencies")
-    style.legend(axes[0, 0])
-    files = [style.save(figure, folder, NAME), _plot_figure_3(result, folder)]
-    maps = [np.array(values) for values in result.details["mean_s"].values()]
-    threads = [f"{step}" for step in range(11)]
-    files.append(
-        _plot_map(
-            folder, "fig4", maps[0], ("inter-op parallelism", "request parallelism"), (threads, threads)
-        )
-    )
-    timeouts = [f"{1000 * value:g}" for value in KNOBS[1].grid]
-    files.append(
-        _plot_map(folder, "fig5", maps[1], ("batch threads", "batch timeout, ms"), (threads, timeouts))
-    )
-    return files
-
-
 def _plot_figure_3(result: Result, folder: Path) -> Path:
     figure, axes = style.figure(
         f"Fig. 3: faster than sequential execution, {LIGHT} requests/s", size=(6, 3.8)
@@ -214,7 +221,7 @@ def _plot_figure_3(result: Result, folder: Path) -> Path:
     axes[0, 0].set(xlabel="parallelism (the others stay at 1)", ylabel="times faster than (1, 1, 1)")
     axes[0, 0].set_ylim(bottom=0)
     style.legend(axes[0, 0])
-    return style.save(figure, folder, f"{NAME}-fig3")
+    return style.save(figure, folder, f"{result.experiment}-fig3")
 
 
 TITLES = {
@@ -237,7 +244,7 @@ def _plot_map(
         axis.set(xlabel=labels[0], ylabel=labels[1])
     axes[0, 0].set_title("all")
     axes[0, 1].set_title("near the best")
-    return style.save(figure, folder, f"{NAME}-{name}")
+    return style.save(figure, folder, f"rrl-fig6-{name}")
 
 
 def _heat(axis: Axes, values: np.ndarray, down: list[str], across: list[str]) -> None:

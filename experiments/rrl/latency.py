@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
-from tuner.experiments.frame.options import Options
 from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.study import (
-    AGENTS,
     TIMES_FEWER,
-    Case,
+    AgentStudy,
+    LearningCase,
     agent_rows,
     fewer_rows,
     named,
     relation_rows,
-    run_cases,
 )
 from tuner.laboratory.curves import over_time
 from tuner.laboratory.figures import above, draw_time
+from tuner.laboratory.trial import Trial
 from tuner.report import style
+from tuner.report.series import Series
 
-__all__ = ["draw_latencies", "latency_result"]
+__all__ = ["LatencyStudy", "draw_latencies"]
 
 
-def latency_result(
-    name: str,
-    cases: Sequence[Case],
-    published: Mapping[str, Mapping[str, float | None]],
-    options: Options,
-) -> Result:
-    """Run the cases and compare mean latencies.
+class LatencyStudy(AgentStudy):
+    """An experiment that compares mean latencies over time."""
 
-    Args:
-        name: Of the experiment.
-        cases: The panels.
-        published: Per cent below each rival, by case.
-        options: As every experiment.
-    """
-    found = run_cases(cases, options)
-    rows: list[Row] = []
-    series = []
-    for case in cases:
-        trials = found[case.name]
-        rows += relation_rows(
-            case.name, trials, lambda f: f.mean_latency, "mean latency", published[case.name]
-        )
-        rows += agent_rows(
+    published: ClassVar[Mapping[str, Mapping[str, float | None]]]
+    """By how many per cent RRL's mean latency is below each rival's, by case."""
+
+    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+        """Return relations, the figures of each agent, and how many times fewer windows RRL needs."""
+        published = self.published[case.name]
+        yield from relation_rows(case.name, trials, lambda f: f.mean_latency, "mean latency", published)
+        rows = agent_rows(
             case.name,
             trials,
             {
@@ -56,20 +45,26 @@ def latency_result(
                 "mean cost above the oracle's": (lambda f: 100 * f.regret, "%"),
             },
         )
+        yield from rows
         for what in ("windows not near the oracle", "windows to converge"):
-            rows += fewer_rows(case.name, rows, what, case.windows, TIMES_FEWER)
-        series += over_time(trials, lambda t: 1e3 * t.shown["mean"], f"{case.name}: latency")
-        series += over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
-    configuration = {
-        "cases": [f"{case.env} {case.model} {case.workload}" for case in cases],
-        "windows": [case.windows for case in cases],
-        "agents": list(AGENTS),
-        "objective": "latency",
-    }
-    return Result(experiment=name, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+            yield from fewer_rows(case.name, rows, what, case.windows, TIMES_FEWER)
+
+    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
+        """Return latency and load over time."""
+        yield from over_time(trials, lambda t: 1e3 * t.shown["mean"], f"{case.name}: latency")
+        yield from over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
+
+    def configuration(self) -> dict[str, Any]:
+        """Return cases, windows, agents and the objective."""
+        return {
+            "cases": [f"{case.env} {case.model} {case.workload}" for case in self.cases],
+            "windows": [case.windows for case in self.cases],
+            "agents": list(self.agents),
+            "objective": "latency",
+        }
 
 
-def draw_latencies(result: Result, cases: Sequence[Case], folder: Path, title: str) -> list[Path]:
+def draw_latencies(result: Result, cases: Sequence[LearningCase], folder: Path, title: str) -> list[Path]:
     """Draw the load on top, below it the latency of each model; a column for each load."""
     loads = list(dict.fromkeys(case.workload for case in cases))
     models = list(dict.fromkeys(case.model for case in cases))

@@ -8,37 +8,38 @@ Model Analyzer, Clipper's rule, and random search. All have the same windows and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import (
     CPU,
     GPU,
     MEAN,
     TIMES_FEWER,
-    Case,
+    AgentStudy,
+    LearningCase,
     agent_rows,
     named,
     of_agent,
-    run_cases,
 )
 from tuner.laboratory.curves import bars, over_time
 from tuner.laboratory.figures import above, draw_bars, draw_time
 from tuner.laboratory.trial import Trial
 from tuner.report import style
+from tuner.report.series import Series
 
-__all__ = ["CASES", "plot", "run"]
+__all__ = ["CASES", "RivalAgents"]
 
-NAME = "rrl-rivals"
 WINDOWS = 600
 AGENTS = (
     "rrl", "q_learning", "capes", "capes_level", "deeprm",
     "tpe", "gp", "hill_climb", "clipper_aimd", "random",
 )  # fmt: skip
 CASES = tuple(
-    Case(
+    LearningCase(
         name=f"Inception on {kind}",
         env=env,
         model="inception",
@@ -51,14 +52,20 @@ CASES = tuple(
 FASTER = {"capes": TIMES_FEWER, "deeprm": TIMES_FEWER}
 
 
-def run(options: Options) -> Result:
-    """Run every server, agent and seed."""
-    found = run_cases(CASES, options, AGENTS)
-    rows: list[Row] = []
-    series = []
-    for case in CASES:
-        trials = found[case.name]
-        rows += agent_rows(
+@experiment(
+    name="rrl-rivals",
+    title="Windows until near the oracle for good: RRL and all that it is compared with",
+    paper="RRL",
+    minutes=30,
+)
+class RivalAgents(AgentStudy):
+    """Every agent on both servers under a constant load."""
+
+    cases = CASES
+    agents = AGENTS
+
+    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+        yield from agent_rows(
             case.name,
             trials,
             {
@@ -68,16 +75,33 @@ def run(options: Options) -> Result:
                 "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
             },
         )
-        rows += _times_fewer(case.name, trials)
-        series += over_time(trials, lambda t: t.expected / t.best, f"{case.name}: cost")
-        series += bars(trials, lambda f: f.windows_to_converge, f"{case.name}: windows")
-    configuration = {"workload": "constant", "windows": WINDOWS, "agents": list(AGENTS), **MEAN}
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+        yield from _times_fewer(case.name, trials)
+
+    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
+        yield from over_time(trials, lambda t: t.expected / t.best, f"{case.name}: cost")
+        yield from bars(trials, lambda f: f.windows_to_converge, f"{case.name}: windows")
+
+    def configuration(self) -> dict[str, Any]:
+        return {"workload": "constant", "windows": WINDOWS, "agents": list(self.agents), **MEAN}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the cost over the oracle's, window by window, and the windows to converge."""
+        title = f"Windows until near the oracle, constant load; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(title, rows=2, columns=2, size=(12, 7.2), width_ratios=[1.1, 1.0])
+        for line, case in zip(axes, CASES, strict=True):
+            cost = named(result.panel(f"{case.name}: cost"))
+            draw_time(line[0], cost, "exact cost over the oracle's", log=True, band=False)
+            line[0].set_title(case.name, loc="right", fontsize=9)
+            above(line[0])
+            windows = named(result.panel(f"{case.name}: windows"))
+            draw_bars(line[1], windows, "windows to converge", most=float(WINDOWS))
+            line[1].set_title(f"{case.name}: windows to converge")
+        return [style.save(figure, folder, result.experiment, colors=128)]
 
 
-def _times_fewer(case: str, trials: Sequence[Trial]) -> list[Row]:
+def _times_fewer(case: str, trials: Sequence[Trial]) -> Iterator[Row]:
     """Return how many times fewer windows RRL needs than each rival, seed by seed."""
-    rows = []
     ours = [f.windows_to_converge for f in of_agent(trials, AGENTS[0])]
     for rival in AGENTS[1:]:
         theirs = [f.windows_to_converge for f in of_agent(trials, rival)]
@@ -86,22 +110,4 @@ def _times_fewer(case: str, trials: Sequence[Trial]) -> list[Row]:
         ratios = [min(b, float(WINDOWS)) / a for a, b in zip(ours, theirs, strict=True)]
         never = sum(map(math.isinf, theirs))
         note = f"at least: {never} of {len(theirs)} never converged" if never else ""
-        rows.append(
-            row(f"{case}: times fewer windows than {rival}", ratios, published=FASTER.get(rival), note=note)
-        )
-    return rows
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the cost over the oracle's, window by window, and the windows to converge."""
-    title = f"Windows until near the oracle, constant load; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, rows=2, columns=2, size=(12, 7.2), width_ratios=[1.1, 1.0])
-    for line, case in zip(axes, CASES, strict=True):
-        cost = named(result.panel(f"{case.name}: cost"))
-        draw_time(line[0], cost, "exact cost over the oracle's", log=True, band=False)
-        line[0].set_title(case.name, loc="right", fontsize=9)
-        above(line[0])
-        windows = named(result.panel(f"{case.name}: windows"))
-        draw_bars(line[1], windows, "windows to converge", most=float(WINDOWS))
-        line[1].set_title(f"{case.name}: windows to converge")
-    return [style.save(figure, folder, NAME, colors=128)]
+        yield row(f"{case}: times fewer windows than {rival}", ratios, published=FASTER.get(rival), note=note)

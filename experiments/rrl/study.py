@@ -1,14 +1,15 @@
-"""What RRL's comparisons share: the cases, their trials under every agent and seed, the relations."""
+"""What RRL's comparisons share: cases, the trials of every agent in them, and how agents compare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
@@ -23,13 +24,14 @@ __all__ = [
     "NAMES",
     "TIMES_FEWER",
     "WIKI_WINDOWS",
-    "Case",
+    "AgentStudy",
+    "AgentTask",
+    "LearningCase",
     "agent_rows",
     "fewer_rows",
     "named",
     "of_agent",
     "relation_rows",
-    "run_cases",
     "times_fewer",
 ]
 
@@ -49,7 +51,7 @@ MEAN = {"slo": "mean=550ms"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class LearningCase:
     """One panel of a figure: a served model under a load."""
 
     name: str
@@ -73,37 +75,63 @@ class Case:
         )
 
 
-def run_cases(
-    cases: Sequence[Case], options: Options, agents: Sequence[str] = AGENTS
-) -> dict[str, list[Trial]]:
-    """Run every case under every agent and seed; the same seed gives all agents the same load.
+class AgentTask(NamedTuple):
+    """An agent that learns a case."""
 
-    Returns:
-        The trials of each case, by its name.
-    """
-    if not options.quick:
-        _prepare(cases, options)
-    keys = [(case, agent, seed) for seed in range(options.seeds) for case in cases for agent in agents]
-    specs = [case.spec(agent, seed, quick=options.quick) for case, agent, seed in keys]
-    trials = options.run_all(run_trial, specs, "models, loads, agents and seeds")
-    found: dict[str, list[Trial]] = {case.name: [] for case in cases}
-    for (case, _, _), trial in zip(keys, trials, strict=True):
-        found[case.name].append(trial)
-    return found
+    case: str
+    agent: str
+
+
+class AgentStudy(Experiment[AgentTask, Trial]):
+    """An experiment in which RRL and its rivals learn every case; a seed gives all agents the same load."""
+
+    cases: ClassVar[tuple[LearningCase, ...]]
+    agents: ClassVar[tuple[str, ...]] = AGENTS
+
+    def prepare(self) -> None:
+        """Compute the tables of exact costs, each once, before many processes want the same ones."""
+        if self.options.quick:
+            return
+        tables: list[tuple[TrialSpec, float]] = []
+        for case in self.cases:
+            spec = case.spec("random", 0, quick=False)
+            tables += [(spec, rate) for rate in _rates(spec, self.options.seeds)]
+        self.run_all(compute_costs, tables, "exact costs of every configuration")
+
+    def tasks(self) -> list[AgentTask]:
+        """Return every case under every agent."""
+        return [AgentTask(case.name, agent) for case in self.cases for agent in self.agents]
+
+    def measure(self, task: AgentTask, seed: int) -> Trial:
+        """Let the agent learn."""
+        case = {case.name: case for case in self.cases}[task.case]
+        return run_trial(case.spec(task.agent, seed, quick=self.options.quick))
+
+    def rows(self, found: Answers[AgentTask, Trial]) -> Iterator[Row]:
+        """Return the rows of each case."""
+        for case in self.cases:
+            yield from self.case_rows(case, self._trials(found, case))
+
+    def series(self, found: Answers[AgentTask, Trial]) -> Iterator[Series]:
+        """Return the curves of each case."""
+        for case in self.cases:
+            yield from self.case_series(case, self._trials(found, case))
+
+    @abstractmethod
+    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterable[Row]:
+        """Return the figures of one case, given its trials: agent by agent, seed by seed."""
+
+    @abstractmethod
+    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterable[Series]:
+        """Return the curves of one case."""
+
+    def _trials(self, found: Answers[AgentTask, Trial], case: LearningCase) -> list[Trial]:
+        return [trial for agent in self.agents for trial in found[AgentTask(case.name, agent)]]
 
 
 def named(series: Sequence[Series]) -> list[Series]:
     """Return curves under the agents' proper names."""
     return [one.model_copy(update={"name": NAMES.get(one.name, one.name)}) for one in series]
-
-
-def _prepare(cases: Sequence[Case], options: Options) -> None:
-    """Compute the tables of exact costs, each once, before many processes want the same ones."""
-    tasks: list[tuple[TrialSpec, float]] = []
-    for case in cases:
-        spec = case.spec("random", 0, quick=False)
-        tasks += [(spec, rate) for rate in _rates(spec, options.seeds)]
-    options.run_all(compute_costs, tasks, "exact costs of every configuration")
 
 
 def _rates(spec: TrialSpec, seeds: int) -> list[float]:
@@ -152,7 +180,7 @@ def relation_rows(
         case: Its name.
         trials: Of the case.
         value: What is compared.
-        what: What it is called, such as "mean latency".
+        what: Its name, such as "mean latency".
         published: The paper's per cent, by rival.
         note: For every row.
     """
@@ -183,7 +211,7 @@ def agent_rows(
     Args:
         case: Its name.
         trials: Of the case.
-        values: What is told, by what it is called; with its unit.
+        values: What a row shows and its unit, by name.
     """
     agents = dict.fromkeys(trial.spec.label for trial in trials)
     rows = []
@@ -200,10 +228,10 @@ def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: f
 
     Args:
         case: Its name.
-        rows: Those of :func:`agent_rows`, which tell the windows of each agent.
-        what: What these are called, such as "windows to converge".
+        rows: Those of :func:`agent_rows`, with the windows of each agent.
+        what: The name of these, such as "windows to converge".
         windows: The length of a trial.
-        least: What is asked for.
+        least: What is asked for, at least.
 
     Returns:
         None where the windows are not known, as in trials without exact costs.
@@ -234,7 +262,7 @@ def times_fewer(
         fast: Windows that the faster one needs; None if half of its seeds or more never got there, which
             leaves no ratio.
         windows: The length of the slower one's trial.
-        least: What is asked for.
+        least: What is asked for, at least.
     """
     notes = ["ratio of the medians"]
     ratio = None

@@ -1,20 +1,20 @@
 """RRL with a start: windows to converge when a simulation, more or less wrong, says what to expect.
 
-Inception V3 on the CPU server (1,331 configurations) and on the GPU server under a constant load. The agent
-is told the cost of every configuration before the first window; the simulation that says so is wrong by a
-fifth everywhere, and beside that at random, for each configuration anew. How large that error is in reality
-is what sim-to-real measures on a live server.
+Inception V3 on the CPU server (1,331 configurations) and on the GPU server under a constant load. Before the
+first window the agent is given a cost for every configuration. The simulation that these costs come from is
+wrong by a fifth everywhere, and beside that at random, by another error for each configuration. How large
+that error is in reality is what sim-to-real measures on a live server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
 from tuner.laboratory.figures import above
@@ -26,73 +26,109 @@ from tuner.report.series import Series, curve
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["BIAS", "LOADS", "plot", "run", "told"]
+__all__ = ["BIAS", "LOADS", "WarmStart", "WarmTask", "with_wrong_prior"]
 
-NAME = "rrl-warm"
 WINDOWS = 200
 LOADS = (0.6, 0.8, 1.0, 1.2)
 """Over the nominal one: at which the simulation says what to expect."""
 BIAS = 1.2
 """By which factor the simulation is wrong everywhere."""
-ERRORS = (None, 0.0, 0.05, 0.1, 0.2, 0.4)
-"""Standard deviation of the logarithm of the random error; None is a cold start."""
 SERVERS = {"CPU": CPU, "GPU": GPU}
 TARGETS = {None: 60.0, 0.1: 10.0}
 """Windows to converge that are to be reached on the CPU server, cold and warm."""
 
 
-class Task(NamedTuple):
-    """One training."""
+class WarmTask(NamedTuple):
+    """A start on a server."""
 
     server: str
     error: float | None
-    seed: int
-    quick: bool
+    """Of the simulation that the agent starts from; None is a cold start."""
 
 
-def run(options: Options) -> Result:
-    """Run every server, error and seed."""
-    errors = ERRORS[:1] if options.quick else ERRORS
-    tasks = [
-        Task(server, error, seed, options.quick)
-        for seed in range(options.seeds)
-        for server in SERVERS
-        for error in errors
-    ]
-    found = dict(zip(tasks, options.run_all(try_one, tasks, "servers, errors and seeds"), strict=True))
-    rows: list[Row] = []
-    series: list[Series] = []
-    for server in SERVERS:
-        by_error = {e: [found[t] for t in tasks if (t.server, t.error) == (server, e)] for e in errors}
-        for error, figures in by_error.items():
-            rows += _rows(server, error, figures)
-        series += _curves(server, by_error)
-    configuration = {"windows": WINDOWS, "loads": list(LOADS), "bias": BIAS, "errors": list(errors), **MEAN}
-    return Result(experiment=NAME, seeds=options.seeds, configuration=configuration, rows=rows, series=series)
+@experiment(
+    name="rrl-warm",
+    title="Windows to converge when a simulation, more or less wrong, says what to expect",
+    paper="RRL",
+    minutes=5,
+)
+class WarmStart(Experiment[WarmTask, Figures]):
+    """Trains one agent for each server and error."""
+
+    errors = Scaled[tuple[float | None, ...]]((None, 0.0, 0.05, 0.1, 0.2, 0.4), quick=(None,))
+    """Standard deviation of the logarithm of the random error; None is a cold start."""
+    windows = Scaled(WINDOWS, quick=QUICK_WINDOWS)
+
+    def tasks(self) -> list[WarmTask]:
+        return [WarmTask(server, error) for server in SERVERS for error in self.errors]
+
+    def measure(self, task: WarmTask, seed: int) -> Figures:
+        spec = TrialSpec(
+            env=SERVERS[task.server],
+            arguments={"model": "inception", **MEAN},
+            workload="constant",
+            seed=seed,
+            windows=self.windows,
+            exact=not self.options.quick,
+        )
+
+        def make(spec: TrialSpec, env: Any) -> Agent:
+            agent = new_agent(spec, env)
+            return agent if task.error is None else with_wrong_prior(agent, spec, env, task.error)
+
+        agent, trial = train_agent(spec, make=make)
+        agent.close()
+        return figures_of(trial)
+
+    def rows(self, found: Answers[WarmTask, Figures]) -> Iterator[Row]:
+        for task, figures in found.items():
+            yield from _rows(task, figures)
+
+    def series(self, found: Answers[WarmTask, Figures]) -> Iterator[Series]:
+        """Windows to converge against the error; the cold start stands at the end."""
+        known = [error for error in self.errors if error is not None]
+        places = [100.0 * error for error in known]
+        for server in SERVERS:
+            columns = [
+                [min(f.windows_to_converge, float(WINDOWS)) for f in found[WarmTask(server, error)]]
+                for error in (*known, None)
+            ]
+            yield curve(server, [*places, _cold(places)], columns, panel="windows")
+
+    def configuration(self) -> dict[str, Any]:
+        errors = list(self.errors)
+        return {"windows": WINDOWS, "loads": list(LOADS), "bias": BIAS, "errors": errors, **MEAN}
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw the windows to converge against how wrong the simulation is."""
+        title = f"Windows until near the oracle for good; median and range of {result.seeds} seeds"
+        figure, axes = style.figure(title, size=(7.5, 4))
+        axis = axes[0, 0]
+        curves = result.panel("windows")
+        style.curves(axis, [_cut(one, slice(-1)) for one in curves])
+        for index, one in enumerate(_cut(one, slice(-1, None)) for one in curves):  # a cold start is no error
+            color, marker = style.look(one.name, index)
+            x, (middle,) = one.x[0] + 0.6 * (2 * index - 1), style.floats(one.y)
+            low, high = (style.floats(values or one.y)[0] for values in (one.low, one.high))
+            axis.errorbar(
+                [x], [middle], [[middle - low], [high - middle]], color=color, marker=marker, ms=5, lw=1.4
+            )
+        axis.axhline(TARGETS[0.1], color=style.MUTED, lw=1, ls="--", label="ten windows")
+        places = curves[0].x
+        axis.set_xticks(places, [*(f"{place:g} %" for place in places[:-1]), "cold"])
+        axis.set(
+            xlabel="random error of the simulation",
+            ylabel=f"windows to converge ({WINDOWS}: not at all)",
+            yscale="log",
+        )
+        style.decades(axis.yaxis)
+        above(axis)
+        return [style.save(figure, folder, result.experiment)]
 
 
-def try_one(task: Task) -> Figures:
-    """Train one agent."""
-    spec = TrialSpec(
-        env=SERVERS[task.server],
-        arguments={"model": "inception", **MEAN},
-        workload="constant",
-        seed=task.seed,
-        windows=QUICK_WINDOWS if task.quick else WINDOWS,
-        exact=not task.quick,
-    )
-
-    def make(spec: TrialSpec, env: Any) -> Agent:
-        agent = new_agent(spec, env)
-        return agent if task.error is None else told(agent, spec, env, task.error)
-
-    agent, trial = train_agent(spec, make=make)
-    agent.close()
-    return figures_of(trial)
-
-
-def told(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
-    """Tell an agent what a simulation says that is wrong.
+def with_wrong_prior(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
+    """Give an agent what a wrong simulation says as its prior.
 
     Args:
         agent: RRL that learned nothing yet.
@@ -131,10 +167,10 @@ def _label(error: float | None) -> str:
     return "cold" if error is None else f"told, wrong by {100 * error:.0f} %"
 
 
-def _rows(server: str, error: float | None, figures: Sequence[Figures]) -> list[Row]:
-    name = f"Inception on {server}, {_label(error)}"
-    target = TARGETS.get(error)
-    note = f"to be reached: {target:g}" if target and server == "CPU" else ""
+def _rows(task: WarmTask, figures: Sequence[Figures]) -> list[Row]:
+    name = f"Inception on {task.server}, {_label(task.error)}"
+    target = TARGETS.get(task.error)
+    note = f"to be reached: {target:g}" if target and task.server == "CPU" else ""
     values = {
         "windows to converge": ([f.windows_to_converge for f in figures], "windows", note),
         "windows not near the oracle": ([f.windows_off for f in figures], "windows", ""),
@@ -148,14 +184,6 @@ def _rows(server: str, error: float | None, figures: Sequence[Figures]) -> list[
     ]
 
 
-def _curves(server: str, by_error: dict[float | None, list[Figures]]) -> list[Series]:
-    """Windows to converge against the error; the cold start stands at the end."""
-    known = [error for error in by_error if error is not None]
-    columns = [[min(f.windows_to_converge, float(WINDOWS)) for f in by_error[e]] for e in (*known, None)]
-    places = [100.0 * error for error in known]
-    return [curve(server, [*places, _cold(places)], columns, panel="windows")]
-
-
 def _cold(places: Sequence[float]) -> float:
     return 1.25 * max(places, default=40.0)
 
@@ -164,30 +192,3 @@ def _cut(one: Series, part: slice) -> Series:
     """Return a part of a curve."""
     names = ("x", "y", "low", "high")
     return one.model_copy(update={name: getattr(one, name)[part] for name in names})
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw the windows to converge against how wrong the simulation is."""
-    title = f"Windows until near the oracle for good; median and range of {result.seeds} seeds"
-    figure, axes = style.figure(title, size=(7.5, 4))
-    axis = axes[0, 0]
-    curves = result.panel("windows")
-    style.curves(axis, [_cut(one, slice(-1)) for one in curves])
-    for index, one in enumerate(_cut(one, slice(-1, None)) for one in curves):  # a cold start is no error
-        color, marker = style.look(one.name, index)
-        x, (middle,) = one.x[0] + 0.6 * (2 * index - 1), style.floats(one.y)
-        low, high = (style.floats(values or one.y)[0] for values in (one.low, one.high))
-        axis.errorbar(
-            [x], [middle], [[middle - low], [high - middle]], color=color, marker=marker, ms=5, lw=1.4
-        )
-    axis.axhline(TARGETS[0.1], color=style.MUTED, lw=1, ls="--", label="ten windows")
-    places = curves[0].x
-    axis.set_xticks(places, [*(f"{place:g} %" for place in places[:-1]), "cold"])
-    axis.set(
-        xlabel="random error of the simulation",
-        ylabel=f"windows to converge ({WINDOWS}: not at all)",
-        yscale="log",
-    )
-    style.decades(axis.yaxis)
-    above(axis)
-    return [style.save(figure, folder, NAME)]

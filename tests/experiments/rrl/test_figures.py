@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from tests.experiments.quick import quick
 from tests.laboratory.trials import made_trial
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Experiment
 from tuner.experiments.frame.result import Result, Row
+from tuner.experiments.rrl.fig11 import RegionSize
+from tuner.experiments.rrl.fig12 import CpuLatency
+from tuner.experiments.rrl.fig13 import GpuLatency
+from tuner.experiments.rrl.fig14 import StrictSlo
+from tuner.experiments.rrl.fig15 import LeastResources
+from tuner.experiments.rrl.latency import LatencyStudy
+from tuner.experiments.rrl.rivals import RivalAgents
 from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
 from tuner.laboratory.curves import bars, exceeding, over_time
 from tuner.laboratory.figures import comparison_figures, draw_bars
+from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
-def trials():
+def trials() -> list[Trial]:
     """Two seeds of two agents; CAPES needs twice as long, and half as long again with seed 1."""
     found = []
     for seed in (0, 1):
@@ -36,7 +48,7 @@ def trials():
     return found
 
 
-def test_relations_are_seed_by_seed():
+def test_relations_are_seed_by_seed() -> None:
     """RRL is 50 and 75 % below; the published value stands beside the median."""
     (found,) = relation_rows(
         "Inception, WiKi", trials(), lambda f: f.mean_latency, "mean latency", {"capes": 50.6}
@@ -46,7 +58,7 @@ def test_relations_are_seed_by_seed():
     assert found.id == "Inception, WiKi: mean latency of RRL below CAPES"
 
 
-def test_a_rival_without_any_leaves_nothing_to_compare():
+def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
     """As when it never broke the SLO."""
     swapped = [t._replace(kept=np.ones(40)) for t in trials()]
 
@@ -56,7 +68,7 @@ def test_a_rival_without_any_leaves_nothing_to_compare():
     assert "the rival had none" in found.note
 
 
-def test_agents_have_their_own_rows():
+def test_agents_have_their_own_rows() -> None:
     """Medians over seeds; what was never measured has none."""
     rows = agent_rows(
         "x", trials(), {"latency": (lambda f: f.mean_latency, "s"), "gpu": (lambda f: float("nan"), "")}
@@ -65,7 +77,7 @@ def test_agents_have_their_own_rows():
     assert [(row.id, row.measured) for row in rows] == [("x, RRL: latency", 0.1), ("x, CAPES: latency", 0.3)]
 
 
-def test_curves_are_medians_with_their_range():
+def test_curves_are_medians_with_their_range() -> None:
     """Over time, beyond a value, and as bars."""
     latest = next(one for one in over_time(trials(), lambda t: t.cost) if one.name == "capes")
     tail = exceeding(trials(), lambda t: t.shown["p95"])
@@ -77,11 +89,13 @@ def test_curves_are_medians_with_their_range():
     assert [one.y for one in broken] == [[0.0], [0.25]]
 
 
-def bar(name, place, middle, low=None, high=None):
+def bar(
+    name: str, place: float, middle: float | None, low: float | None = None, high: float | None = None
+) -> Series:
     return Series(name=name, x=[place], y=[middle], low=[low], high=[high])
 
 
-def drawn_bars(series, most=None):
+def drawn_bars(series: list[Series], most: float | None = None) -> tuple[Axes, list[str]]:
     """The panel, and what is written beside each bar."""
     figure, axes = style.figure("x")
     draw_bars(axes[0, 0], series, "windows", most=most)
@@ -89,7 +103,7 @@ def drawn_bars(series, most=None):
     return axes[0, 0], [text.get_text() for text in axes[0, 0].texts]
 
 
-def test_bars_where_nobody_converges_have_the_whole_trial_as_their_axis():
+def test_bars_where_nobody_converges_have_the_whole_trial_as_their_axis() -> None:
     """As long as the trial, not as wide as nothing; all labels are level with their agents."""
     panel, texts = drawn_bars([bar("rrl", 0.0, None), bar("capes", 1.0, None)], most=25.0)
 
@@ -100,7 +114,7 @@ def test_bars_where_nobody_converges_have_the_whole_trial_as_their_axis():
     assert panel.get_ylim()[1] < 0.0
 
 
-def test_bars_tell_how_many_seeds_never_converged():
+def test_bars_say_how_many_seeds_never_converged() -> None:
     """All did, some did not, half or more did not: the range then runs to the edge of the panel."""
     panel, texts = drawn_bars(
         [bar("rrl", 0.0, 26.0, 21.0, 322.0), bar("gp", 1.0, 70.0, 66.0), bar("random", 2.0, None, 69.0)],
@@ -113,7 +127,7 @@ def test_bars_tell_how_many_seeds_never_converged():
     assert len(panel.patches) == 2
 
 
-def test_bars_of_shares_end_at_the_greatest():
+def test_bars_of_shares_end_at_the_greatest() -> None:
     """Without a length of the trial; where there is nothing but zeros the axis is still one."""
     panel, texts = drawn_bars([bar("rrl", 0.0, 0.5, 0.0, 2.0)])
     zero, _ = drawn_bars([bar("rrl", 0.0, 0.0, 0.0, 0.0)])
@@ -123,7 +137,7 @@ def test_bars_of_shares_end_at_the_greatest():
     assert zero.get_xlim()[1] > 0
 
 
-def test_fewer_windows_are_a_ratio_of_medians():
+def test_fewer_windows_are_a_ratio_of_medians() -> None:
     """A rival that never gets there needs the whole trial at least; RRL that never does has no ratio."""
     both = times_fewer("x", 2745.0, 1381.5, windows=3000, least=5.0)
     never = times_fewer("x", None, 30.0, windows=3000, least=8.0)
@@ -139,7 +153,7 @@ def test_fewer_windows_are_a_ratio_of_medians():
     assert (lost.measured, lost.note.endswith("missed")) == (None, True)
 
 
-def test_fewer_windows_need_those_of_every_agent():
+def test_fewer_windows_need_those_of_every_agent() -> None:
     """A row for each rival; none where exact costs are not known."""
     known = {"RRL": 25.0, "CAPES": 200.0, "DeepRM": None}
     rows = [
@@ -155,20 +169,19 @@ def test_fewer_windows_need_those_of_every_agent():
     assert fewer_rows("Inception", rows[:2], "windows to converge", 300, 8.0) == []
 
 
-@pytest.mark.parametrize("name", ["fig12", "fig13"])
-def test_stored_ratios_are_those_of_the_stored_medians(name):
+@pytest.mark.parametrize("kind", [CpuLatency, GpuLatency])
+def test_stored_ratios_are_those_of_the_stored_medians(kind: type[LatencyStudy]) -> None:
     """What the pages say of windows not near the oracle follows from the medians in the same table."""
-    module = importlib.import_module(f"tuner.experiments.rrl.{name}")
-    stored = Result.load(RESULTS / f"rrl-{name}.json").rows
+    stored = Result.load(RESULTS / f"{kind.about.name}.json").rows
 
-    for case in module.CASES:
+    for case in kind.cases:
         for what in ("windows not near the oracle", "windows to converge"):
             found = fewer_rows(case.name, stored, what, case.windows, TIMES_FEWER)
             assert len(found) == 2
             assert all(row in stored for row in found), case.name
 
 
-def test_comparisons_are_drawn(tmp_path):
+def test_comparisons_are_drawn(tmp_path: Path) -> None:
     """Five figures, four where no exact costs are known."""
     unknown = [t._replace(expected=np.full(40, np.nan), best=np.full(40, np.nan)) for t in trials()]
 
@@ -177,16 +190,13 @@ def test_comparisons_are_drawn(tmp_path):
 
 
 @pytest.mark.slow  # networks are trained
-@pytest.mark.parametrize("name", ["rivals", "fig11", "fig12", "fig13", "fig14", "fig15"])
-def test_experiments_run_and_are_drawn(tmp_path, name):
+@pytest.mark.parametrize("kind", [RivalAgents, RegionSize, CpuLatency, GpuLatency, StrictSlo, LeastResources])
+def test_experiments_run_and_are_drawn(tmp_path: Path, kind: type[Experiment[Any, Any]]) -> None:
     """The short version: every case has rows beside the published values, and the figure is written."""
-    module = importlib.import_module(f"tuner.experiments.rrl.{name}")
+    result = quick(kind).run()
 
-    result = module.run(Options(seeds=1, quick=True, folder=tmp_path, report=lambda text: None, workers=1))
-
-    assert result.experiment == f"rrl-{name}"
-    for case in getattr(module, "CASES", ()):
+    for case in getattr(kind, "cases", ()):
         assert any(row.id.startswith(case.name) for row in result.rows), case.name
     # how many times fewer windows the rivals need is known only where exact costs are, which take their time
-    assert name == "rivals" or any(row.published is not None for row in result.rows)
-    assert module.plot(result, tmp_path) == [tmp_path / f"rrl-{name}.png"]
+    assert kind is RivalAgents or any(row.published is not None for row in result.rows)
+    assert kind.plot(result, tmp_path) == [tmp_path / f"{kind.about.name}.png"]

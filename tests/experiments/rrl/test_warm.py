@@ -1,27 +1,31 @@
-"""The warm start of RRL: what is told is wrong by as much as it says, and is believed."""
+"""The warm start of RRL: its prior is wrong by as much as it says, and the agent believes it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tuner.experiments.frame.options import Options
+from tests.experiments.quick import quick
 from tuner.experiments.rrl import warm
 from tuner.experiments.rrl.study import MEAN
+from tuner.experiments.rrl.warm import WarmStart, with_wrong_prior
+from tuner.knobs import KnobSpace
 from tuner.laboratory.trial import TrialSpec, new_agent
 
 
 class World:
     """An environment whose costs are known: that of number n is n + 1."""
 
-    def __init__(self, space):
+    def __init__(self, space: KnobSpace) -> None:
         self.space = space
 
-    def expected_costs(self, rate):
+    def expected_costs(self, rate: float) -> np.ndarray:
         return np.arange(1.0, self.space.size + 1)
 
 
-def test_what_is_told_is_wrong_by_a_fifth_and_at_random(monkeypatch):
+def test_the_prior_is_wrong_by_a_fifth_and_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's prior is the truth, 1.2 times, and a tenth up or down."""
     spec = TrialSpec(env="tuner/TFServingCPU-v0", arguments=dict(MEAN), windows=2)
     env = warm.stage_environment(spec)
@@ -30,7 +34,7 @@ def test_what_is_told_is_wrong_by_a_fifth_and_at_random(monkeypatch):
     monkeypatch.setattr(warm, "serving", lambda _: world)
     monkeypatch.setattr(warm, "_nominal", lambda _: 14.0)
 
-    warm.told(agent, spec, env, 0.1)
+    with_wrong_prior(agent, spec, env, 0.1)
 
     wrong = agent.perception.prior.at(np.log2(14.0)) - np.log(world.expected_costs(14.0))
     assert np.mean(wrong) == pytest.approx(np.log(warm.BIAS), abs=0.01)
@@ -39,12 +43,11 @@ def test_what_is_told_is_wrong_by_a_fifth_and_at_random(monkeypatch):
     env.close()
 
 
-def test_a_quick_run_tells_of_the_cold_start_alone(monkeypatch, tmp_path):
+def test_a_quick_run_has_the_cold_start_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Exact costs take their time, and a prior needs them."""
-    monkeypatch.setattr(warm, "QUICK_WINDOWS", 4)
-    options = Options(seeds=1, quick=True, folder=tmp_path, report=print, workers=1)
+    monkeypatch.setattr(WarmStart, "windows", 4)
 
-    result = warm.run(options)
+    result = quick(WarmStart).run()
 
     assert {row.id.split(":")[0] for row in result.rows} == {f"Inception on {s}, cold" for s in warm.SERVERS}
-    assert warm.plot(result, tmp_path)[0].exists()
+    assert WarmStart.plot(result, tmp_path)[0].exists()
