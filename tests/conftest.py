@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,7 +47,7 @@ def _server(item: pytest.Item) -> str | None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs compilation where it is off, and TensorFlow where it is not to be had."""
-    if numba.config.DISABLE_JIT and item.get_closest_marker("compiled") is not None:
+    if not kernels.COMPILED and item.get_closest_marker("compiled") is not None:
         pytest.skip("simulates too much to be run without compilation")
     if item.get_closest_marker("tfserving") is not None:
         from tuner.adapters.tfserving.download import require_platform

@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numba
+
 ROOT = Path(__file__).parents[1]
+COMPILED = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]  # set at run time by numba
+"""Whether they are compiled in this process."""
 
 
 @cache

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numba
 import pytest
 
-compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
+from tests.kernels import COMPILED
+
+compiled = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 
 OURS = """
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
@@ -43,7 +44,7 @@ def run(code: str, folder: Path) -> str:
 
 
 @compiled
-def test_whoever_comes_later_can_read_the_cache(tmp_path):
+def test_whoever_comes_later_can_read_the_cache(tmp_path: Path) -> None:
     """A function compiled for somebody's own tuple is not stored, and a damaged index is begun anew."""
     (tmp_path / "theirs.py").write_text(KIND)
     assert run(THEIRS, tmp_path) == "0"

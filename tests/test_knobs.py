@@ -15,12 +15,12 @@ from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role, parse_g
 
 
 @given(st.integers(0, SPACE.size - 1))
-def test_decode_and_encode_are_inverse(index):
+def test_decode_and_encode_are_inverse(index: int) -> None:
     """Every number stands for exactly one configuration."""
     assert SPACE.encode(SPACE.decode(index)) == index
 
 
-def test_distance_is_euclidean_in_grid_steps():
+def test_distance_is_euclidean_in_grid_steps() -> None:
     """RRL, Fig. 9: neighbours are one apart whatever their unit."""
     a, b = SPACE.encode(configuration(1, 0.0, 1)), SPACE.encode(configuration(4, 0.01, 2))
 
@@ -28,19 +28,19 @@ def test_distance_is_euclidean_in_grid_steps():
 
 
 @given(st.integers(0, SPACE.size - 1), st.floats(0, 5))
-def test_region_is_what_lies_within_delta(index, delta):
+def test_region_is_what_lies_within_delta(index: int, delta: float) -> None:
     """C(c) holds exactly the configurations within the distance."""
     expected = {i for i in range(SPACE.size) if SPACE.distance(index, i) <= delta + 1e-9}
 
     assert set(SPACE.region(index, delta)) == expected
 
 
-def test_region_of_zero_is_the_point_itself():
+def test_region_of_zero_is_the_point_itself() -> None:
     """With delta 0 region-based learning is point-based."""
     assert SPACE.region(7, 0.0).tolist() == [7]
 
 
-def test_neighbours_differ_by_one_step_of_one_knob():
+def test_neighbours_differ_by_one_step_of_one_knob() -> None:
     """In the corner there is one neighbour per knob."""
     corner = SPACE.encode(configuration())
 
@@ -51,7 +51,7 @@ def test_neighbours_differ_by_one_step_of_one_knob():
     ]
 
 
-def test_configurations_equal_in_effect_are_one():
+def test_configurations_equal_in_effect_are_one() -> None:
     """Where a knob has no effect, its idle value stands for all its values."""
     space = KnobSpace(
         [
@@ -94,19 +94,19 @@ def test_a_role_is_that_of_one_knob() -> None:
         KnobSpace(two[:1], fixed={Role.BATCH: 8.0})
 
 
-def test_apply_cost_is_that_of_the_dearest_change():
+def test_apply_cost_is_that_of_the_dearest_change() -> None:
     """Instances change in place, the rest reloads."""
     assert SPACE.apply_cost(configuration(), configuration()) == ApplyCost.FREE
     assert SPACE.apply_cost(configuration(), configuration(instances=2)) == ApplyCost.IN_PLACE
     assert SPACE.apply_cost(configuration(), configuration(batch=2, instances=2)) == ApplyCost.RELOAD
 
 
-def test_nearest_brings_a_running_server_onto_the_grid():
+def test_nearest_brings_a_running_server_onto_the_grid() -> None:
     """Values between grid points go to the closer one."""
     assert SPACE.nearest({"max_batch_size": 6, "max_queue_delay": 0.003}) == configuration(4, 0.002, 1)
 
 
-def test_features_are_scaled_to_the_unit_cube():
+def test_features_are_scaled_to_the_unit_cube() -> None:
     """Function approximators get 0..1 per knob."""
     features = SPACE.features()
 
@@ -115,7 +115,7 @@ def test_features_are_scaled_to_the_unit_cube():
     assert features.max() == 1
 
 
-def test_configurations_are_values():
+def test_configurations_are_values() -> None:
     """Equal values are equal, whatever the order they were given in."""
     a = Configuration(x=1, y=2)
 
@@ -132,20 +132,20 @@ def test_configurations_are_values():
         ({"threads": 2}, "knob threads: unknown; the knobs are max_batch_size, max_queue_delay, instances"),
     ],
 )
-def test_values_outside_the_space_are_named(changes, message):
+def test_values_outside_the_space_are_named(changes: dict[str, int], message: str) -> None:
     """The error names the knob and what would be right."""
     with pytest.raises(InvalidInput, match=message):
         SPACE.encode(configuration().replace(**changes))
 
 
 @pytest.mark.parametrize("grid", [(), (1, 1), (2, 1), (1, math.nan), (2, 4)])
-def test_impossible_grids_are_refused(grid):
+def test_impossible_grids_are_refused(grid: tuple[float, ...]) -> None:
     """A grid increases, is finite and holds the default."""
     with pytest.raises(InvalidInput, match="knob threads"):
         Knob(name="threads", grid=grid, default=1)
 
 
-def test_a_space_too_large_to_learn_in_is_refused():
+def test_a_space_too_large_to_learn_in_is_refused() -> None:
     """Agents keep arrays over the space."""
     knobs = [Knob(name=f"k{i}", grid=tuple(range(200)), default=0) for i in range(3)]
 
@@ -161,23 +161,24 @@ def test_a_space_too_large_to_learn_in_is_refused():
         ("parameters.threads=1, 2", ("parameters.threads", (1.0, 2.0))),
     ],
 )
-def test_grids_are_read_with_units(text, expected):
+def test_grids_are_read_with_units(text: str, expected: tuple[str, tuple[float, ...]]) -> None:
     """Counts are numbers, durations carry their unit; values are put in order."""
     name, grid = parse_grid(text)
 
-    assert (name, grid) == (expected[0], pytest.approx(expected[1]))
+    assert name == expected[0]
+    assert grid == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize(
     "text", ["", "batch", "batch=", "=1", "batch=1,x", "batch=inf", "delay=-2ms", "delay=nan"]
 )
-def test_malformed_grids_are_refused(text):
+def test_malformed_grids_are_refused(text: str) -> None:
     """The error names the option."""
     with pytest.raises(InvalidInput, match="--knob"):
         parse_grid(text)
 
 
-def test_a_server_without_knobs_has_one_configuration():
+def test_a_server_without_knobs_has_one_configuration() -> None:
     """It can be watched, not tuned."""
     space = KnobSpace([])
 
@@ -186,14 +187,14 @@ def test_a_server_without_knobs_has_one_configuration():
     assert space.nearest({"max_batch_size": 3}) == Configuration()
 
 
-def test_sample_is_within_the_space():
+def test_sample_is_within_the_space() -> None:
     """Drawing covers the space and nothing else."""
     generator = np.random.default_rng(1)
 
     assert all(SPACE.sample(generator) in SPACE for _ in range(50))
 
 
-def test_what_a_space_covers():
+def test_what_a_space_covers() -> None:
     """Its own configurations, but for rounding; nothing between them, and nothing of other knobs."""
     delay = Knob(name="delay", grid=(0.0, 0.0011), default=0.0, unit="s")
     space = KnobSpace([delay, Knob(name="batch", grid=(2, 4), default=2)])

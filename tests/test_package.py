@@ -15,7 +15,7 @@ FOLDERS = ("envs", "agents", "profiler", "adapters", "experiments")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def packages():
+def packages() -> set[str]:
     """Every folder with an __init__.py, by its import name."""
     roots = {"tuner": ROOT / "tuner"} | {f"tuner.{name}": ROOT / name for name in FOLDERS}
     found = set()
@@ -28,13 +28,13 @@ def packages():
     return found
 
 
-def test_packages_are_listed_by_hand_and_complete():
+def test_packages_are_listed_by_hand_and_complete() -> None:
     """The hand-kept list in pyproject equals the folders."""
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == packages()
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_top_level_folders_are_linked_under_tuner(name):
+def test_top_level_folders_are_linked_under_tuner(name: str) -> None:
     """Editable installs and static tools see tuner.<name> through a relative link."""
     link = ROOT / "tuner" / name
 
@@ -43,19 +43,21 @@ def test_top_level_folders_are_linked_under_tuner(name):
 
 
 @pytest.mark.parametrize("name", sorted(packages()))
-def test_tables_of_contents_are_sorted(name):
+def test_tables_of_contents_are_sorted(name: str) -> None:
     """Every __all__ of a package is sorted, and its module begins with a docstring."""
     path = name.removeprefix("tuner.") if name.split(".")[1:2] and name.split(".")[1] in FOLDERS else name
     tree = ast.parse((ROOT / path.replace(".", "/") / "__init__.py").read_text())
-    listed = [n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"]
+    listed = [
+        n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"
+    ]
 
     assert ast.get_docstring(tree)
     for value in listed:
-        names = [element.value for element in value.elts]
+        names = ast.literal_eval(value)
         assert names == sorted(names, key=lambda n: (not n.isupper(), n)) or names == sorted(names)
 
 
-def loaded_by(statement):
+def loaded_by(statement: str) -> set[str]:
     """The modules in memory after a statement, in a fresh interpreter."""
     code = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
     return set(
@@ -74,6 +76,6 @@ def loaded_by(statement):
         ("import tuner.control, tuner.agents", {"torch", "numba", "matplotlib", "gymnasium", "grpc"}),
     ],
 )
-def test_nothing_heavy_is_imported_early(statement, heavy):
+def test_nothing_heavy_is_imported_early(statement: str, heavy: set[str]) -> None:
     """Start-up stays fast, and a watcher small."""
     assert not heavy & loaded_by(statement)

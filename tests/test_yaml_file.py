@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -36,10 +39,10 @@ class Settings(BaseModel):
 
 
 @pytest.fixture
-def load(tmp_path):
+def load(tmp_path: Path) -> Callable[..., Settings]:
     """Write a file and load it."""
 
-    def call(text):
+    def call(text: bytes | str) -> Settings:
         path = tmp_path / "cluster.yaml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_yaml(path, Settings)
@@ -48,10 +51,10 @@ def load(tmp_path):
 
 
 @pytest.fixture
-def refuse(load, tmp_path):
+def refuse(load: Callable[..., Settings], tmp_path: Path) -> Callable[..., str]:
     """Load a file that has mistakes and return what is said, without the folder."""
 
-    def call(text):
+    def call(text: bytes | str) -> str:
         with pytest.raises(InvalidInput) as refusal:
             load(text)
         return str(refusal.value).replace(f"{tmp_path}/", "")
@@ -59,7 +62,7 @@ def refuse(load, tmp_path):
     return call
 
 
-def test_a_file_becomes_the_model(load, tmp_path):
+def test_a_file_becomes_the_model(load: Callable[..., Settings], tmp_path: Path) -> None:
     """Block and flow style, comments, numbers of YAML 1.2, and the folder for names of other files."""
     text = "parts:\n  - {name: on, slo_ms: 1e2}  # 1.1: true\n  - name: b\n    slo_ms: 5\n"
 
@@ -109,7 +112,9 @@ def test_a_file_becomes_the_model(load, tmp_path):
         (b"parts:\n\xff", "line 2: is not UTF-8 text"),
     ],
 )
-def test_a_mistake_is_told_with_line_and_field(refuse, text, said):
+def test_a_mistake_is_told_with_line_and_field(
+    refuse: Callable[..., str], text: bytes | str, said: str
+) -> None:
     """The message begins with the file and the line, then the field as people write it."""
     message = refuse(text)
 
@@ -117,7 +122,7 @@ def test_a_mistake_is_told_with_line_and_field(refuse, text, said):
     assert message.startswith("cluster.yaml line ")
 
 
-def test_several_mistakes_are_told_at_once(refuse):
+def test_several_mistakes_are_told_at_once(refuse: Callable[..., str]) -> None:
     """Up to five, in the order of the file, then how many more."""
     text = "parts:\n" + "".join(f"- {{name: a, slo_ms: {-n}}}\n" for n in range(1, 8))
 
@@ -128,14 +133,14 @@ def test_several_mistakes_are_told_at_once(refuse):
     assert said[5:] == ["  line 6: parts[4].slo_ms: must be greater than 0, but got -5", "  and 2 more"]
 
 
-def test_a_bomb_is_not_unfolded(refuse):
+def test_a_bomb_is_not_unfolded(refuse: Callable[..., str]) -> None:
     """Nine lists of nine aliases of each other would be a billion values."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
 
     assert "line 2: a1[0]: aliases (*a0)" in refuse("\n".join(lines))
 
 
-def test_too_large_and_missing_files(refuse, tmp_path):
+def test_too_large_and_missing_files(refuse: Callable[..., str], tmp_path: Path) -> None:
     """The size is checked before anything is parsed; a missing file is named."""
     assert "larger than 10 MB" in refuse("#" * 10_000_001)
     with pytest.raises(StorageError, match=r"none\.yaml"):

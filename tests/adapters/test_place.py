@@ -21,7 +21,7 @@ from tuner.errors import InvalidInput
         "triton://g:8001,h:8001/m?metrics=8002,9002",
     ],
 )
-def test_one_server_written_differently(written):
+def test_one_server_written_differently(written: str) -> None:
     """Options, case, the default port, a final slash and other replicas make no other server of it."""
     assert places_of(written) & places_of("triton://h:8001/m")
 
@@ -29,12 +29,12 @@ def test_one_server_written_differently(written):
 @pytest.mark.parametrize(
     "other", ["triton://h:9001/m", "triton://h/n", "triton://g,k/m", "tfserving://h:8001/m", "sim://m"]
 )
-def test_other_servers_and_models(other):
+def test_other_servers_and_models(other: str) -> None:
     """Another port, model, host or kind of server."""
     assert not places_of(other) & places_of("triton://h:8001/m")
 
 
-def test_addresses_have_one_form():
+def test_addresses_have_one_form() -> None:
     """However long an address is written; localhost is this machine."""
     assert places_of("tfserving://[0:0::1]:8500/m") == places_of("tfserving://[::1]/m")
     assert places_of("triton://localhost/m") == places_of("triton://127.0.0.1:8001/m")
@@ -45,7 +45,7 @@ def test_addresses_have_one_form():
     "target",
     ["ftp://h/m", "h/m", "triton:h/m", "triton://h", "triton://h:x/m", "triton://g,/m", "triton://[::1/m"],
 )
-def test_what_is_no_place(target):
+def test_what_is_no_place(target: str) -> None:
     """Told without asking anybody; an unknown scheme with those that there are."""
     with pytest.raises(InvalidInput) as raised:
         places_of(target)

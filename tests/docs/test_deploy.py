@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -21,7 +22,7 @@ UNIT = DEPLOY / "systemd" / "servetune.service"
 MANIFESTS = DEPLOY / "kubernetes"
 
 
-def run(*command):
+def run(*command: str) -> str:
     """What a tool says; skipped without it."""
     tool = shutil.which(
         command[0], path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -33,7 +34,7 @@ def run(*command):
     return done.stdout + done.stderr
 
 
-def test_the_unit(tmp_path):
+def test_the_unit(tmp_path: Path) -> None:
     """systemd finds no mistake in it, and it has few rights."""
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
@@ -45,7 +46,7 @@ def test_the_unit(tmp_path):
     assert float(found[1]) < 2.5
 
 
-def test_more_rights_by_a_drop_in(tmp_path):
+def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
     """systemd takes it with the unit; the folders in it are the only ones that are added."""
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
@@ -70,7 +71,7 @@ def test_more_rights_by_a_drop_in(tmp_path):
         ("nobody", "tensorflow-model-server.service", "restart", "undefined"),
     ],
 )
-def test_what_the_daemon_may_restart(user, unit, verb, allowed):
+def test_what_the_daemon_may_restart(user: str, unit: str, verb: str, allowed: str) -> None:
     """One service, as polkit judges."""
     rules = (UNIT.parent / "50-servetune-restart.rules").read_text()
     details = json.dumps({"unit": unit, "verb": verb})
@@ -84,7 +85,7 @@ def test_what_the_daemon_may_restart(user, unit, verb, allowed):
     assert run("node", "--eval", judge).strip() == allowed
 
 
-def test_the_container_file():
+def test_the_container_file() -> None:
     """hadolint finds nothing; everything that is copied is there."""
     text = (DEPLOY / "Containerfile").read_text()
     copied = [
@@ -96,11 +97,11 @@ def test_the_container_file():
     run("hadolint", str(DEPLOY / "Containerfile"))
 
 
-def manifests():
+def manifests() -> list[dict[str, Any]]:
     return [m for m in YAML(typ="safe").load_all((MANIFESTS / "servetune.yaml").read_text()) if m]
 
 
-def test_the_manifests_fit_together():
+def test_the_manifests_fit_together() -> None:
     """kustomize builds them, and the file in them is right."""
     assert load_yaml(MANIFESTS / "config.yaml", DaemonConfig).http.listen == ("0.0.0.0", 7411)
 
@@ -109,26 +110,26 @@ def test_the_manifests_fit_together():
     assert "kind: ConfigMap" in built
 
 
-def test_the_manifests_are_what_kubernetes_takes():
+def test_the_manifests_are_what_kubernetes_takes() -> None:
     """By its own schemas."""
     validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
     for manifest in manifests():
         validator.validate(manifest, validator.latest_version(), strict=True)
 
 
-def test_the_alerts():
+def test_the_alerts() -> None:
     """promtool takes them."""
     run("promtool", "check", "rules", str(DEPLOY / "prometheus" / "rules.yaml"))
 
 
-def test_a_target_that_is_away_raises_an_alert():
+def test_a_target_that_is_away_raises_an_alert() -> None:
     """Also one that was never attached, and has no other series."""
     rules = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"][0]["rules"]
 
     assert "servetune_target_up == 0" in [rule["expr"] for rule in rules]
 
 
-def test_dashboard_and_alerts_name_metrics_that_there_are():
+def test_dashboard_and_alerts_name_metrics_that_there_are() -> None:
     """And the dashboard is whole: every panel asks for something, and none lies on another."""
     pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
     from tuner.control.web import Exporter
@@ -146,7 +147,7 @@ def test_dashboard_and_alerts_name_metrics_that_there_are():
     named = set(re.findall(r"servetune_[a-z_]+", text))
     assert named
     assert named - there == set()
-    cells = set()
+    cells: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         assert all(target["expr"] for target in panel["targets"])
         at = panel["gridPos"]
@@ -156,7 +157,7 @@ def test_dashboard_and_alerts_name_metrics_that_there_are():
     assert {x for x, _ in cells} <= set(range(24))
 
 
-def test_yaml_is_tidy():
+def test_yaml_is_tidy() -> None:
     """yamllint finds nothing."""
     pytest.importorskip("yamllint", reason="needs yamllint")
     from yamllint import linter

@@ -7,31 +7,34 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 from pydantic import TypeAdapter
 
+from tuner.adapters.triton.embedded import EmbeddedTriton
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 LIVE = "triton://127.0.0.1:8001/mlp?metrics=8002"
 
 
-def blocks(page, language):
+def blocks(page: Path, language: str) -> list[str]:
     """The fenced code blocks of a page in a language, in order."""
     return [
         t.content for t in MarkdownIt().parse(page.read_text()) if t.type == "fence" and t.info == language
     ]
 
 
-def commands(page):
+def commands(page: Path) -> list[str]:
     """The tuner commands of a page's sh blocks."""
     lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     return [line.split("  #")[0].strip() for line in lines if line.startswith("tuner ")]
 
 
-def run_all(page, folder, replace=()):
+def run_all(page: Path, folder: Path, replace: Sequence[tuple[str, str]] = ()) -> None:
     """Run a page's commands one after the other in one folder, as a reader would."""
     for command in commands(page):
         here = command
@@ -47,12 +50,12 @@ def run_all(page, folder, replace=()):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_training_page_run(tmp_path):
+def test_commands_of_the_training_page_run(tmp_path: Path) -> None:
     """Every command of docs/train.md, in order, over the simulated server."""
     run_all(ROOT / "docs" / "train.md", tmp_path)
 
 
-def test_code_of_the_environments_page_runs(tmp_path):
+def test_code_of_the_environments_page_runs(tmp_path: Path) -> None:
     """The Python blocks of docs/environments.md, one after the other, as a reader would try them."""
     program = "\n".join(blocks(ROOT / "docs" / "environments.md", "python"))
 
@@ -70,12 +73,12 @@ def test_code_of_the_environments_page_runs(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_agents_page_run(tmp_path):
+def test_commands_of_the_agents_page_run(tmp_path: Path) -> None:
     """Every command of docs/agents.md, in order."""
     run_all(ROOT / "docs" / "agents.md", tmp_path)
 
 
-def test_agents_page_names_every_agent():
+def test_agents_page_names_every_agent() -> None:
     """With the constants' defaults that it quotes still being so."""
     from tuner.agents.catalogue import AGENTS
     from tuner.agents.rivals.capes import CapesParameters
@@ -101,7 +104,7 @@ def test_agents_page_names_every_agent():
             assert getattr(parameters, field) == float(value), (name, field)
 
 
-def test_agents_page_tells_the_constants_of_rrl():
+def test_agents_page_tells_the_constants_of_rrl() -> None:
     """Every value in its tables is that of the form named above it."""
     from tuner.agents.rrl.forms import form
 
@@ -126,12 +129,12 @@ def test_agents_page_tells_the_constants_of_rrl():
     assert checked > 40
 
 
-def _lines(page):
+def _lines(page: str) -> list[str]:
     return (ROOT / "docs" / page).read_text().splitlines()
 
 
 @pytest.mark.compiled
-def test_commands_of_the_workloads_page_run(tmp_path):
+def test_commands_of_the_workloads_page_run(tmp_path: Path) -> None:
     """Every command of docs/workloads.md, with short traces in place of the public ones."""
     seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))
     for name in ("conv", "code"):
@@ -143,7 +146,7 @@ def test_commands_of_the_workloads_page_run(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_daemon_page_run(tmp_path):
+def test_commands_of_the_daemon_page_run(tmp_path: Path) -> None:
     """Every command of docs/daemon.md, in order, on the file that it shows."""
     page = ROOT / "docs" / "daemon.md"
     (tmp_path / "servetune.yaml").write_text(blocks(page, "yaml")[0])
@@ -154,7 +157,7 @@ def test_commands_of_the_daemon_page_run(tmp_path):
 @pytest.mark.triton
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
-def test_commands_of_the_live_pages_run(tmp_path, embedded, page):
+def test_commands_of_the_live_pages_run(tmp_path: Path, embedded: EmbeddedTriton, page: str) -> None:
     """Every command of the page, in order, against a real server, whoever else uses the machine."""
     crowded = ("tuner recommend ", "tuner recommend --foreign-limit 100 ")
     run_all(ROOT / page, tmp_path, [(LIVE, embedded.target), crowded])
@@ -162,7 +165,7 @@ def test_commands_of_the_live_pages_run(tmp_path, embedded, page):
 
 @pytest.mark.tfserving
 @pytest.mark.timeout(400)
-def test_commands_of_the_tfserving_page_run(tmp_path):
+def test_commands_of_the_tfserving_page_run(tmp_path: Path) -> None:
     """Every command of docs/tfserving.md but the demo, in order, against a server."""
     from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 
@@ -177,14 +180,14 @@ def test_commands_of_the_tfserving_page_run(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_run(page):
+def test_python_examples_run(page: Path) -> None:
     """Every python block runs as it stands."""
     for block in blocks(page, "python"):
         subprocess.run([sys.executable, "-c", block], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(page: Path) -> None:
     """Relative links name files that exist."""
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if "://" not in target:
@@ -192,10 +195,12 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_that_are_quoted_exist(page):
+def test_commands_that_are_quoted_exist(page: Path) -> None:
     """Every `tuner NAME` in prose names a command."""
     from tuner.__main__ import app
 
-    known = {c.callback.__name__ for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    known = {c.callback.__name__ for c in app.registered_commands if c.callback} | {
+        g.name for g in app.registered_groups
+    }
     for name in re.findall(r"`tuner ([a-z]+)", page.read_text()):
         assert name in known, name

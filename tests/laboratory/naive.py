@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 
-def running_mean(values, span):
+
+def running_mean(values: np.ndarray, span: int) -> list[float]:
     """Mean of the last ``span`` measured values at each place."""
     found = []
     for place in range(len(values)):
@@ -14,7 +16,9 @@ def running_mean(values, span):
     return found
 
 
-def windows_to_converge(expected, best, *, span=10, near=1.05):
+def windows_to_converge(
+    expected: np.ndarray, best: np.ndarray, *, span: int = 10, near: float = 1.05
+) -> float:
     """Try every window, from the first on, and look whether all later ones are near."""
     chosen, oracle = running_mean(expected, span), running_mean(best, span)
     for window in range(len(expected) - span + 1):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 
 from tests.laboratory.trials import SMALL, made_trial
 from tuner.laboratory.comparison import Comparison, compared, trial_specs
-from tuner.laboratory.trial import TrialSpec
+from tuner.laboratory.trial import Trial, TrialSpec
 
 
-def trials(agent, converged):
+def trials(agent: str, converged: tuple[int | None, ...]) -> list[Trial]:
     """A trial for each seed that converges after so many windows; None for never."""
     found = []
     for seed, windows in enumerate(converged):
@@ -25,7 +26,7 @@ SPAN = 10
 """Windows that a bad one stays in the mean, with the one it is: 2.0 is forgotten ten windows later."""
 
 
-def test_rows_are_medians_over_seeds():
+def test_rows_are_medians_over_seeds() -> None:
     """Who never converges counts as the greatest; low and high are of the windows to converge."""
     fast, slow = compared([*trials("rrl", (20, 30, 25)), *trials("capes", (40, None, None))])
 
@@ -34,10 +35,11 @@ def test_rows_are_medians_over_seeds():
     assert (slow.windows_to_converge, slow.low, slow.high) == (None, 40, None)
     assert slow.converged == 1
     assert fast.mean_cost is not None
+    assert slow.mean_cost is not None
     assert fast.mean_cost < slow.mean_cost
 
 
-def test_without_exact_costs_there_is_no_convergence():
+def test_without_exact_costs_there_is_no_convergence() -> None:
     """The other figures are there."""
     unknown = np.full(30, math.nan)
 
@@ -47,7 +49,7 @@ def test_without_exact_costs_there_is_no_convergence():
     assert row.mean_cost == 1.0
 
 
-def test_comparisons_survive_a_round_trip(tmp_path):
+def test_comparisons_survive_a_round_trip(tmp_path: Path) -> None:
     """What was stored is what is read."""
     comparison = Comparison(
         env="e", workload="dynamic", rates=[1.0], arguments={"slo": "p95=30ms"}, windows=100, seeds=2,
@@ -58,7 +60,7 @@ def test_comparisons_survive_a_round_trip(tmp_path):
     assert Comparison.load(tmp_path / "c.json") == comparison
 
 
-def test_every_agent_has_every_seed():
+def test_every_agent_has_every_seed() -> None:
     """Seeds come first: neighbours in the list are different agents."""
     spec = TrialSpec(**SMALL)
     other = TrialSpec(**SMALL | {"agent": "hill_climb"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +18,17 @@ from tuner.laboratory.journal import JOURNAL, TrainingJournal, read_journal
 from tuner.laboratory.trial import FIGURES, TrialSpec
 
 SPEC = TrialSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
-KNOBS = [{"name": "instances", "grid": [1.0, 2.0]}]
+KNOBS: list[dict[str, object]] = [{"name": "instances", "grid": [1.0, 2.0]}]
 
 
-def events():
+def events() -> list[EpisodeBegin | TrainingWindow]:
     """Two stages of three windows, one of them not measured, the first stage of two episodes."""
     generator = np.random.default_rng(5)
 
-    def seen():
+    def seen() -> np.ndarray:
         return generator.random(3).astype(np.float32)
 
-    found = []
+    found: list[EpisodeBegin | TrainingWindow] = []
     for number in range(6):
         if number in {0, 2, 3}:
             found.append(EpisodeBegin(state=State(level=20, configuration=0, observation=seen())))
@@ -42,7 +43,7 @@ def events():
     return found
 
 
-def write(folder):
+def write(folder: Path) -> Path:
     """Write the journal of all events."""
     journal = TrainingJournal(folder, SPEC, KNOBS)
     for event in events():
@@ -51,20 +52,20 @@ def write(folder):
     return folder / JOURNAL
 
 
-def same(a, b):
+def same(a: list[EpisodeBegin | TrainingWindow], b: list[EpisodeBegin | TrainingWindow]) -> bool:
     """Whether events are equal to the last bit, NaN included."""
     return repr(a) == repr(b) and all(
-        np.array_equal(x.observation, y.observation)
-        for x, y in zip(map(state, a), map(state, b), strict=True)
+        np.array_equal(observation(x), observation(y)) for x, y in zip(a, b, strict=True)
     )
 
 
-def state(event):
-    """The state that an event left behind."""
-    return event.state
+def observation(event: EpisodeBegin | TrainingWindow) -> np.ndarray:
+    """What an event showed of the environment."""
+    assert event.state.observation is not None
+    return event.state.observation
 
 
-def test_what_was_written_is_what_is_read(tmp_path):
+def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     """Costs and observations to the last bit, also what was not measured."""
     write(tmp_path)
 
@@ -90,7 +91,7 @@ def test_what_an_older_journal_did_not_note_is_not_known(
     ]
 
 
-def test_a_torn_last_line_is_cut_off(tmp_path):
+def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
     """Wherever a crash stops the writing, what came before is there, and the rest can be written again."""
     path = write(tmp_path)
     whole = path.read_bytes()
@@ -107,7 +108,7 @@ def test_a_torn_last_line_is_cut_off(tmp_path):
         assert path.read_bytes() == whole
 
 
-def test_damage_within_is_named_by_its_line(tmp_path):
+def test_damage_within_is_named_by_its_line(tmp_path: Path) -> None:
     """A changed digit is noticed; only the last line may be bad, for it may be torn."""
     path = write(tmp_path)
     lines = path.read_bytes().split(b"\n")
@@ -121,7 +122,7 @@ def test_damage_within_is_named_by_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("remove", [1, 2, 5])
-def test_missing_lines_are_noticed(tmp_path, remove):
+def test_missing_lines_are_noticed(tmp_path: Path, remove: int) -> None:
     """Windows are numbered, and an episode begins before its windows."""
     path = write(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
@@ -141,7 +142,7 @@ def test_missing_lines_are_noticed(tmp_path, remove):
         ({"windows": 4}, "windows is 4 but was 3"),
     ],
 )
-def test_another_training_is_told_apart(tmp_path, change, named):
+def test_another_training_is_told_apart(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     """What differs is named; nothing is overwritten."""
     path = write(tmp_path)
     before = path.read_bytes()
@@ -152,7 +153,7 @@ def test_another_training_is_told_apart(tmp_path, change, named):
     assert path.read_bytes() == before
 
 
-def test_two_trainings_do_not_write_the_same_journal(tmp_path):
+def test_two_trainings_do_not_write_the_same_journal(tmp_path: Path) -> None:
     """The second is refused while the first is under way."""
     first = TrainingJournal(tmp_path, SPEC, KNOBS)
 
@@ -163,7 +164,7 @@ def test_two_trainings_do_not_write_the_same_journal(tmp_path):
     TrainingJournal(tmp_path, SPEC, KNOBS).close()
 
 
-def test_other_files_are_not_taken_for_journals(tmp_path):
+def test_other_files_are_not_taken_for_journals(tmp_path: Path) -> None:
     """Nor is a missing one."""
     with pytest.raises(StorageError, match="No such file"):
         read_journal(tmp_path)

@@ -13,7 +13,7 @@ from tuner.laboratory.metrics import ccdf, figures_of, is_near, running_mean, wi
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_measures_are_those_of_their_plain_twins(seed):
+def test_measures_are_those_of_their_plain_twins(seed: int) -> None:
     """Running means with gaps, and windows to converge, on random trials that settle at a random moment."""
     generator = np.random.default_rng(seed)
     n = int(generator.integers(1, 80))
@@ -27,7 +27,7 @@ def test_measures_are_those_of_their_plain_twins(seed):
     assert windows_to_converge(expected, best) == naive.windows_to_converge(expected, best)
 
 
-def test_converged_is_near_for_good():
+def test_converged_is_near_for_good() -> None:
     """One bad window counts for as long as it is in the mean; the last ten must all be near."""
     best = np.ones(40)
     expected = best.copy()
@@ -41,7 +41,7 @@ def test_converged_is_near_for_good():
     assert windows_to_converge(expected, best) == 11
 
 
-def test_a_dear_best_allows_more():
+def test_a_dear_best_allows_more() -> None:
     """What is near is measured against the oracle's mean over the same windows."""
     best = np.concatenate((np.full(20, 1.0), np.full(20, 10.0)))
     expected = best + 0.06
@@ -50,7 +50,7 @@ def test_a_dear_best_allows_more():
     assert windows_to_converge(expected, best) == 21
 
 
-def test_without_exact_costs_nothing_is_said_of_convergence():
+def test_without_exact_costs_nothing_is_said_of_convergence() -> None:
     """NaN, which is not the same as never."""
     trial = made_trial(expected=np.full(30, math.nan), best=np.full(30, math.nan))
 
@@ -61,7 +61,7 @@ def test_without_exact_costs_nothing_is_said_of_convergence():
     assert math.isnan(found.regret)
 
 
-def test_windows_that_were_not_measured_are_left_out_and_counted():
+def test_windows_that_were_not_measured_are_left_out_and_counted() -> None:
     """Means are over what was measured; the skipped ones are told."""
     cost = np.array([1.0, math.nan, 3.0, 2.0])
     trial = made_trial(
@@ -75,7 +75,7 @@ def test_windows_that_were_not_measured_are_left_out_and_counted():
     assert found.windows_to_converge == math.inf  # four windows are too few to stay
 
 
-def test_exceeding_shares():
+def test_exceeding_shares() -> None:
     """Strictly more than the threshold; without values there is no share."""
     assert ccdf(np.array([1.0, 2.0, math.nan, 3.0, 4.0]), np.array([0.5, 2.0, 9.0])).tolist() == [
         1.0,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +24,11 @@ class Interrupted(Exception):
     """Stands for Ctrl-C."""
 
 
-def interrupt_after(windows):
+def interrupt_after(windows: int) -> Callable[..., Any]:
     """Return a progress function that raises after some windows."""
     seen = []
 
-    def progress():
+    def progress() -> None:
         seen.append(1)
         if len(seen) > windows:
             raise Interrupted
@@ -33,13 +36,13 @@ def interrupt_after(windows):
     return progress
 
 
-def contents(folder):
+def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("agent", ["rrl", "q_learning", "hill_climb"])
-def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path, agent):
+def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path: Path, agent: str) -> None:
     """Interrupted twice, in both loads: policy and journal are the same to the last bit."""
     spec = replace(SPEC, agent=agent)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -59,7 +62,9 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path, agent):
 
 
 @pytest.mark.parametrize("windows", [1, 5, 10])
-def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, windows):
+def test_windows_that_stand_alone_are_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int
+) -> None:
     """In a batched simulator only the last is, and the end is the same: load, level, cost of a change."""
     spec = TrialSpec(
         env="tuner/TFServingCPU-v0", arguments={"window": 5.0, "change_cost": 1.0}, workload="wikipedia",
@@ -73,7 +78,12 @@ def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, 
         train(spec, parts, progress=interrupt_after(windows - 1))
     measured = []
     real = BatchedSimulator.step
-    monkeypatch.setattr(BatchedSimulator, "step", lambda *arguments: measured.append(1) or real(*arguments))
+
+    def counted(*arguments: Any) -> Any:
+        measured.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(BatchedSimulator, "step", counted)
 
     trained = train(spec, parts)
 
@@ -82,7 +92,7 @@ def test_windows_that_stand_alone_are_not_measured_again(tmp_path, monkeypatch, 
     assert contents(parts) == contents(whole)
 
 
-def test_a_finished_training_can_be_asked_for_again(tmp_path):
+def test_a_finished_training_can_be_asked_for_again(tmp_path: Path) -> None:
     """Nothing is measured anew, and the policy stays what it was."""
     train(SPEC, tmp_path).agent.close()
     before = contents(tmp_path)
@@ -94,7 +104,7 @@ def test_a_finished_training_can_be_asked_for_again(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_other_arguments_are_refused(tmp_path):
+def test_other_arguments_are_refused(tmp_path: Path) -> None:
     """What lies there is not mixed with another training."""
     train(SPEC, tmp_path).agent.close()
 
@@ -103,7 +113,7 @@ def test_other_arguments_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("field", "value"), [("cost", 0.123), ("configuration", 1)])
-def test_a_past_that_does_not_repeat_itself_is_refused(tmp_path, field, value):
+def test_a_past_that_does_not_repeat_itself_is_refused(tmp_path: Path, field: str, value: float) -> None:
     """As when the program was changed: the journal is sound, but the agent or the server does otherwise."""
     import zlib
 
@@ -121,7 +131,7 @@ def test_a_past_that_does_not_repeat_itself_is_refused(tmp_path, field, value):
         train(SPEC, tmp_path)
 
 
-def test_tensorboard_sees_every_window_once(tmp_path):
+def test_tensorboard_sees_every_window_once(tmp_path: Path) -> None:
     """Also those before an interruption; what was not measured is left out."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_the_same_spec_gives_the_same_trial() -> None:
     assert not np.array_equal(first.cost, other.cost)
 
 
-def test_loads_follow_each_other():
+def test_loads_follow_each_other() -> None:
     """Each has its windows and its level; the agent stays the same."""
     trial = run_trial(replace(SPEC, rates=(60.0, 150.0), windows=6))
 
@@ -46,7 +47,7 @@ def test_loads_follow_each_other():
     assert trial.skipped == np.count_nonzero(~trial.learned)
 
 
-def test_windows_in_which_nothing_was_asked_break_no_slo():
+def test_windows_in_which_nothing_was_asked_break_no_slo() -> None:
     """At ten requests in a hundred seconds most windows are empty: those answered are judged alone."""
     trial = run_trial(replace(SPEC, agent="random", rates=(0.2,), windows=10, exact=False))
 
@@ -68,13 +69,13 @@ def test_windows_in_which_nothing_was_asked_break_no_slo():
         ({"arguments": {"objective": "speed"}}, "--objective"),
     ],
 )
-def test_what_cannot_be_tried_is_named(change, named):
+def test_what_cannot_be_tried_is_named(change: dict[str, Any], named: str) -> None:
     """Unknown names list what there is."""
     with pytest.raises(InvalidInput, match=named):
         check_trial(replace(SPEC, **change))
 
 
-def test_environments_are_made_from_plain_values():
+def test_environments_are_made_from_plain_values() -> None:
     """A server model and a cluster as their files hold them; the live environment is not for training."""
     server = ServerModel(cores=4.0)
     env = stage_environment(replace(SPEC, arguments={"server": server.to_json()}))
@@ -86,6 +87,6 @@ def test_environments_are_made_from_plain_values():
     assert "tuner/Live-v0" not in environments()
 
 
-def test_trials_are_called_by_their_agent_and_what_was_changed():
+def test_trials_are_called_by_their_agent_and_what_was_changed() -> None:
     """So that the same agent with other parameters has a row of its own."""
     assert replace(SPEC, parameters={"carry": False, "caution": 2}).label == "rrl:carry=False:caution=2"

@@ -11,14 +11,16 @@ from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measu
 from tuner.adapters.backend import ApplyReport, Description
 from tuner.agents.load_levels import LoadLevels
 from tuner.control import Apply, Hold, Rollback, WindowRecord
+from tuner.control.decide.decision import Decision
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, Configuration
+from tuner.measurement import Measurement
 from tuner.report import Report
 from tuner.report.html import render
 from tuner.report.recorder import Recorder, write
 
 
-def recorded():
+def recorded() -> Report:
     """A recorder after four windows: apply, broken and rolled back, hold, disturbed."""
     description = Description(
         target="fake://x/m", server="triton", version="2.51.0", model="mlp", writable=True, quantiles=True
@@ -27,11 +29,11 @@ def recorded():
         title="A <test>", command="tuner run", description=description, space=SPACE, objective=OBJECTIVE
     )
 
-    def applied(to):
+    def applied(to: Configuration) -> ApplyReport:
         return ApplyReport(configuration=to, changed=True, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5)
 
     two = configuration(2)
-    turns = [
+    turns: list[tuple[Measurement, Decision, ApplyReport | None]] = [
         (measurement(0.020, end=5.0), Apply(configuration=two, reason="exploring <b>"), applied(two)),
         (
             measurement(0.900, end=12.0, running=two),
@@ -52,7 +54,7 @@ def recorded():
     return recorder.report(failed=0, sent=4000, reconfigurations=2)
 
 
-def test_report_has_what_readers_and_machines_look_for(tmp_path):
+def test_report_has_what_readers_and_machines_look_for(tmp_path: Path) -> None:
     """report.json holds server, SLO, before, after, windows, failures and reconfigurations."""
     data, _ = write(recorded(), tmp_path)
 
@@ -67,7 +69,7 @@ def test_report_has_what_readers_and_machines_look_for(tmp_path):
     assert (stored["failed_requests"], stored["reconfigurations"]) == (0, 2)
 
 
-def test_report_survives_a_round_trip(tmp_path):
+def test_report_survives_a_round_trip(tmp_path: Path) -> None:
     """What was written is what is read."""
     report = recorded()
     report.save(tmp_path / "report.json")
@@ -91,7 +93,7 @@ def test_a_report_from_before_something_was_measured_is_read(tmp_path: Path) -> 
     assert "queue_ms" in render(report)
 
 
-def test_page_shows_every_plot_and_escapes_text():
+def test_page_shows_every_plot_and_escapes_text() -> None:
     """Three plots, every reason, and nothing from outside runs as HTML."""
     page = render(recorded())
 
@@ -103,7 +105,7 @@ def test_page_shows_every_plot_and_escapes_text():
     )
 
 
-def test_page_of_an_empty_run_is_drawn():
+def test_page_of_an_empty_run_is_drawn() -> None:
     """A run that ended before its first window still gives a page."""
     recorder = Recorder(
         title="empty",
@@ -119,7 +121,7 @@ def test_page_of_an_empty_run_is_drawn():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}'])
-def test_damaged_reports_are_named(tmp_path, text):
+def test_damaged_reports_are_named(tmp_path: Path, text: str) -> None:
     """One clear error with the file's name."""
     (tmp_path / "report.json").write_text(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.report import style
 
 
-def test_an_agent_looks_the_same_beside_any_other():
+def test_an_agent_looks_the_same_beside_any_other() -> None:
     """Whatever its place in the panel, under its own and its proper name."""
     three = style.strokes(["RRL", "CAPES", "DeepRM"])
     ten = style.strokes(
@@ -28,7 +28,7 @@ def test_an_agent_looks_the_same_beside_any_other():
     assert ten[3].color == ten[2].color
 
 
-def test_variants_of_an_agent_share_its_colour():
+def test_variants_of_an_agent_share_its_colour() -> None:
     """They differ in their dashes, until there are none left; nobody is drawn like another."""
     cold = style.strokes(["rrl trained in simulation", "rrl cold", "tpe cold"])
     many = style.strokes([f"rrl:delta={delta}" for delta in range(6)])
@@ -39,7 +39,7 @@ def test_variants_of_an_agent_share_its_colour():
     assert len(set(many)) == 6
 
 
-def test_unknown_agents_get_what_is_left():
+def test_unknown_agents_get_what_is_left() -> None:
     """Of the colours that nobody has; the known ones keep theirs though they come later."""
     mine, yours, rrl = style.strokes(["mine", "yours", "rrl"])
 
@@ -47,7 +47,7 @@ def test_unknown_agents_get_what_is_left():
     assert len({mine.color, yours.color, rrl.color}) == 3
 
 
-def test_logarithmic_axes_are_labelled_in_full():
+def test_logarithmic_axes_are_labelled_in_full() -> None:
     """A million is no 1e+06, beside 100,000."""
     figure, axes = style.figure("x")
     axis = axes[0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,11 +13,11 @@ from tuner.testing.proxy import Mode, Proxy
 
 
 @pytest.fixture
-def echo():
+def echo() -> Iterator[int]:
     """A server that sends back what it gets; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve():
+        def serve() -> None:
             while True:
                 try:
                     connection, _ = listening.accept()
@@ -24,7 +25,7 @@ def echo():
                     return
                 threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
-        def answer(connection):
+        def answer(connection: socket.socket) -> None:
             with connection:
                 try:
                     while data := connection.recv(4096):
@@ -40,17 +41,17 @@ def echo():
 
 
 @contextmanager
-def connected(port):
+def connected(port: int) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         yield connection
 
 
-def said(connection, data):
+def said(connection: socket.socket, data: bytes) -> bytes:
     connection.sendall(data)
     return connection.recv(4096)
 
 
-def test_it_passes_everything_on(echo):
+def test_it_passes_everything_on(echo: int) -> None:
     """In both directions, over several connections."""
     with Proxy(echo) as proxy, connected(proxy.port) as one, connected(proxy.port) as other:
         assert said(one, b"a") == b"a"
@@ -58,7 +59,7 @@ def test_it_passes_everything_on(echo):
         assert said(one, b"c") == b"c"
 
 
-def test_what_hangs_comes_late(echo):
+def test_what_hangs_comes_late(echo: int) -> None:
     """Nothing is lost, of open connections and of new ones."""
     with Proxy(echo) as proxy, connected(proxy.port) as one:
         said(one, b"a")
@@ -76,7 +77,7 @@ def test_what_hangs_comes_late(echo):
             assert new.recv(10) == b"c"
 
 
-def test_what_is_cut_is_reset(echo):
+def test_what_is_cut_is_reset(echo: int) -> None:
     """Open connections end at once, new ones too; later ones work again."""
     with Proxy(echo) as proxy, connected(proxy.port) as one:
         said(one, b"a")
@@ -90,12 +91,12 @@ def test_what_is_cut_is_reset(echo):
             assert said(new, b"d") == b"d"
 
 
-def ended():
+def ended() -> bytes:
     """A connection that was closed rather than reset is as good."""
     raise ConnectionError
 
 
-def test_it_says_what_it_is_told(echo):
+def test_it_says_what_it_is_told(echo: int) -> None:
     """To each connection, which is closed then."""
     with Proxy(echo) as proxy:
         proxy.speak(b"nonsense")
@@ -104,7 +105,7 @@ def test_it_says_what_it_is_told(echo):
             assert one.recv(10) == b""
 
 
-def test_a_server_that_is_away(echo):
+def test_a_server_that_is_away(echo: int) -> None:
     """Its proxy ends the connection, and lives on."""
     with Proxy(1) as proxy, connected(proxy.port) as one:
         assert one.recv(10) == b""

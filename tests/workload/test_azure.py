@@ -15,7 +15,7 @@ HEADING = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"
 
 
-def written(folder, seconds, name="trace.csv"):
+def written(folder: Path, seconds: np.ndarray | list[int], name: str = "trace.csv") -> Path:
     """A trace file with requests at given seconds after 18:17."""
     lines = [
         f"2023-11-16 18:{17 + int(s // 60):02d}:{s % 60:010.7f},100,{10 + i}\r\n"
@@ -26,12 +26,12 @@ def written(folder, seconds, name="trace.csv"):
     return path
 
 
-def rates(spec, windows, rate=100.0):
+def rates(spec: str, windows: int, rate: float = 100.0) -> np.ndarray:
     """Rates of an episode."""
     return workload(spec, rate).rates(windows, np.random.default_rng(0))
 
 
-def test_the_rate_follows_the_trace_and_its_mean_is_nominal(tmp_path):
+def test_the_rate_follows_the_trace_and_its_mean_is_nominal(tmp_path: Path) -> None:
     """Twice the requests in the second half of the file: twice the rate in the second half of the episode."""
     seconds = np.concatenate((np.linspace(0, 600, 400, endpoint=False), np.linspace(600, 1200, 800)))
     found = rates(f"azure:{written(tmp_path, seconds)}", 10)
@@ -40,7 +40,7 @@ def test_the_rate_follows_the_trace_and_its_mean_is_nominal(tmp_path):
     np.testing.assert_allclose(found, [66.67] * 5 + [133.33] * 5, rtol=0.02)
 
 
-def test_windows_of_few_requests_show_no_luck(tmp_path):
+def test_windows_of_few_requests_show_no_luck(tmp_path: Path) -> None:
     """With fewer than 20 requests to a window, wider pieces of the trace are counted."""
     seconds = np.sort(np.random.default_rng(1).uniform(0, 1000, 400))
     found = rates(f"azure:{written(tmp_path, seconds)}", 400)
@@ -50,7 +50,7 @@ def test_windows_of_few_requests_show_no_luck(tmp_path):
     assert np.abs(np.diff(found)).max() < 10
 
 
-def test_bursts_are_those_of_the_trace_unless_given(tmp_path):
+def test_bursts_are_those_of_the_trace_unless_given(tmp_path: Path) -> None:
     """Gamma distributed gaps are recognised in spite of a rate that changes."""
     generator = np.random.default_rng(2)
     gaps = generator.gamma(0.4, 1 / 0.4, 20_000)
@@ -64,7 +64,7 @@ def test_bursts_are_those_of_the_trace_unless_given(tmp_path):
     assert workload(f"azure:{path},burstiness=2", 5.0).burstiness == 2
 
 
-def test_it_prints_as_the_spec_that_makes_it(tmp_path):
+def test_it_prints_as_the_spec_that_makes_it(tmp_path: Path) -> None:
     """Commas in the file's name do no harm."""
     one = workload(f"azure:{written(tmp_path, [0, 1, 5], 'a,b.csv')}", 5.0)
 
@@ -85,7 +85,7 @@ def test_it_prints_as_the_spec_that_makes_it(tmp_path):
         (f"{HEADING}2023-11-16 18:17:04,1,2\n\udcff\udcfe,1,2\n", r"line 3: '\xff\xfe' is not a time"),
     ],
 )
-def test_an_unreadable_line_is_told_with_its_number(tmp_path, text, names):
+def test_an_unreadable_line_is_told_with_its_number(tmp_path: Path, text: str, names: str) -> None:
     """One error, which names the file, too."""
     path = tmp_path / "trace.csv"
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -105,14 +105,14 @@ def test_an_unreadable_line_is_told_with_its_number(tmp_path, text, names):
         ("azure:/nowhere.csv", "No such file"),
     ],
 )
-def test_a_missing_file_is_told(spec, names):
+def test_a_missing_file_is_told(spec: str, names: str) -> None:
     """With how to name one."""
     with pytest.raises(InvalidInput, match=names):
         workload(spec, 5.0)
 
 
 @pytest.mark.parametrize(("name", "shape", "highest"), [("code", 0.38, 12), ("conv", 0.93, 2.2)])
-def test_the_public_traces_can_be_read(name, shape, highest):
+def test_the_public_traces_can_be_read(name: str, shape: float, highest: float) -> None:
     """Coding comes in bursts, chatting steadily."""
     path = PUBLIC / f"AzureLLMInferenceTrace_{name}.csv"
     if not path.exists():

@@ -12,14 +12,14 @@ from tuner.workload.workload import LEAST
 NAMES = ("constant", "dynamic", "wikipedia", "step", "ramp", "burst")
 
 
-def rates(spec, windows=300, seed=0, rate=100.0):
+def rates(spec: str, windows: int = 300, seed: int = 0, rate: float = 100.0) -> np.ndarray:
     """Rates of an episode."""
     return workload(spec, rate).rates(windows, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("windows", [1, 2, 7, 300])
-def test_every_window_has_a_positive_rate(name, windows):
+def test_every_window_has_a_positive_rate(name: str, windows: int) -> None:
     """Whatever the length of the episode."""
     found = rates(name, windows)
 
@@ -29,7 +29,7 @@ def test_every_window_has_a_positive_rate(name, windows):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_seed_gives_the_same_rates(name):
+def test_the_same_seed_gives_the_same_rates(name: str) -> None:
     """And rates are proportional to the nominal one."""
     assert (rates(name, seed=3) == rates(name, seed=3)).all()
     np.testing.assert_allclose(2 * rates(name, seed=3), rates(name, seed=3, rate=200.0))
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_rates(name):
         "burst:every=0.1",
     ],
 )
-def test_a_workload_prints_as_the_spec_that_makes_it(spec):
+def test_a_workload_prints_as_the_spec_that_makes_it(spec: str) -> None:
     """Two plain values are all there is to store."""
     one = workload(spec, 14.0)
 
@@ -52,12 +52,12 @@ def test_a_workload_prints_as_the_spec_that_makes_it(spec):
     assert str(workload(str(one), one.rate)) == str(one)
 
 
-def test_defaults_are_not_written():
+def test_defaults_are_not_written() -> None:
     """A spec says what differs."""
     assert str(workload("step:low=0.7,high=2", 1.0)) == "step:high=2.0"
 
 
-def test_dynamic_follows_the_authors_schedule():
+def test_dynamic_follows_the_authors_schedule() -> None:
     """Mean gaps of 0.07, 0.06, 0.07, 0.10 and 0.12 s from iterations 0, 800, 1300, 2000 and 2400 of 3,000."""
     gaps = 1 / rates("dynamic", 3000, rate=1 / 0.07)
 
@@ -71,14 +71,14 @@ def test_dynamic_follows_the_authors_schedule():
         np.testing.assert_allclose(gaps[first:last], gap)
 
 
-def test_dynamic_is_stretched_over_any_episode():
+def test_dynamic_is_stretched_over_any_episode() -> None:
     """The same shares of the episode."""
     short, long = rates("dynamic", 30), rates("dynamic", 3000)
 
     assert (short == long[::100]).all()
 
 
-def test_step_and_ramp():
+def test_step_and_ramp() -> None:
     """Before and after a moment; between two moments."""
     assert rates("step:low=0.5,high=2,at=0.3", 10).tolist() == [50.0] * 3 + [200.0] * 7
     np.testing.assert_allclose(rates("ramp:low=0.5,high=1.5", 4), [62.5, 87.5, 112.5, 137.5])
@@ -87,7 +87,7 @@ def test_step_and_ramp():
     )
 
 
-def test_bursts_come_at_equal_intervals():
+def test_bursts_come_at_equal_intervals() -> None:
     """The first after half an interval; none is lost in an episode of few windows."""
     found = rates("burst:high=3,every=0.25,length=0.05", 40)
 
@@ -95,7 +95,7 @@ def test_bursts_come_at_equal_intervals():
     assert (rates("burst:high=3,every=0.25,length=0.01", 8) > 100).sum() == 4
 
 
-def test_wikipedia_has_days_and_nights():
+def test_wikipedia_has_days_and_nights() -> None:
     """Without noise and spikes the mean is nominal, and a day has about twice the load of a night."""
     found = rates("wikipedia:spikes=0,noise=0,days=3", 3000)
 
@@ -105,7 +105,7 @@ def test_wikipedia_has_days_and_nights():
     assert len(nights) == 3
 
 
-def test_wikipedia_noise_is_slow_and_keeps_the_mean():
+def test_wikipedia_noise_is_slow_and_keeps_the_mean() -> None:
     """Neighbouring windows are alike, a day apart they are not."""
     found = np.log(rates("wikipedia:spikes=0,swing=0,noise=0.1,days=100", 100_000) / 100)
     found -= found.mean()
@@ -116,7 +116,7 @@ def test_wikipedia_noise_is_slow_and_keeps_the_mean():
     assert abs((found[1000:] * found[:-1000]).mean() / found.var()) < 0.1
 
 
-def test_wikipedia_spikes_rise_in_one_window_and_decay():
+def test_wikipedia_spikes_rise_in_one_window_and_decay() -> None:
     """Their number differs from seed to seed, their heights stay in bounds, and noise does not move them."""
     spec = "wikipedia:swing=0,noise=0,spikes=1,length=0.02"
     counts = []
@@ -150,7 +150,7 @@ def test_wikipedia_spikes_rise_in_one_window_and_decay():
         ("constant:burstiness=0", "burstiness=0 is not between"),
     ],
 )
-def test_unusable_specs_are_told(spec, names):
+def test_unusable_specs_are_told(spec: str, names: str) -> None:
     """With what there is instead."""
     with pytest.raises(InvalidInput) as raised:
         workload(spec, 14.0)
@@ -160,13 +160,13 @@ def test_unusable_specs_are_told(spec, names):
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 1e9])
-def test_unusable_rates_are_told(rate):
+def test_unusable_rates_are_told(rate: float) -> None:
     """A nominal rate is a positive number."""
     with pytest.raises(InvalidInput, match="rate"):
         workload("constant", rate)
 
 
-def test_every_workload_describes_itself():
+def test_every_workload_describes_itself() -> None:
     """A line each, and a few words for each parameter."""
     for name, kind in WORKLOADS.items():
         assert kind.name == name

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tuner.adapters import connect
@@ -11,7 +15,7 @@ from tuner.adapters.triton.target import parse_target as parse_triton
 from tuner.errors import InvalidInput, StorageError
 
 
-def test_token_files(tmp_path):
+def test_token_files(tmp_path: Path) -> None:
     """Surrounding space does not count; an empty file is a mistake."""
     for name, text in {"token": " abc\n", "empty": "\n"}.items():
         (tmp_path / name).write_text(text)
@@ -23,7 +27,7 @@ def test_token_files(tmp_path):
             read_secret(tmp_path / name, "token_file")
 
 
-def test_a_token_that_everybody_can_read_is_none(tmp_path):
+def test_a_token_that_everybody_can_read_is_none(tmp_path: Path) -> None:
     """A group may."""
     token = tmp_path / "token"
     token.write_text("secret")
@@ -42,7 +46,7 @@ def test_a_token_that_everybody_can_read_is_none(tmp_path):
     "rest", ["{}@h:1/m", "{}@h:1/m/n", "{}@g,h/m?replicas=x", "{}/w@h/m", "{}?w@h/m", "{}@h:x/m"]
 )
 @pytest.mark.parametrize("scheme", ["triton", "tfserving", "sim", "ftp"])
-def test_a_password_in_a_target_is_refused_and_not_repeated(scheme, rest):
+def test_a_password_in_a_target_is_refused_and_not_repeated(scheme: str, rest: str) -> None:
     """However malformed the rest of the target is; the message says where it belongs."""
     with pytest.raises(InvalidInput, match="token_file=") as raised:
         connect(f"{scheme}://{rest.format('user:pw-123')}")
@@ -51,7 +55,7 @@ def test_a_password_in_a_target_is_refused_and_not_repeated(scheme, rest):
 
 
 @pytest.mark.parametrize("parse", [parse_triton, parse_tfserving])
-def test_whoever_reads_a_target_refuses_passwords(parse):
+def test_whoever_reads_a_target_refuses_passwords(parse: Callable[..., Any]) -> None:
     """Also without opening it."""
     with pytest.raises(InvalidInput) as raised:
         parse("triton://user:pw-123@h/m/n")
@@ -62,12 +66,12 @@ def test_whoever_reads_a_target_refuses_passwords(parse):
 @pytest.mark.parametrize(
     ("host", "expected"), [("LocalHost", True), ("127.8.0.1", True), ("::1", True), ("h", False)]
 )
-def test_this_machine(host, expected):
+def test_this_machine(host: str, expected: bool) -> None:
     """By its names and addresses."""
     assert is_loopback(host) == expected
 
 
-def test_tokens_go_over_tls_or_stay_on_this_machine():
+def test_tokens_go_over_tls_or_stay_on_this_machine() -> None:
     """Nobody in between can read them."""
     for address in ("https://prom:9090", "http://127.0.0.1:9090", "http://[::1]:9090/prefix"):
         check_not_in_the_clear(address, "token_file")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +23,7 @@ from tuner.errors import InvalidInput, StorageError, Unreachable
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
     make_certificates(folder)
     (folder / "token").write_text("secret\n")
@@ -29,7 +32,7 @@ def certificates(tmp_path_factory):
 
 
 @pytest.fixture
-def security(certificates):
+def security(certificates: Path) -> Security:
     """Trusts the server, shows a certificate of its own, and has a token."""
     return Security(
         grpc=True,
@@ -42,11 +45,11 @@ def security(certificates):
 
 
 @pytest.fixture
-def grpc_server(certificates):
+def grpc_server(certificates: Path) -> Iterator[str]:
     """Wants to know who asks, and echoes the token that it was shown."""
 
-    def echo(_request, context):
-        return dict(context.invocation_metadata()).get("authorization", "").encode()
+    def echo(_request: bytes, context: grpc.ServicerContext) -> bytes:
+        return str(dict(context.invocation_metadata()).get("authorization", "")).encode()
 
     handlers = grpc.method_handlers_generic_handler(
         "test", {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
@@ -61,17 +64,20 @@ def grpc_server(certificates):
     server.stop(0).wait()
 
 
-def asked(address, security):
+def asked(address: str, security: Security) -> str:
     with open_channel(address, "127.0.0.1", security) as channel:
-        return channel.unary_unary("/test/Echo")(b"", timeout=5).decode()
+        answer: bytes = channel.unary_unary("/test/Echo")(b"", timeout=5)
+        return answer.decode()
 
 
-def test_grpc_over_tls_with_certificate_and_token(grpc_server, security):
+def test_grpc_over_tls_with_certificate_and_token(grpc_server: str, security: Security) -> None:
     """The server sees both."""
     assert asked(grpc_server, security) == "Bearer secret"
 
 
-def test_a_token_is_read_again_when_it_changes(grpc_server, security, certificates, tmp_path):
+def test_a_token_is_read_again_when_it_changes(
+    grpc_server: str, security: Security, certificates: Path, tmp_path: Path
+) -> None:
     """Tokens of Kubernetes are renewed every hour."""
     token = tmp_path / "token"
     token.touch(0o600)
@@ -86,9 +92,11 @@ def test_a_token_is_read_again_when_it_changes(grpc_server, security, certificat
 
 
 @pytest.mark.parametrize("missing", ["ca", "cert"])
-def test_without_the_right_certificates_there_is_no_connection(grpc_server, security, missing):
+def test_without_the_right_certificates_there_is_no_connection(
+    grpc_server: str, security: Security, missing: str
+) -> None:
     """A server that is not trusted, and a server that does not trust us."""
-    files = {"ca": security.ca, "cert": security.cert, "key": security.key}
+    files: dict[str, Any] = {"ca": security.ca, "cert": security.cert, "key": security.key}
     less = {k: v for k, v in files.items() if k != missing and not (missing == "cert" and k == "key")}
 
     with pytest.raises(grpc.RpcError) as error:
@@ -98,18 +106,18 @@ def test_without_the_right_certificates_there_is_no_connection(grpc_server, secu
 
 
 @pytest.fixture
-def web_server(certificates):
+def web_server(certificates: Path) -> Iterator[tuple[int, list[Any]]]:
     """Metrics over TLS, with the token that it was shown."""
     shown = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_GET(self) -> None:
             shown.append(self.headers.get("Authorization"))
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"# metrics\n")
 
-        def log_message(self, *_): ...
+        def log_message(self, *_: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -121,7 +129,7 @@ def web_server(certificates):
     server.server_close()
 
 
-def test_metrics_over_tls(web_server, security):
+def test_metrics_over_tls(web_server: tuple[int, list[Any]], security: Security) -> None:
     """With the token; the certificate is verified."""
     port, shown = web_server
 
@@ -131,7 +139,7 @@ def test_metrics_over_tls(web_server, security):
         metrics_page("127.0.0.1", port, Security(metrics=True)).fetch(5.0)
 
 
-def test_a_token_never_goes_in_the_clear(certificates):
+def test_a_token_never_goes_in_the_clear(certificates: Path) -> None:
     """Not over plain HTTP, not over a plain channel."""
     only_grpc = Security(grpc=True, token_file=certificates / "token")
 
@@ -140,7 +148,7 @@ def test_a_token_never_goes_in_the_clear(certificates):
 
 
 @pytest.mark.parametrize("parse", [parse_triton, parse_tfserving])
-def test_options_of_targets(parse, certificates):
+def test_options_of_targets(parse: Callable[..., Any], certificates: Path) -> None:
     """Both kinds of server have them, and they come back as they were, for the load generator."""
     scheme = "triton" if parse is parse_triton else "tfserving"
     target = parse(f"{scheme}://h/m?tls=all&ca={certificates / 'ca.crt'}&token_file={certificates / 'token'}")
@@ -161,7 +169,7 @@ def test_options_of_targets(parse, certificates):
         ({"tls": "grpc", "ca": "/no/such/file"}, "no such file"),
     ],
 )
-def test_options_that_cannot_be(options, words, certificates):
+def test_options_that_cannot_be(options: dict[str, str], words: str, certificates: Path) -> None:
     """Told before anything is opened."""
     filled = {name: value.format(ca=certificates / "ca.crt") for name, value in options.items()}
 
@@ -169,7 +177,7 @@ def test_options_that_cannot_be(options, words, certificates):
         parse_security({**SECURITY_OPTIONS, **filled})
 
 
-def test_files_that_are_no_certificates(certificates):
+def test_files_that_are_no_certificates(certificates: Path) -> None:
     """The message is about certificates."""
     with pytest.raises(StorageError, match="certificates cannot be used"):
         Security(metrics=True, ca=certificates / "token").web()

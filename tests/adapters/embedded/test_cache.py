@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,20 +12,20 @@ from tuner.errors import AdapterError, StorageError
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVETUNE_CACHE", str(tmp_path / "cache"))
 
 
-def write(folder):
+def write(folder: Path) -> None:
     (folder / "file").write_text("whole")
 
 
-def test_cache_can_be_moved(tmp_path):
+def test_cache_can_be_moved(tmp_path: Path) -> None:
     """SERVETUNE_CACHE says where it is."""
     assert cache_folder() == tmp_path / "cache"
 
 
-def test_filled_once():
+def test_filled_once() -> None:
     """A folder is filled the first time and found the second."""
     first = cached_folder("thing", write)
 
@@ -34,10 +35,10 @@ def test_filled_once():
     assert (first / "file").read_text() == "whole"
 
 
-def test_a_failure_leaves_nothing():
+def test_a_failure_leaves_nothing() -> None:
     """If filling fails there is no folder, half or whole, and the next attempt starts anew."""
 
-    def fail(folder):
+    def fail(folder: Path) -> None:
         write(folder)
         raise AdapterError("no network")
 
@@ -48,7 +49,7 @@ def test_a_failure_leaves_nothing():
     assert cached_folder("thing", write).is_dir()
 
 
-def test_remains_of_a_killed_run_are_removed():
+def test_remains_of_a_killed_run_are_removed() -> None:
     """What a kill in the middle left is swept by the next run."""
     remains = cache_folder() / "thing.partial-abc"
     remains.mkdir(parents=True)
@@ -58,15 +59,15 @@ def test_remains_of_a_killed_run_are_removed():
     assert not remains.exists()
 
 
-def test_two_at_once_fill_once():
+def test_two_at_once_fill_once() -> None:
     """The second waits for the first and finds its work."""
     entered, fills = threading.Barrier(2), []
 
-    def fill(folder):
+    def fill(folder: Path) -> None:
         fills.append(folder)
         write(folder)
 
-    def run():
+    def run() -> None:
         entered.wait()
         cached_folder("thing", fill)
 
@@ -79,7 +80,7 @@ def test_two_at_once_fill_once():
     assert len(fills) == 1
 
 
-def test_unwritable_cache(tmp_path):
+def test_unwritable_cache(tmp_path: Path) -> None:
     """The message names the folder and the way out."""
     (tmp_path / "cache").write_text("a file in its place")
 

@@ -7,6 +7,7 @@ import math
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,11 +20,11 @@ PAGE = b"# TYPE nv_inference_request_failure counter\n"
 
 
 @contextlib.contextmanager
-def answering(*pieces: bytes):
+def answering(*pieces: bytes) -> Iterator[int]:
     """A server that answers its first caller piece by piece; an empty one keeps it waiting."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve():
+        def serve() -> None:
             with contextlib.suppress(OSError):
                 connection, _ = server.accept()
                 with connection:
@@ -41,13 +42,13 @@ def answering(*pieces: bytes):
         thread.join()
 
 
-def test_fetch():
+def test_fetch() -> None:
     """The page comes as text."""
     with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + PAGE) as port:
         assert metrics_page("127.0.0.1", port).fetch(5.0) == PAGE.decode()
 
 
-def test_fetch_from_a_closed_port():
+def test_fetch_from_a_closed_port() -> None:
     """The message names the port, the option and Triton's flag."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -56,7 +57,7 @@ def test_fetch_from_a_closed_port():
         metrics_page("127.0.0.1", port).fetch(5.0)
 
 
-def test_fetch_from_a_server_that_sends_by_drops():
+def test_fetch_from_a_server_that_sends_by_drops() -> None:
     """The time is for the whole page, not for each piece of it."""
     drops = [b"HTTP/1.1 200 OK\r\n\r\n"] + [b"#"] * 30
 
@@ -64,7 +65,7 @@ def test_fetch_from_a_server_that_sends_by_drops():
         metrics_page("127.0.0.1", port).fetch(0.2)
 
 
-def test_fetch_from_a_silent_server():
+def test_fetch_from_a_silent_server() -> None:
     """Waiting ends."""
     with answering(b"") as port, pytest.raises(TimedOut, match=f"metrics port {port}"):
         metrics_page("127.0.0.1", port).fetch(0.05)
@@ -79,13 +80,13 @@ def test_fetch_from_a_silent_server():
         b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
     ],
 )
-def test_fetch_from_something_else(answer):
+def test_fetch_from_something_else(answer: bytes) -> None:
     """A port that is not Triton's metrics is the caller's mistake."""
     with answering(answer) as port, pytest.raises(InvalidInput, match="metrics"):
         metrics_page("127.0.0.1", port).fetch(5.0)
 
 
-def test_fetch_is_bounded(monkeypatch):
+def test_fetch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page without end is not read to memory."""
     monkeypatch.setattr(page_module, "LARGEST_PAGE", 100)
     body = b"#" * 5000
@@ -97,7 +98,7 @@ def test_fetch_is_bounded(monkeypatch):
         metrics_page("127.0.0.1", port).fetch(5.0)
 
 
-def test_a_page_that_turns_to_nonsense_is_nobodys_mistake():
+def test_a_page_that_turns_to_nonsense_is_nobodys_mistake() -> None:
     """It was there when the server was attached: that it is not any longer is the world's failure."""
     with (
         answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") as port,
@@ -107,7 +108,7 @@ def test_a_page_that_turns_to_nonsense_is_nobodys_mistake():
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -1.0, 1e300])
-def test_numbers_that_nothing_can_have_counted(number):
+def test_numbers_that_nothing_can_have_counted(number: float) -> None:
     """Sums of them would overflow."""
     assert not is_sane(number)
     assert is_sane(0.0)

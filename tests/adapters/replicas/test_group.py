@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -13,27 +15,27 @@ from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.targets import replicas_of
 from tuner.errors import InvalidInput, Refused, Unreachable
-from tuner.knobs import ApplyCost, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 
 class Server:
     """One replica that can go away, refuse and lag behind."""
 
-    def __init__(self, target, space=SPACE):
+    def __init__(self, target: str, space: KnobSpace = SPACE) -> None:
         self.target, self.space = target, space
         self.running = configuration()
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
-        self.applied = []
-        self.affected = None
+        self.applied: list[Configuration] = []
+        self.affected: float | None = None
 
-    def _answer(self):
+    def _answer(self) -> None:
         if not self.up:
             raise Unreachable(f"{self.target} is away")
 
-    def endpoint(self):
+    def endpoint(self) -> Endpoint:
         return Endpoint(wire="wire", address=self.target, model="m")
 
-    def describe(self):
+    def describe(self) -> Description:
         self._answer()
         return Description(
             target=self.target,
@@ -47,11 +49,11 @@ class Server:
             notes=("a note",),
         )
 
-    def current(self):
+    def current(self) -> Configuration:
         self._answer()
         return self.running
 
-    def apply(self, wanted):
+    def apply(self, wanted: Configuration) -> ApplyReport:
         self._answer()
         if self.refuses:
             raise Refused("no")
@@ -62,7 +64,7 @@ class Server:
             affected=self.affected,
         )  # fmt: skip
 
-    def counters(self):
+    def counters(self) -> Counters:
         self._answer()
         return Counters(
             time=float(self.requests),
@@ -77,26 +79,26 @@ class Server:
             quantiles={0.95: 0.01 * self.requests} if self.requests else {},
         )
 
-    def profile(self):
+    def profile(self) -> None:
         return None
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
 
 
 @pytest.fixture
-def servers():
+def servers() -> dict[str, Server]:
     return {name: Server(name) for name in ("a", "bb", "ccc")}
 
 
 @pytest.fixture
-def group(servers):
+def group(servers: dict[str, Server]) -> Iterator[ReplicaGroup]:
     opened = ReplicaGroup("fake://all", lambda: list(servers), servers.__getitem__, refresh=0.0)
     yield opened
     opened.close()
 
 
-def test_totals_are_added(group, servers):
+def test_totals_are_added(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """Counts and batches are sums; of quantiles the worst counts."""
     servers["a"].requests, servers["bb"].requests = 5, 7
 
@@ -108,7 +110,7 @@ def test_totals_are_added(group, servers):
     assert counters.quantiles == {0.95: 0.07}
 
 
-def test_all_are_changed(group, servers):
+def test_all_are_changed(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """One after the other; what the report says holds for all."""
     wanted = configuration(batch=8)
 
@@ -119,7 +121,7 @@ def test_all_are_changed(group, servers):
     assert (report.changed, report.cost, report.settle) == (True, ApplyCost.RELOAD, 1.5)
 
 
-def test_affected_requests_are_added(group, servers):
+def test_affected_requests_are_added(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """Those of the replicas that were changed; if one did not count them, nobody knows."""
     for server, affected in zip(servers.values(), (2.0, 3.0, None), strict=True):
         server.affected = affected
@@ -129,7 +131,7 @@ def test_affected_requests_are_added(group, servers):
     assert group.apply(configuration(batch=4)).affected == 5.0
 
 
-def test_if_one_refuses_all_go_back(group, servers):
+def test_if_one_refuses_all_go_back(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """None is left with what another has refused."""
     servers["bb"].refuses = True
 
@@ -139,7 +141,7 @@ def test_if_one_refuses_all_go_back(group, servers):
     assert {server.running for server in servers.values()} == {configuration()}
 
 
-def test_one_that_is_away_is_left_out(group, servers):
+def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """The others serve and are changed; what it had counted stays; the window in which it goes is marked."""
     for server in servers.values():
         server.requests = 10
@@ -156,7 +158,7 @@ def test_one_that_is_away_is_left_out(group, servers):
     assert "ccc is away (1 of 3 replicas)" in group.describe().notes
 
 
-def test_the_odd_one_out_is_what_runs(group, servers):
+def test_the_odd_one_out_is_what_runs(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """So that whoever watches brings it into line."""
     servers["ccc"].up = False
     group.apply(configuration(batch=8))
@@ -168,7 +170,7 @@ def test_the_odd_one_out_is_what_runs(group, servers):
     assert group.current() == configuration(batch=8)
 
 
-def test_all_away(group, servers):
+def test_all_away(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """Then the group is."""
     for server in servers.values():
         server.up = False
@@ -178,7 +180,7 @@ def test_all_away(group, servers):
             ask()
 
 
-def test_replicas_come_and_go(group, servers):
+def test_replicas_come_and_go(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """New ones join; what those counted that are gone stays counted; connections are closed."""
     servers["a"].requests = 5
     group.counters()
@@ -195,11 +197,13 @@ def test_replicas_come_and_go(group, servers):
     assert "3 replicas" in group.describe().version
 
 
-def test_a_failed_look_up_loses_no_replica(servers, caplog):
+def test_a_failed_look_up_loses_no_replica(
+    servers: dict[str, Server], caplog: pytest.LogCaptureFixture
+) -> None:
     """Those that are known are asked, and it is told once; where none is known yet, nothing can be opened."""
-    lost = []
+    lost: list[bool] = []
 
-    def find():
+    def find() -> list[str]:
         if lost:
             raise Unreachable("triton.svc cannot be looked up")
         return list(servers)
@@ -220,12 +224,12 @@ def test_a_failed_look_up_loses_no_replica(servers, caplog):
         ReplicaGroup("fake://all", find, servers.__getitem__)
 
 
-def test_requests_go_to_all(group):
+def test_requests_go_to_all(group: ReplicaGroup) -> None:
     """By turns."""
     assert group.endpoint().address == "a,bb,ccc"
 
 
-def test_grids_in_common(servers):
+def test_grids_in_common(servers: dict[str, Server]) -> None:
     """A value that one does not take is not offered; other knobs are a mistake."""
     small = KnobSpace([SPACE.knobs[0].__class__(name="max_batch_size", grid=(1, 4), default=1)])
     two = {"a": Server("a", KnobSpace(SPACE.knobs[:1])), "b": Server("b", small)}
@@ -238,7 +242,7 @@ def test_grids_in_common(servers):
         ReplicaGroup("fake://two", lambda: list(two), two.__getitem__)
 
 
-def test_lists_of_hosts():
+def test_lists_of_hosts() -> None:
     """An option with as many values as hosts is shared out."""
     replicas = replicas_of("triton://a:8001,b:9001/m?metrics=8002,9002&version=3", 8001)
 
@@ -249,7 +253,7 @@ def test_lists_of_hosts():
     assert replicas_of("triton://a:8001/m", 8001) is None
 
 
-def test_a_name_for_many(monkeypatch):
+def test_a_name_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its addresses is a replica."""
     found = [
         (0, 0, 0, "", ("10.0.0.2", 8001)),
@@ -271,10 +275,10 @@ def test_a_name_for_many(monkeypatch):
         replicas_of("triton://h:x/m?replicas=dns", 8001)
 
 
-def test_a_name_for_nobody(monkeypatch):
+def test_a_name_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said so."""
 
-    def fail(*_, **__):
+    def fail(*_: object, **__: object) -> NoReturn:
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import numpy as np
 import pytest
-import tenacity
 
+from tests.adapters.waiting import counted
 from tuner.adapters.connection.request import Input
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
@@ -71,15 +71,6 @@ def traffic(backend: TFServingBackend, send: Send) -> Callable[[int], None]:
         counted(backend, wanted)
 
     return send_and_wait
-
-
-def counted(backend: TFServingBackend, requests: int) -> None:
-    patiently = tenacity.Retrying(
-        stop=tenacity.stop_after_delay(5),
-        wait=tenacity.wait_fixed(0.01),
-        retry=tenacity.retry_if_result(lambda counters: counters.requests < requests),
-    )
-    patiently(backend.counters)
 
 
 def served_by(raw: bytes) -> int:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import tenacity
 
-from tests.adapters.tfserving.conftest import counted, sender, served_by
+from tests.adapters.tfserving.conftest import Send, sender, served_by
+from tests.adapters.waiting import counted
 from tuner.adapters.tfserving.backend import TFServingBackend
-from tuner.adapters.tfserving.batching import FILE
+from tuner.adapters.tfserving.batching import FILE, write_batching
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing, TFServingOptions
 from tuner.adapters.tfserving.versions import knobs as version_knobs
 from tuner.adapters.tfserving.versions.folders import MARKER
@@ -26,27 +30,27 @@ class TestContract(BackendContract):
     """The server is held to all of it."""
 
     @pytest.fixture
-    def backend(self, backend):
+    def backend(self, backend: TFServingBackend) -> TFServingBackend:
         return backend
 
     @pytest.fixture
-    def traffic(self, traffic):
+    def traffic(self, traffic: Callable[[int], None]) -> Callable[[int], None]:
         return traffic
 
     @pytest.fixture
-    def refused(self, backend, monkeypatch):
+    def refused(self, backend: TFServingBackend, monkeypatch: pytest.MonkeyPatch) -> Configuration:
         """Parameters that only the server finds to be senseless."""
-        write = version_knobs.write_batching
-        monkeypatch.setattr(version_knobs, "write_batching", lambda b: write(b) + "no_such_field: 1\n")
+        write = write_batching
+        monkeypatch.setattr(version_knobs, "write_batching", lambda b: f"{write(b)}no_such_field: 1\n")
         return backend.current().replace(max_batch_size=8)
 
 
-def files(embedded):
+def files(embedded: EmbeddedTFServing) -> list[str]:
     """Everything below the model's folder."""
     return sorted(str(path.relative_to(embedded.base_path)) for path in embedded.base_path.rglob("*"))
 
 
-def test_description(backend, embedded):
+def test_description(backend: TFServingBackend, embedded: EmbeddedTFServing) -> None:
     """The model, its version and the server's process; quantiles come from its histogram."""
     description = backend.describe()
 
@@ -57,7 +61,9 @@ def test_description(backend, embedded):
     assert description.notes == ()
 
 
-def test_a_change_is_a_version_folder(backend, embedded, send):
+def test_a_change_is_a_version_folder(
+    backend: TFServingBackend, embedded: EmbeddedTFServing, send: Send
+) -> None:
     """It appears beside the operator's, marked; requests go to it; restoring removes it."""
     before = files(embedded)
 
@@ -76,7 +82,7 @@ def test_a_change_is_a_version_folder(backend, embedded, send):
     assert not backend.restore().changed
 
 
-def test_old_versions_of_ours_go(backend, embedded):
+def test_old_versions_of_ours_go(backend: TFServingBackend, embedded: EmbeddedTFServing) -> None:
     """After a few changes there are the operator's version and the serving one."""
     for size in (2, 4, 8):
         backend.apply(Configuration(max_batch_size=size, batch_timeout=0.001))
@@ -84,7 +90,9 @@ def test_old_versions_of_ours_go(backend, embedded):
     assert backend._version_knobs._versions.numbers() == [1, backend.serving()]
 
 
-def test_the_operators_versions_are_never_touched(backend, embedded, send):
+def test_the_operators_versions_are_never_touched(
+    backend: TFServingBackend, embedded: EmbeddedTFServing, send: Send
+) -> None:
     """A newer version that somebody else puts there serves, is built upon, and stays."""
     backend.apply(Configuration(max_batch_size=2, batch_timeout=0.0))
     number = backend.serving() + 1
@@ -104,7 +112,7 @@ def test_the_operators_versions_are_never_touched(backend, embedded, send):
         foreign.rename(embedded.base_path / "1")
 
 
-def test_batches_form(backend):
+def test_batches_form(backend: TFServingBackend) -> None:
     """Under parallel load a larger limit gives larger batches, and the counts add up."""
     backend.apply(Configuration(max_batch_size=16, batch_timeout=0.02))
     threads = [threading.Thread(target=sender(backend), args=(10,)) for _ in range(16)]
@@ -123,7 +131,7 @@ def test_batches_form(backend):
     assert counters.latencies.counts.sum() == 160
 
 
-def test_large_requests_set_a_lower_limit(backend, send):
+def test_large_requests_set_a_lower_limit(backend: TFServingBackend, send: Send) -> None:
     """No batch limit below the rows that clients may send in one request; no batching is still possible."""
     backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
     send(2, rows=6)
@@ -136,7 +144,9 @@ def test_large_requests_set_a_lower_limit(backend, send):
     send(1, rows=6)
 
 
-def test_refusal_carries_the_servers_words(backend, embedded, send, monkeypatch):
+def test_refusal_carries_the_servers_words(
+    backend: TFServingBackend, embedded: EmbeddedTFServing, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The operator reads why; the old version serves and nothing is left of the new one."""
     before = files(embedded)
     monkeypatch.setattr(version_knobs, "write_batching", lambda _: "max_batch_size: nonsense")
@@ -148,7 +158,7 @@ def test_refusal_carries_the_servers_words(backend, embedded, send, monkeypatch)
     assert files(embedded) == before
 
 
-def test_a_version_that_is_not_loaded_in_time(embedded, send):
+def test_a_version_that_is_not_loaded_in_time(embedded: EmbeddedTFServing, send: Send) -> None:
     """It is taken away again, and the old one serves."""
     before = files(embedded)
     backend = TFServingBackend(embedded.target, load_timeout=0.0)
@@ -160,7 +170,7 @@ def test_a_version_that_is_not_loaded_in_time(embedded, send):
     backend.close()
 
 
-def test_two_tuners(backend, embedded):
+def test_two_tuners(backend: TFServingBackend, embedded: EmbeddedTFServing) -> None:
     """While one changes the model, another is refused."""
     with (
         backend._version_knobs._versions.locked(),
@@ -169,7 +179,7 @@ def test_two_tuners(backend, embedded):
         backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
 
 
-def test_without_a_folder(embedded):
+def test_without_a_folder(embedded: EmbeddedTFServing) -> None:
     """It can be watched; the note says what would make it tunable."""
     target = embedded.target.partition("&base_path")[0]
     backend = TFServingBackend(target)
@@ -186,13 +196,13 @@ def test_without_a_folder(embedded):
     backend.close()
 
 
-def test_unknown_model(embedded):
+def test_unknown_model(embedded: EmbeddedTFServing) -> None:
     """The server does not say which models it has, so the message has none."""
     with pytest.raises(UnknownModel, match="does not serve 'bert'"):
         TFServingBackend(embedded.target.replace("/mlp?", "/bert?"))
 
 
-def test_rest_port_in_the_place_of_grpc(embedded):
+def test_rest_port_in_the_place_of_grpc(embedded: EmbeddedTFServing) -> None:
     """The usual mix-up of 8500 and 8501."""
     target = f"tfserving://127.0.0.1:{embedded.ports.rest}/mlp?rest={embedded.ports.rest}"
 
@@ -200,7 +210,7 @@ def test_rest_port_in_the_place_of_grpc(embedded):
         TFServingBackend(target)
 
 
-def test_closed_rest_port(embedded):
+def test_closed_rest_port(embedded: EmbeddedTFServing) -> None:
     """Port, flag and option are named."""
     target = f"tfserving://127.0.0.1:{embedded.ports.grpc}/mlp?rest=1"
 
@@ -208,7 +218,7 @@ def test_closed_rest_port(embedded):
         TFServingBackend(target)
 
 
-def test_server_without_parameters_per_version():
+def test_server_without_parameters_per_version() -> None:
     """Its flags are read from its process: it can be watched, and the missing flag is named."""
     with EmbeddedTFServing(options=TFServingOptions(per_model=False)) as server:
         backend = TFServingBackend(server.target)
@@ -218,7 +228,7 @@ def test_server_without_parameters_per_version():
         backend.close()
 
 
-def test_server_dies_and_returns():
+def test_server_dies_and_returns() -> None:
     """While it is away every call says so; when it is back, totals go on and changes work."""
     with EmbeddedTFServing() as server:
         backend = TFServingBackend(server.target, settle=0.0, timeout=2.0)
@@ -246,18 +256,18 @@ def test_server_dies_and_returns():
         backend.close()
 
 
-def label_target(server, label):
+def label_target(server: EmbeddedTFServing, label: str) -> str:
     return f"{server.target}&label={label}"
 
 
 @pytest.fixture(scope="module")
-def labelled():
+def labelled() -> Iterator[EmbeddedTFServing]:
     """A server that names its versions and gives them labels."""
     with EmbeddedTFServing(options=TFServingOptions(labels={"stable": 1, "canary": 2})) as server:
         yield server
 
 
-def test_a_label_moves_and_comes_back(labelled):
+def test_a_label_moves_and_comes_back(labelled: EmbeddedTFServing) -> None:
     """Requests by the label go to the new version, those by another label stay; restoring leaves no trace."""
     before, config = files(labelled), labelled.base_path.parents[1] / "models.pbtxt"
     written = config.read_text()
@@ -281,7 +291,9 @@ def test_a_label_moves_and_comes_back(labelled):
         backend.close()
 
 
-def test_a_refused_version_leaves_the_label(labelled, monkeypatch):
+def test_a_refused_version_leaves_the_label(
+    labelled: EmbeddedTFServing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The configuration file is as it was, and so is what the label stands for."""
     config = labelled.base_path.parents[1] / "models.pbtxt"
     written = config.read_text()
@@ -296,13 +308,13 @@ def test_a_refused_version_leaves_the_label(labelled, monkeypatch):
     backend.close()
 
 
-def test_unknown_label(labelled):
+def test_unknown_label(labelled: EmbeddedTFServing) -> None:
     """The labels that there are stand in the message."""
     with pytest.raises((InvalidInput, AdapterError), match="label"):
         TFServingBackend(label_target(labelled, "best"))
 
 
-def test_a_label_without_the_configuration_file(labelled):
+def test_a_label_without_the_configuration_file(labelled: EmbeddedTFServing) -> None:
     """It can be watched; the note names the option."""
     target = label_target(labelled, "stable").replace("&config=", "&rest_of=")
     backend = TFServingBackend(target.partition("&rest_of")[0] + "&label=stable")
@@ -325,7 +337,7 @@ if values.get("intra_op") == "7":
 """
 
 
-def test_threads_by_a_declared_restart(tmp_path):
+def test_threads_by_a_declared_restart(tmp_path: Path) -> None:
     """The operator's command restarts the server; what runs is read from the server's own command line."""
     with EmbeddedTFServing(options=TFServingOptions(batch_threads=2)) as server:
         command = tmp_path / "restart"
@@ -357,7 +369,7 @@ def test_threads_by_a_declared_restart(tmp_path):
         backend.close()
 
 
-def restart_when_wanted(server, folder):
+def restart_when_wanted(server: EmbeddedTFServing, folder: Path) -> None:
     """What a service manager does: the embedded server is restarted when the command has left its wishes."""
     wanted = server.base_path.parents[1] / "wanted"
     while not (folder / "end").exists():
@@ -368,11 +380,11 @@ def restart_when_wanted(server, folder):
 
 
 @pytest.mark.slow
-def test_twenty_changes_under_load(backend):
+def test_twenty_changes_under_load(backend: TFServingBackend) -> None:
     """Not one request fails while the configuration changes twenty times."""
     stop, failures, sent = threading.Event(), [], []
 
-    def keep_sending():
+    def keep_sending() -> None:
         send = sender(backend)
         while not stop.wait(0.03):
             try:
@@ -396,11 +408,13 @@ def test_twenty_changes_under_load(backend):
     assert backend.counters().failures == 0
 
 
-def test_an_overloaded_server_is_asked_over_rest(embedded, monkeypatch):
+def test_an_overloaded_server_is_asked_over_rest(
+    embedded: EmbeddedTFServing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Predictions keep its gRPC threads busy; what serves is known all the same, and it can be changed."""
     backend = TFServingBackend(embedded.target, settle=0.0)
 
-    def late(*_, **__):
+    def late(*_: object, **__: object) -> NoReturn:
         raise TimedOut("no answer in time")
 
     monkeypatch.setattr(backend._client, "_ask", late)

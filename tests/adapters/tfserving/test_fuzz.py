@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +23,7 @@ NUMBERS = st.one_of(
 
 
 @st.composite
-def pages(draw):
+def pages(draw: Callable[..., Any]) -> str:
     """The page of a server with some of its numbers replaced, lines left out, doubled and cut."""
     lines = []
     for line in PAGE.splitlines():
@@ -39,7 +42,7 @@ def pages(draw):
 
 @given(st.lists(pages(), min_size=1, max_size=5))
 @settings(max_examples=200, deadline=None)
-def test_any_page(texts):
+def test_any_page(texts: list[str]) -> None:
     """Parsed and added up, or refused; nothing falls, nothing is infinite."""
     statistics, last = None, None
     for text in texts:
@@ -65,7 +68,7 @@ def test_any_page(texts):
 
 @given(st.text(max_size=300))
 @settings(deadline=None)
-def test_any_text(text):
+def test_any_text(text: str) -> None:
     """Something else than metrics is no metrics."""
     try:
         parse_metrics(text, "mlp")

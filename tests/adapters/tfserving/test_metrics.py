@@ -36,7 +36,7 @@ PAGE = """\
 """
 
 
-def test_one_model_of_several():
+def test_one_model_of_several() -> None:
     """Entry points are added, failures are those of all kinds, and batches are everybody's."""
     reading = parse_metrics(PAGE, "mlp")
 
@@ -49,21 +49,21 @@ def test_one_model_of_several():
     assert reading.queue is None
 
 
-def test_names_with_total():
+def test_names_with_total() -> None:
     """Counters renamed to ``_total`` on the way are accepted."""
     page = PAGE.replace("request_count{", "request_count_total{")
 
     assert parse_metrics(page, "mlp").requests == 12
 
 
-def test_latencies_of_failed_requests_are_left_out():
+def test_latencies_of_failed_requests_are_left_out() -> None:
     """Newer servers time them, too, with their status."""
     page = PAGE.replace('entrypoint="REST"', 'entrypoint="GRPC",status="INTERNAL"')
 
     assert parse_metrics(page, "mlp").latency.counts.sum() == 9
 
 
-def test_a_server_without_traffic():
+def test_a_server_without_traffic() -> None:
     """Nothing is counted yet."""
     reading = parse_metrics("# TYPE :tensorflow:serving:request_count counter\n", "mlp")
 
@@ -71,7 +71,7 @@ def test_a_server_without_traffic():
 
 
 @pytest.mark.parametrize("value", ["-5", "NaN", "+Inf"])
-def test_senseless_numbers_are_left_out(value):
+def test_senseless_numbers_are_left_out(value: str) -> None:
     """What cannot be a count is not taken for one."""
     page = PAGE.replace('"OK"} 12', f'"OK"}} {value}').replace('le="18"} 4', f'le="18"}} {value}')
 
@@ -81,7 +81,7 @@ def test_senseless_numbers_are_left_out(value):
     assert (reading.latency.counts >= 0).all()
 
 
-def test_malformed_page():
+def test_malformed_page() -> None:
     """A broken line of ours is an error of the server."""
     with pytest.raises(AdapterError, match="TensorFlow Serving's metrics cannot be read"):
         parse_metrics(PAGE.replace('"OK"} 12', '"OK"} many'), "mlp")

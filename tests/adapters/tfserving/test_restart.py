@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 import pytest
 
 from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
@@ -11,8 +14,8 @@ NOW = {"batch_threads": 2.0, "inter_op": 0.0, "intra_op": 1.0}
 
 
 @pytest.fixture
-def command(tmp_path):
-    def write(script):
+def command(tmp_path: Path) -> Callable[..., RestartCommand]:
+    def write(script: str) -> RestartCommand:
         path = tmp_path / "restart"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
@@ -21,33 +24,33 @@ def command(tmp_path):
     return write
 
 
-def test_values_are_words(command, tmp_path):
+def test_values_are_words(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
     """Whole numbers, without a shell in between."""
     command(f'echo "$@" > {tmp_path}/said').restart({**NOW, "batch_threads": 4.0}, 5.0)
 
     assert (tmp_path / "said").read_text() == "batch_threads=4 inter_op=0 intra_op=1\n"
 
 
-def test_failure_has_its_last_words(command):
+def test_failure_has_its_last_words(command: Callable[..., RestartCommand]) -> None:
     """And its exit code."""
     with pytest.raises(Refused, match="exit code 3: no such unit"):
         command("echo no such unit >&2; exit 3").restart(NOW, 5.0)
 
 
-def test_a_command_that_hangs(command):
+def test_a_command_that_hangs(command: Callable[..., RestartCommand]) -> None:
     """It is ended."""
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
         command("exec sleep 30").restart(NOW, 0.2)
 
 
-def test_asking(command):
+def test_asking(command: Callable[..., RestartCommand]) -> None:
     """Without arguments it says what runs, with whatever else it says."""
     assert command("echo running: batch_threads=2 inter_op=0 intra_op=1").ask() == NOW
     with pytest.raises(AdapterError, match="does not print inter_op=N"):
         command("echo batch_threads=2").ask()
 
 
-def test_commands_that_may_not_be_run(tmp_path):
+def test_commands_that_may_not_be_run(tmp_path: Path) -> None:
     """Not executable, or anybody could have written it."""
     path = tmp_path / "restart"
     path.write_text("#!/bin/sh\n")
@@ -59,34 +62,35 @@ def test_commands_that_may_not_be_run(tmp_path):
         RestartCommand(path)
 
 
-class Server:
+class Server(RestartCommand):
     """A server whose process can be seen."""
 
-    def __init__(self, *, obeys=True):
+    def __init__(self, *, obeys: bool = True) -> None:
+        self._path = Path("restart")  # there is no file to check
         self.values, self.born, self.obeys = dict(NOW), 1.0, obeys
-        self.restarts = []
+        self.restarts: list[dict[str, float]] = []
 
-    def restart(self, values, timeout):
+    def restart(self, values: Mapping[str, float], timeout: float) -> None:
         self.restarts.append(dict(values))
         if values["intra_op"] == 7:
             raise Refused("unlucky")
         if self.obeys:
             self.values, self.born = dict(values), self.born + 1
 
-    def flags(self):
+    def flags(self) -> dict[str, str]:
         return {
             "tensorflow_inter_op_parallelism": f"{self.values['inter_op']:.0f}",
             "tensorflow_intra_op_parallelism": f"{self.values['intra_op']:.0f}",
         }
 
-    def knobs(self):
+    def knobs(self) -> ThreadKnobs:
         return ThreadKnobs(self, self.flags, lambda: self.born, lambda: None, 0.3)
 
 
 NO_THREADS = {"batch_threads": 0.0}
 
 
-def test_a_restart_is_verified():
+def test_a_restart_is_verified() -> None:
     """The new process has the flags that were wanted."""
     server = Server()
 
@@ -95,7 +99,7 @@ def test_a_restart_is_verified():
     assert server.restarts == [{**NOW, **NO_THREADS, "inter_op": 3.0}]
 
 
-def test_nothing_to_change():
+def test_nothing_to_change() -> None:
     """No restart for values that run already."""
     server = Server()
 
@@ -104,7 +108,7 @@ def test_nothing_to_change():
     assert server.restarts == []
 
 
-def test_the_old_process_is_no_answer():
+def test_the_old_process_is_no_answer() -> None:
     """If it still runs when the time is over, the server is restarted as it was."""
     server = Server(obeys=False)
 
@@ -112,7 +116,7 @@ def test_the_old_process_is_no_answer():
         server.knobs().write({"inter_op": 3.0})
 
 
-def test_a_command_that_fails_changes_nothing():
+def test_a_command_that_fails_changes_nothing() -> None:
     """The server serves as before, so it is not restarted."""
     server = Server()
 
@@ -122,11 +126,12 @@ def test_a_command_that_fails_changes_nothing():
     assert len(server.restarts) == 1
 
 
-def test_a_server_that_does_not_come_back():
+def test_a_server_that_does_not_come_back() -> None:
     """The reason is passed on, and it is started again as it was."""
-    server, away = Server(), []
+    server = Server()
+    away: list[int] = []
 
-    def serving():
+    def serving() -> None:
         if server.values["inter_op"] == 3.0:
             away.append(1)
             raise Unreachable("nobody there")
@@ -140,7 +145,7 @@ def test_a_server_that_does_not_come_back():
     assert server.values["inter_op"] == 0.0
 
 
-def test_restoring():
+def test_restoring() -> None:
     """To what was found."""
     server = Server()
     knobs = server.knobs()

@@ -44,7 +44,7 @@ NOT_IN_THE_PACKAGE = ("BatchingParameters", "PrometheusConfig", "MonitoringConfi
 
 
 @pytest.mark.tfserving
-def test_every_field_is_the_servers():
+def test_every_field_is_the_servers() -> None:
     """Number, type and kind of each declared field are those of TensorFlow Serving's own messages."""
     answer = subprocess.run(
         [sys.executable, "-c", REAL],
@@ -69,7 +69,7 @@ def test_every_field_is_the_servers():
             assert kind == there[1] or (kind, there[1]) == (INT32, ENUM), f"{name}.{field}"
 
 
-def test_a_choice_shows_which_was_made():
+def test_a_choice_shows_which_was_made() -> None:
     """The policy of a model is one of three."""
     text = 'model_config_list { config { name: "m" model_version_policy { all {} } } }'
 
@@ -79,7 +79,7 @@ def test_a_choice_shows_which_was_made():
     assert not policy.model_version_policy.HasField("specific")
 
 
-def test_nothing_of_tensorflow_is_loaded():
+def test_nothing_of_tensorflow_is_loaded() -> None:
     """A tuner of TensorFlow Serving does not pay for TensorFlow, nor does it need it."""
     code = """
 import sys

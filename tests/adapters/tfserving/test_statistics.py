@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.adapters.backend import Counters
 from tuner.adapters.tfserving.metrics import Buckets, TFServingMetrics
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
 from tuner.profile import fit_profile
@@ -16,15 +17,17 @@ TIMES = np.append(10 * 1.8 ** np.arange(33), np.inf)
 class Server:
     """Executes batches and prints what TensorFlow Serving would."""
 
-    def __init__(self, alpha=0.001, beta=0.004):
+    def __init__(self, alpha: float = 0.001, beta: float = 0.004) -> None:
         self.alpha, self.beta = alpha, beta
         self.clear()
 
-    def clear(self):
+    def clear(self) -> None:
         self.requests = self.failures = 0
-        self.entries = {name: [] for name in ("latency", "runtime", "queue", "batch", "rows")}
+        self.entries: dict[str, list[float]] = {
+            name: [] for name in ("latency", "runtime", "queue", "batch", "rows")
+        }
 
-    def execute(self, rows, batch, *, batched=True, waited=0.002):
+    def execute(self, rows: int, batch: int, *, batched: bool = True, waited: float = 0.002) -> None:
         """So many requests of one row in one batch."""
         for _ in range(rows):
             taken = self.alpha * batch + self.beta
@@ -37,8 +40,8 @@ class Server:
         if batched:
             self.entries["batch"].append(batch)
 
-    def page(self):
-        def buckets(name, bounds):
+    def page(self) -> TFServingMetrics:
+        def buckets(name: str, bounds: np.ndarray) -> Buckets | None:
             values = np.array(self.entries[name])
             if not values.size:
                 return None
@@ -51,16 +54,16 @@ class Server:
 
 
 @pytest.fixture
-def server():
+def server() -> Server:
     return Server()
 
 
-def counters(statistics, server):
+def counters(statistics: Statistics, server: Server) -> Counters:
     statistics.add(server.page())
     return statistics.counters(1.0)
 
 
-def test_totals_begin_at_zero(server):
+def test_totals_begin_at_zero(server: Server) -> None:
     """What was counted before the first reading does not count."""
     server.execute(4, 4)
     statistics = Statistics(server.page(), 64)
@@ -75,7 +78,7 @@ def test_totals_begin_at_zero(server):
     assert found.latencies.counts.sum() == 2
 
 
-def test_unbatched_requests_are_executions_of_one(server):
+def test_unbatched_requests_are_executions_of_one(server: Server) -> None:
     """Without batching the page has no batches."""
     statistics = Statistics(server.page(), 64)
     for _ in range(5):
@@ -89,7 +92,7 @@ def test_unbatched_requests_are_executions_of_one(server):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 13, 32])
-def test_batches_of_one_size_are_found_exactly(server, size):
+def test_batches_of_one_size_are_found_exactly(server: Server, size: int) -> None:
     """The bucket is known and so is the sum."""
     statistics = Statistics(server.page(), 64)
     for _ in range(4):
@@ -101,7 +104,7 @@ def test_batches_of_one_size_are_found_exactly(server, size):
     assert found.batch_counts.sum() == 4
 
 
-def test_the_profile_is_found_by_comparing(server):
+def test_the_profile_is_found_by_comparing(server: Server) -> None:
     """Readings with small and with large batches give l(b); the time adds up to what the page says."""
     generator = np.random.default_rng(0)
     statistics = Statistics(server.page(), 64)
@@ -118,7 +121,7 @@ def test_the_profile_is_found_by_comparing(server):
     assert profile.latency(16) == pytest.approx(0.020, rel=0.1)
 
 
-def test_a_restart_is_carried_over(server):
+def test_a_restart_is_carried_over(server: Server) -> None:
     """After the server began at 0 again, totals go on from where they were."""
     statistics = Statistics(server.page(), 64)
     server.execute(4, 4)
@@ -133,7 +136,7 @@ def test_a_restart_is_carried_over(server):
     assert found.compute == pytest.approx(4 * 0.008 + 2 * 0.006, rel=1e-3)
 
 
-def test_padding_counts_as_executed(server):
+def test_padding_counts_as_executed(server: Server) -> None:
     """Three requests in a batch of four allowed rows: an execution of 4."""
     statistics = Statistics(server.page(), 64)
     server.execute(3, 4)
@@ -148,7 +151,7 @@ def test_padding_counts_as_executed(server):
     ("rows", "largest"),
     [([], 1), ([1] * 50, 1), ([8, 8, 8], 8), ([6], 6), ([6, 6], 7), ([1, 1, 16], 16), ([5, 5, 4], 6)],
 )
-def test_rows_of_requests(server, rows, largest):
+def test_rows_of_requests(server: Server, rows: list[float], largest: int) -> None:
     """Never less than the largest; exact where the buckets leave no doubt."""
     server.entries["rows"] = rows
 

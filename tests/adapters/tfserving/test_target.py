@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tuner.adapters.live.knobs import check
@@ -9,10 +12,10 @@ from tuner.adapters.tfserving.flags import notes_on_flags, threads
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
 from tuner.adapters.tfserving.target import parse_target
 from tuner.errors import AdapterError, InvalidInput
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 
-def test_defaults():
+def test_defaults() -> None:
     """TFServingPorts as the server has them by default."""
     target = parse_target("tfserving://gpu-1/mlp")
 
@@ -20,7 +23,7 @@ def test_defaults():
     assert (target.base_path, target.label, target.signature) == (None, "", "serving_default")
 
 
-def test_everything(tmp_path):
+def test_everything(tmp_path: Path) -> None:
     """Each option."""
     config, command = tmp_path / "models.config", tmp_path / "restart"
     config.touch()
@@ -48,13 +51,13 @@ def test_everything(tmp_path):
         ("tfserving://host/m?version=3", "option 'version' is unknown"),
     ],
 )
-def test_targets_that_cannot_be(text, words):
+def test_targets_that_cannot_be(text: str, words: str) -> None:
     """What is wrong with it."""
     with pytest.raises(InvalidInput, match=words):
         parse_target(text)
 
 
-def test_missing_flags_are_named():
+def test_missing_flags_are_named() -> None:
     """Nothing if both are on, or if the process cannot be seen."""
     on = {"enable_batching": "true", "enable_per_model_batching_parameters": ""}
 
@@ -63,7 +66,7 @@ def test_missing_flags_are_named():
     assert "--enable_batching" not in notes_on_flags({"enable_batching": "true"})[0]
 
 
-def test_threads_of_the_server(tmp_path):
+def test_threads_of_the_server(tmp_path: Path) -> None:
     """From flags and from the file that one of them names."""
     file = tmp_path / "batching.pbtxt"
     file.write_text("num_batch_threads { value: 6 }")
@@ -75,11 +78,18 @@ def test_threads_of_the_server(tmp_path):
         threads({"tensorflow_intra_op_parallelism": "many"})
 
 
-def space(grids=None, *, versions=True, restart=False, rows=1, limit=8192):
+def space(
+    grids: dict[str, tuple[float, ...]] | None = None,
+    *,
+    versions: bool = True,
+    restart: bool = False,
+    rows: int = 1,
+    limit: int = 8192,
+) -> KnobSpace:
     return knob_space(grids or {}, versions=versions, restart=restart, limit=limit, rows=rows, cores=4)
 
 
-def test_knobs_by_what_may_be_touched():
+def test_knobs_by_what_may_be_touched() -> None:
     """A folder gives two, a restart command three more, neither none."""
     assert space().names == ("max_batch_size", "batch_timeout")
     assert space(versions=False).size == 1
@@ -89,7 +99,7 @@ def test_knobs_by_what_may_be_touched():
     assert costs["inter_op"] is ApplyCost.RESTART
 
 
-def test_further_knobs_by_name():
+def test_further_knobs_by_name() -> None:
     """They are knobs when a grid names them."""
     grids = {"max_enqueued_batches": (10.0, 100.0), "allowed_batch_sizes": (0.0, 1.0, 3.0)}
 
@@ -110,18 +120,18 @@ def test_further_knobs_by_name():
         ({"max_batch_size": (1.5,)}, {}, "whole number"),
     ],
 )
-def test_grids_that_cannot_be(grids, more, words):
+def test_grids_that_cannot_be(grids: dict[str, tuple[float, ...]], more: dict[str, Any], words: str) -> None:
     """What to do instead."""
     with pytest.raises(InvalidInput, match=words):
         space(grids, **more)
 
 
-def test_rows_leave_small_limits_out():
+def test_rows_leave_small_limits_out() -> None:
     """Except 1, which is no batching."""
     assert space(rows=5).knobs[0].grid == (1, 8, 16, 32)
 
 
-def test_configurations_are_checked():
+def test_configurations_are_checked() -> None:
     """Values off the grid are fine, senseless ones are not."""
     check(space(), Configuration(max_batch_size=3, batch_timeout=0.0003), lambda name: kind_of(name, 8192))
     with pytest.raises(InvalidInput, match="batch_timeout"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.connection.request import Input
+from tuner.adapters.tfserving.backend import TFServingBackend
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import predict_request, signature_inputs
 from tuner.errors import InvalidInput
@@ -22,7 +25,7 @@ ENDPOINT = Endpoint(
 )
 
 
-def metadata():
+def metadata() -> Any:
     signatures = message("SignatureDefMap")()
     inputs = signatures.signature_def["embed"].inputs
     inputs["ids"].dtype = 9
@@ -35,7 +38,7 @@ def metadata():
     return answer
 
 
-def test_a_signature_is_read():
+def test_a_signature_is_read() -> None:
     """Names, types and shapes; what cannot be made up is said so."""
     with pytest.raises(InvalidInput, match="input odd: the model does not say how many dimensions"):
         signature_inputs(metadata(), "embed")
@@ -44,7 +47,7 @@ def test_a_signature_is_read():
     assert signature_inputs(metadata(), "serving_default") == [Input("x", "number 99", ())]
 
 
-def test_a_request_has_all_that_names_the_model():
+def test_a_request_has_all_that_names_the_model() -> None:
     """Label and signature, and one row of each input; texts go in a field of their own."""
     inputs = [Input("ids", "INT64", (-1, 4)), Input("text", "BYTES", (-1, 2))]
 
@@ -59,7 +62,7 @@ def test_a_request_has_all_that_names_the_model():
 
 
 @pytest.mark.tfserving
-def test_the_load_generator_speaks_it(backend):
+def test_the_load_generator_speaks_it(backend: TFServingBackend) -> None:
     """Every request is answered, and the server counts as many."""
     before = backend.counters().requests
     with LoadGenerator(backend.endpoint(), "constant:40") as load:
@@ -71,7 +74,7 @@ def test_the_load_generator_speaks_it(backend):
 
 
 @pytest.mark.tfserving
-def test_unknown_signature(backend, embedded):
+def test_unknown_signature(backend: TFServingBackend, embedded: EmbeddedTFServing) -> None:
     """Those there are stand in the message."""
     endpoint = Endpoint(
         wire=backend.endpoint().wire,

@@ -5,19 +5,21 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import psutil
 import pytest
 import tenacity
 
+from tests.adapters.waiting import counted
 from tests.conftest import sender
 from tuner.adapters import connect
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
-from tuner.knobs import ApplyCost
-from tuner.testing.backend import BackendContract, assert_grown
+from tuner.knobs import ApplyCost, Configuration
+from tuner.testing.backend import BackendContract, Traffic, assert_grown
 
 pytestmark = pytest.mark.triton
 
@@ -25,7 +27,7 @@ THREADS = "parameters.intra_op_threads"
 
 
 @pytest.fixture
-def backend(embedded):
+def backend(embedded: EmbeddedTriton) -> Iterator[TritonBackend]:
     """A backend whose fourth knob can be set to what the model refuses."""
     backend = TritonBackend(embedded.target, {THREADS: (1, 2, 999)}, settle=0.0)
     yield backend
@@ -35,21 +37,11 @@ def backend(embedded):
     backend.close()
 
 
-def counted(backend, requests):
-    """Wait until the server has counted so many requests: it counts after it answers."""
-    patiently = tenacity.Retrying(
-        stop=tenacity.stop_after_delay(5),
-        wait=tenacity.wait_fixed(0.01),
-        retry=tenacity.retry_if_result(lambda counters: counters.requests < requests),
-    )
-    return patiently(backend.counters)
-
-
 @pytest.fixture
-def traffic(backend, embedded):
+def traffic(backend: TritonBackend, embedded: EmbeddedTriton) -> Traffic:
     send = sender(embedded.target)
 
-    def send_and_wait(count):
+    def send_and_wait(count: int) -> None:
         before = backend.counters().requests
         send(count)
         counted(backend, before + count)
@@ -61,19 +53,19 @@ class TestContract(BackendContract):
     """The real server is held to all of it."""
 
     @pytest.fixture
-    def backend(self, backend):
+    def backend(self, backend: TritonBackend) -> TritonBackend:
         return backend
 
     @pytest.fixture
-    def traffic(self, traffic):
+    def traffic(self, traffic: Traffic) -> Traffic:
         return traffic
 
     @pytest.fixture
-    def refused(self, backend):
+    def refused(self, backend: TritonBackend) -> Configuration:
         return backend.current().replace(**{THREADS: 999})
 
 
-def test_description(backend, embedded):
+def test_description(backend: TritonBackend, embedded: EmbeddedTriton) -> None:
     """The real server's name, version and process; it can be written and exports quantiles."""
     description = backend.describe()
 
@@ -84,7 +76,7 @@ def test_description(backend, embedded):
     assert description.notes == ()
 
 
-def test_whole_configuration_is_kept(backend):
+def test_whole_configuration_is_kept(backend: TritonBackend) -> None:
     """Only the fields of the knobs change, and restoring brings back every byte."""
     original = backend._client.config()
 
@@ -107,11 +99,11 @@ def test_whole_configuration_is_kept(backend):
     assert not backend.restore().changed
 
 
-def test_the_models_own_limit_survives_the_tuner(embedded, backend):
+def test_the_models_own_limit_survives_the_tuner(embedded: EmbeddedTriton, backend: TritonBackend) -> None:
     """A later run still knows it, though the server runs a lower one: its grid is not cut short."""
     backend.apply(backend.space.default.replace(max_batch_size=2))
 
-    with closing(connect(embedded.target)) as later:
+    with closing(TritonBackend(embedded.target)) as later:
         grid = later.space.knobs[0].grid
         later.apply(later.space.default)
         limit = later._client.config()["max_batch_size"]
@@ -120,7 +112,7 @@ def test_the_models_own_limit_survives_the_tuner(embedded, backend):
     assert limit == 64
 
 
-def test_delay_without_batching_changes_nothing(backend):
+def test_delay_without_batching_changes_nothing(backend: TritonBackend) -> None:
     """Configurations that differ in a delay that has no effect are equal."""
     report = backend.apply(backend.space.default.replace(max_queue_delay=0.005))
 
@@ -128,7 +120,7 @@ def test_delay_without_batching_changes_nothing(backend):
     assert report.configuration["max_queue_delay"] == 0
 
 
-def test_instances_change_by_a_reload(backend):
+def test_instances_change_by_a_reload(backend: TritonBackend) -> None:
     """In place Triton was seen to freeze under overload: a mark comes and goes and makes it reload."""
     default = backend.space.default
 
@@ -141,7 +133,7 @@ def test_instances_change_by_a_reload(backend):
     assert backend._client.config() == backend.original
 
 
-def test_only_what_waits_when_new_instances_take_over_is_affected(backend):
+def test_only_what_waits_when_new_instances_take_over_is_affected(backend: TritonBackend) -> None:
     """The old ones serve until then; here nobody waits, and a reload of 100 ms is charged to nobody."""
     report = backend.apply(backend.space.default.replace(max_batch_size=8))
 
@@ -150,7 +142,7 @@ def test_only_what_waits_when_new_instances_take_over_is_affected(backend):
     assert backend.apply(backend.space.default.replace(max_batch_size=8)).affected is None
 
 
-def test_restoring_only_the_instances_is_exact(backend):
+def test_restoring_only_the_instances_is_exact(backend: TritonBackend) -> None:
     """The way back is a reload, too, and leaves no mark behind."""
     backend.apply(backend.space.default.replace(instances=2))
 
@@ -159,7 +151,7 @@ def test_restoring_only_the_instances_is_exact(backend):
     assert backend._client.config() == backend.original
 
 
-def test_quantiles_and_pending(backend, traffic):
+def test_quantiles_and_pending(backend: TritonBackend, traffic: Traffic) -> None:
     """The server's own quantiles come in seconds."""
     traffic(20)
 
@@ -169,7 +161,9 @@ def test_quantiles_and_pending(backend, traffic):
     assert counters.pending == 0
 
 
-def test_large_requests_set_a_lower_limit(backend, embedded, traffic):
+def test_large_requests_set_a_lower_limit(
+    backend: TritonBackend, embedded: EmbeddedTriton, traffic: Traffic
+) -> None:
     """No batch limit below the rows that clients send in one request; no batching is still possible."""
     sender(embedded.target)(3, 6)
     counted(backend, 3)
@@ -182,7 +176,7 @@ def test_large_requests_set_a_lower_limit(backend, embedded, traffic):
     backend.apply(backend.space.default)
 
 
-def test_refusal_carries_the_servers_words(backend, traffic):
+def test_refusal_carries_the_servers_words(backend: TritonBackend, traffic: Traffic) -> None:
     """The operator reads why; the old configuration serves."""
     with pytest.raises(Refused, match=r"intra_op_threads=999 .*still serves"):
         backend.apply(backend.space.default.replace(**{THREADS: 999}))
@@ -190,20 +184,23 @@ def test_refusal_carries_the_servers_words(backend, traffic):
     traffic(1)
 
 
-def test_late_load_is_verified_by_reading_back(embedded):
+def test_late_load_is_verified_by_reading_back(
+    embedded: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the call times out but the change comes about, that is success."""
     backend = TritonBackend(embedded.target, settle=0.0)
-    backend._client.load = lambda config, _, load=backend._client.load: load(config, 0.05)
+    load = backend._client.load
+    monkeypatch.setattr(backend._client, "load", lambda config, _: load(config, 0.05))
 
     report = backend.apply(backend.space.default.replace(max_batch_size=2))
 
     assert report.configuration["max_batch_size"] == 2
-    del backend._client.load
+    monkeypatch.undo()
     backend.restore()
     backend.close()
 
 
-def test_reading_costs_little(backend):
+def test_reading_costs_little(backend: TritonBackend) -> None:
     """A reading takes less than 10 ms of processor time of ours."""
     process = psutil.Process()
     backend.counters()
@@ -216,7 +213,7 @@ def test_reading_costs_little(backend):
     assert (after.user + after.system - before.user - before.system) / 50 < 0.01
 
 
-def test_server_in_default_mode(fixed_server):
+def test_server_in_default_mode(fixed_server: EmbeddedTriton) -> None:
     """Observing works, changing is refused with the flag to set, and quantiles name theirs."""
     backend = connect(fixed_server.target)
     description = backend.describe()
@@ -232,7 +229,7 @@ def test_server_in_default_mode(fixed_server):
     backend.close()
 
 
-def test_metrics_off(embedded):
+def test_metrics_off(embedded: EmbeddedTriton) -> None:
     """Without metrics there are counts and means, no quantiles."""
     backend = connect(embedded.target.split("?")[0] + "?metrics=off")
     sender(embedded.target)(3)
@@ -245,36 +242,36 @@ def test_metrics_off(embedded):
     backend.close()
 
 
-def test_unknown_model(embedded):
+def test_unknown_model(embedded: EmbeddedTriton) -> None:
     """The models that are loaded are listed."""
     with pytest.raises(UnknownModel, match="'bert'; models loaded: mlp"):
         connect(embedded.target.replace("/mlp", "/bert"))
 
 
-def test_unknown_version(embedded):
+def test_unknown_version(embedded: EmbeddedTriton) -> None:
     """A version that is not served is like a model that is not."""
     with pytest.raises(UnknownModel):
         connect(embedded.target + "&version=7")
 
 
-def closed_port():
+def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        return int(server.getsockname()[1])
 
 
-def test_unreachable_server():
+def test_unreachable_server() -> None:
     """Nobody listens."""
     with pytest.raises(Unreachable, match="Triton running"):
         connect(f"triton://127.0.0.1:{closed_port()}/mlp")
 
 
-def test_host_without_address():
+def test_host_without_address() -> None:
     """A name that means nothing."""
     with pytest.raises(Unreachable):
         connect("triton://no-such-host.invalid/mlp")
 
 
-def test_silent_server():
+def test_silent_server() -> None:
     """Somebody listens and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         target = f"triton://127.0.0.1:{server.getsockname()[1]}/mlp"
@@ -282,13 +279,13 @@ def test_silent_server():
             TritonBackend(target, timeout=0.2)
 
 
-def test_http_port_in_the_place_of_grpc(embedded):
+def test_http_port_in_the_place_of_grpc(embedded: EmbeddedTriton) -> None:
     """The usual mix-up of 8000 and 8001."""
     with pytest.raises(Unreachable, match="gRPC port"):
         connect(f"triton://127.0.0.1:{embedded.ports.http}/mlp")
 
 
-def test_metrics_port_closed(embedded):
+def test_metrics_port_closed(embedded: EmbeddedTriton) -> None:
     """Port, option and flag are named."""
     target = embedded.target.split("?")[0] + f"?metrics={closed_port()}"
 
@@ -296,7 +293,7 @@ def test_metrics_port_closed(embedded):
         connect(target)
 
 
-def test_http_port_in_the_place_of_metrics(embedded):
+def test_http_port_in_the_place_of_metrics(embedded: EmbeddedTriton) -> None:
     """A port that answers, but with something else."""
     target = embedded.target.split("?")[0] + f"?metrics={embedded.ports.http}"
 
@@ -304,7 +301,7 @@ def test_http_port_in_the_place_of_metrics(embedded):
         connect(target)
 
 
-def test_server_without_metrics():
+def test_server_without_metrics() -> None:
     """Its target says so, and it can be tuned by means."""
     with EmbeddedTriton(options=TritonOptions(metrics=False)) as server:
         backend = connect(server.target)
@@ -314,7 +311,7 @@ def test_server_without_metrics():
         backend.close()
 
 
-def test_server_dies_and_returns():
+def test_server_dies_and_returns() -> None:
     """While it is away every call says so; when it is back, totals go on and changes work."""
     with EmbeddedTriton() as server:
         backend = TritonBackend(server.target, settle=0.0, timeout=2.0)
@@ -344,11 +341,11 @@ def test_server_dies_and_returns():
 
 
 @pytest.mark.slow
-def test_twenty_reloads_under_load(backend, embedded):
+def test_twenty_reloads_under_load(backend: TritonBackend, embedded: EmbeddedTriton) -> None:
     """Not one request fails while the configuration changes twenty times under about 100 requests/s."""
     stop, failures, sent = threading.Event(), [], []
 
-    def keep_sending():
+    def keep_sending() -> None:
         send = sender(embedded.target)
         while not stop.wait(0.03):
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tuner.adapters.triton import change as module
@@ -15,21 +17,21 @@ AFTER = {"max_batch_size": 8, "name": "m", "dynamic_batching": {}}
 class FakeControl:
     """A server whose answers to ``load`` are scripted: an error, or the configuration it really runs."""
 
-    def __init__(self, *script):
+    def __init__(self, *script: AdapterError | dict[str, Any]) -> None:
         self.script = list(script)
         self.running = BEFORE
-        self.later = None
+        self.later: dict[str, Any] | None = None
         self.is_ready = True
-        self.loads = []
+        self.loads: list[dict[str, Any]] = []
 
-    def config(self):
+    def config(self) -> dict[str, Any]:
         running, self.running, self.later = self.running, self.later or self.running, None
         return running
 
-    def ready(self):
+    def ready(self) -> bool:
         return self.is_ready
 
-    def load(self, config, timeout):
+    def load(self, config: dict[str, Any], timeout: float) -> None:
         self.loads.append(config)
         step = self.script.pop(0) if self.script else None
         if isinstance(step, Exception):
@@ -37,7 +39,7 @@ class FakeControl:
         self.running = config if step is None else step
 
 
-def test_accepted():
+def test_accepted() -> None:
     """A configuration that reads back as sent is the end of it."""
     control = FakeControl()
 
@@ -46,7 +48,7 @@ def test_accepted():
     assert control.loads == [AFTER]
 
 
-def test_refused():
+def test_refused() -> None:
     """Nothing more is sent when the old one still serves."""
     control = FakeControl(Refused("Triton refused: no"))
 
@@ -56,7 +58,7 @@ def test_refused():
     assert control.loads == [AFTER]
 
 
-def test_refused_and_the_old_one_is_gone():
+def test_refused_and_the_old_one_is_gone() -> None:
     """The old one is loaded again."""
     control = FakeControl(Refused("no"))
     control.running = {"max_batch_size": 3}
@@ -67,7 +69,7 @@ def test_refused_and_the_old_one_is_gone():
     assert control.loads == [AFTER, BEFORE]
 
 
-def test_refused_and_the_old_one_does_not_come_back():
+def test_refused_and_the_old_one_does_not_come_back() -> None:
     """That is worse than a refusal, and is said."""
     control = FakeControl(Refused("no"), Unreachable("gone"))
     control.is_ready = False
@@ -77,7 +79,7 @@ def test_refused_and_the_old_one_does_not_come_back():
 
 
 @pytest.mark.parametrize("running", [{"max_batch_size": 4, "name": "m"}, {**AFTER, "name": "other"}])
-def test_accepted_but_not_run(running):
+def test_accepted_but_not_run(running: dict[str, Any]) -> None:
     """A server that runs something else is put back to what it ran."""
     control = FakeControl(running)
 
@@ -87,7 +89,7 @@ def test_accepted_but_not_run(running):
     assert control.loads == [AFTER, BEFORE]
 
 
-def test_late_but_done(monkeypatch):
+def test_late_but_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that comes about after the call timed out counts."""
     monkeypatch.setattr(module, "POLL", 0.0)
     control = FakeControl(TimedOut("late"))
@@ -96,7 +98,7 @@ def test_late_but_done(monkeypatch):
     change(control, BEFORE, AFTER, 1.0)
 
 
-def test_late_and_not_done():
+def test_late_and_not_done() -> None:
     """It is reported, and nothing is sent that could collide with it."""
     control = FakeControl(TimedOut("late"))
 
@@ -106,7 +108,7 @@ def test_late_and_not_done():
     assert control.loads == [AFTER]
 
 
-def test_read_only():
+def test_read_only() -> None:
     """A server that takes no changes is left alone."""
     control = FakeControl(ReadOnly("flag"))
 

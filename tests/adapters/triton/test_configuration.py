@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import Configuration
 
 KNOBS = ("max_batch_size", "max_queue_delay", "instances", "parameters.threads")
-PLAIN = {
+PLAIN: dict[str, Any] = {
     "name": "m",
     "version_policy": {"latest": {"num_versions": 1}},
     "max_batch_size": 64,
@@ -26,7 +27,7 @@ PLAIN = {
     "parameters": {"threads": {"string_value": "2"}, "path": {"string_value": "/x"}},
     "backend": "python",
 }
-BATCHED = {
+BATCHED: dict[str, Any] = {
     **PLAIN,
     "dynamic_batching": {
         "preferred_batch_size": [4, 16],
@@ -36,21 +37,21 @@ BATCHED = {
 }
 
 
-def values(size, delay=0.0, instances=1, threads=2):
+def values(size: int, delay: float = 0.0, instances: int = 1, threads: int = 2) -> Configuration:
     return Configuration(dict(zip(KNOBS, (size, delay, instances, threads), strict=True)))
 
 
-def test_reading_without_batching():
+def test_reading_without_batching() -> None:
     """No dynamic batching reads as a batch of 1 without delay."""
     assert read_configuration(PLAIN, KNOBS) == values(1)
 
 
-def test_reading_with_batching():
+def test_reading_with_batching() -> None:
     """The limit, the delay in seconds, the instances, and a parameter."""
     assert read_configuration(BATCHED, KNOBS) == values(64, 0.0005)
 
 
-def test_reading_what_is_left_out():
+def test_reading_what_is_left_out() -> None:
     """A delay of 0 and a single instance are omitted by the server."""
     config = {"max_batch_size": 8, "dynamic_batching": {}}
 
@@ -60,13 +61,13 @@ def test_reading_what_is_left_out():
 
 
 @pytest.mark.parametrize(("key", "problem"), [("nothing", "threads"), ("path", "not a whole number")])
-def test_reading_a_parameter_that_is_no_knob(key, problem):
+def test_reading_a_parameter_that_is_no_knob(key: str, problem: str) -> None:
     """A parameter must exist and be a whole number; the message lists those that exist."""
     with pytest.raises(InvalidInput, match=problem):
         read_configuration(PLAIN, [f"parameters.{key}"])
 
 
-def test_batching_on():
+def test_batching_on() -> None:
     """The knobs' fields change, the rest stays, the input is not modified."""
     before = copy.deepcopy(PLAIN)
 
@@ -82,14 +83,14 @@ def test_batching_on():
     assert config["parameters"]["path"] == PLAIN["parameters"]["path"]
 
 
-def test_batching_off_keeps_the_models_limit():
+def test_batching_off_keeps_the_models_limit() -> None:
     """Clients may go on sending requests of several rows."""
     config = rewrite(rewrite(PLAIN, values(4, 0.01), PLAIN), values(1), PLAIN)
 
     assert config == PLAIN
 
 
-def test_batching_off_and_on_keeps_the_operators_options():
+def test_batching_off_and_on_keeps_the_operators_options() -> None:
     """Preferred sizes come back as far as they fit, and so does everything else about batching."""
     off = rewrite(BATCHED, values(1), BATCHED)
     assert not is_batching(off)
@@ -105,7 +106,7 @@ def test_batching_off_and_on_keeps_the_operators_options():
     assert large == BATCHED
 
 
-def test_preferred_size_that_the_server_filled_in_is_dropped():
+def test_preferred_size_that_the_server_filled_in_is_dropped() -> None:
     """Triton reads back [maximum] where none was given; it must not outlive the maximum."""
     derived = {**PLAIN, "dynamic_batching": {"preferred_batch_size": [64]}}
 
@@ -113,7 +114,7 @@ def test_preferred_size_that_the_server_filled_in_is_dropped():
     assert "preferred_batch_size" not in rewrite(derived, values(64), derived)["dynamic_batching"]
 
 
-def test_reading_back_what_was_written():
+def test_reading_back_what_was_written() -> None:
     """Every configuration reads back as it takes effect: without batching there is no delay."""
     for size, delay, instances in itertools.product((1, 2, 32), (0.0, 0.001, 0.02), (1, 3)):
         wanted = values(size, delay, instances)
@@ -131,14 +132,14 @@ def test_reading_back_what_was_written():
         {"preferred_batch_size": [8], "max_queue_delay_microseconds": "0"},
     ],
 )
-def test_what_the_server_fills_in_makes_no_difference(batching):
+def test_what_the_server_fills_in_makes_no_difference(batching: dict[str, Any]) -> None:
     """A derived preferred size and a delay of 0 read back differently and are the same."""
     sent = {"max_batch_size": 8, "dynamic_batching": batching}
 
     assert normal_form(sent) == {"max_batch_size": 8, "dynamic_batching": {}}
 
 
-def test_a_real_difference_shows():
+def test_a_real_difference_shows() -> None:
     """Any other difference remains, in the fields of the knobs and elsewhere."""
     changed = copy.deepcopy(BATCHED)
     changed["parameters"]["path"] = {"string_value": "/y"}

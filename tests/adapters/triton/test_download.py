@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import platform
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -15,14 +20,14 @@ from tuner.errors import AdapterError, UnsupportedPlatform
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVETUNE_CACHE", str(tmp_path / "cache"))
 
 
-def test_pip_cannot_download(monkeypatch):
+def test_pip_cannot_download(monkeypatch: pytest.MonkeyPatch) -> None:
     """pip's own words are passed on, and nothing is left behind."""
 
-    def fail(command, **_):
+    def fail(command: list[str], **_: object) -> NoReturn:
         raise subprocess.CalledProcessError(1, command, stderr="x\nERROR: No matching distribution\n")
 
     monkeypatch.setattr(subprocess, "run", fail)
@@ -33,11 +38,11 @@ def test_pip_cannot_download(monkeypatch):
     assert [path.suffix for path in cache_folder().iterdir()] == [".lock"]
 
 
-def test_another_file_than_expected(monkeypatch):
+def test_another_file_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel whose hash differs is not unpacked."""
 
-    def forge(command, **_):
-        (download.Path(command[command.index("--dest") + 1]) / "nvidia.whl").write_bytes(b"something else")
+    def forge(command: list[str], **_: object) -> None:
+        (Path(command[command.index("--dest") + 1]) / "nvidia.whl").write_bytes(b"something else")
 
     monkeypatch.setattr(subprocess, "run", forge)
 
@@ -55,7 +60,13 @@ def test_another_file_than_expected(monkeypatch):
         (platform, "libc_ver", ("", ""), r"2\.35"),
     ],
 )
-def test_platforms_that_cannot_run_it(monkeypatch, module, attribute, value, words):
+def test_platforms_that_cannot_run_it(
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    attribute: str,
+    value: str | tuple[int | str, int | str],
+    words: str,
+) -> None:
     """One sentence says what is missing."""
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
@@ -66,11 +77,11 @@ def test_platforms_that_cannot_run_it(monkeypatch, module, attribute, value, wor
         require_platform()
 
 
-def test_python_without_shared_library(monkeypatch):
+def test_python_without_shared_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's backend needs libpython."""
-    monkeypatch.setattr(download.sysconfig, "get_config_var", lambda _: None)
-    monkeypatch.setattr(download.sys, "base_prefix", "/nowhere")
-    monkeypatch.setattr(download.ctypes.util, "find_library", lambda _: None)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: None)
+    monkeypatch.setattr(sys, "base_prefix", "/nowhere")
+    monkeypatch.setattr(ctypes.util, "find_library", lambda _: None)
 
     with pytest.raises(UnsupportedPlatform, match="libpython"):
         download.python_library_folder()

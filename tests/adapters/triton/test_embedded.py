@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -23,23 +25,23 @@ from tuner.errors import AdapterError, InvalidInput
 pytestmark = pytest.mark.triton
 
 
-def traces():
+def traces() -> set[Path]:
     """Files that servers of this package leave outside the cache while they run."""
     return {
         *Path("/dev/shm").glob("servetune_*"),
-        *Path(module.tempfile.gettempdir()).glob("servetune-embeddedtriton-*"),
+        *Path(tempfile.gettempdir()).glob("servetune-embeddedtriton-*"),
     }
 
 
 @pytest.fixture
-def nothing_left():
+def nothing_left() -> Iterator[None]:
     """Checks that a test leaves no file."""
     before = traces()
     yield
     assert wait_until(lambda: not traces() - before)
 
 
-def wait_until(condition):
+def wait_until(condition: Callable[[], bool]) -> bool:
     patiently = tenacity.Retrying(
         stop=tenacity.stop_after_delay(15),
         wait=tenacity.wait_fixed(0.05),
@@ -48,18 +50,18 @@ def wait_until(condition):
     return patiently(condition)
 
 
-def gone(pids):
+def gone(pids: Iterable[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-def is_alive(pid):
+def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:  # it may go between any two looks
         return False
 
 
-def test_life(nothing_left):
+def test_life(nothing_left: None) -> None:
     """It serves while it is open, has children, and is gone afterwards."""
     with EmbeddedTriton() as server:
         sender(server.target)(2)
@@ -73,7 +75,7 @@ def test_life(nothing_left):
     server.stop()
 
 
-def test_several_models(nothing_left):
+def test_several_models(nothing_left: None) -> None:
     """All are served; the target names the chosen one."""
     import numpy as np
     import tritonclient.grpc as tritongrpc
@@ -88,7 +90,7 @@ def test_several_models(nothing_left):
 
 
 @pytest.mark.parametrize(("model", "shape"), [("mlp", (256,)), ("cnn", (3, 32, 32))])
-def test_answers_are_right(nothing_left, model, shape):
+def test_answers_are_right(nothing_left: None, model: str, shape: tuple[int, ...]) -> None:
     """What comes over the wire is what the network computes from what was sent."""
     import numpy as np
     import onnxruntime
@@ -99,6 +101,7 @@ def test_answers_are_right(nothing_left, model, shape):
     data.set_data_from_numpy(rows)
 
     with EmbeddedTriton(model) as server:
+        assert server._folder is not None
         network = onnxruntime.InferenceSession(server._folder / "models" / model / "1" / "model.onnx")
         with tritongrpc.InferenceServerClient(f"127.0.0.1:{server.ports.grpc}") as client:
             output = client.infer(model, [data]).as_numpy("output")
@@ -106,7 +109,7 @@ def test_answers_are_right(nothing_left, model, shape):
         np.testing.assert_allclose(output, network.run(None, {"input": rows})[0], rtol=1e-4, atol=1e-5)
 
 
-def test_kill_and_restart(nothing_left):
+def test_kill_and_restart(nothing_left: None) -> None:
     """After a crash it comes back on the same ports."""
     with EmbeddedTriton() as server:
         ports, killed = server.ports, server.processes()
@@ -119,11 +122,11 @@ def test_kill_and_restart(nothing_left):
         sender(server.target)(1)
 
 
-def test_exception_inside(nothing_left):
+def test_exception_inside(nothing_left: None) -> None:
     """An error of the user's ends it, too."""
     processes = []
 
-    def fail():
+    def fail() -> None:
         with EmbeddedTriton() as server:
             processes.extend(server.processes())
             raise RuntimeError
@@ -135,10 +138,10 @@ def test_exception_inside(nothing_left):
     assert gone(processes)
 
 
-def test_death_is_told_with_the_last_words(nothing_left):
+def test_death_is_told_with_the_last_words(nothing_left: None) -> None:
     """Who sees a connection refused learns that the server is gone, and what it said last."""
 
-    def die():
+    def die() -> None:
         with EmbeddedTriton() as server:
             killed = server.processes()
             os.kill(server.pid, signal.SIGKILL)
@@ -149,7 +152,7 @@ def test_death_is_told_with_the_last_words(nothing_left):
         die()
 
 
-def test_failure_at_start(nothing_left, monkeypatch):
+def test_failure_at_start(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's last words are in the message."""
     monkeypatch.setattr(
         TritonOptions, "flags", lambda *_: ["--model-control-mode=explicit", "--load-model=nothing"]
@@ -162,7 +165,7 @@ def test_failure_at_start(nothing_left, monkeypatch):
         pass
 
 
-def test_model_that_never_gets_ready(nothing_left):
+def test_model_that_never_gets_ready(nothing_left: None) -> None:
     """Waiting ends, and so does the server."""
     with (
         pytest.raises(AdapterError, match="not ready within"),
@@ -171,7 +174,7 @@ def test_model_that_never_gets_ready(nothing_left):
         pass
 
 
-def test_taken_port_is_tried_again(nothing_left, monkeypatch):
+def test_taken_port_is_tried_again(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another program takes a port in the meantime, other ports are used."""
     with EmbeddedTriton() as first:
         found = [first.ports, module.free_ports(3)]
@@ -182,7 +185,7 @@ def test_taken_port_is_tried_again(nothing_left, monkeypatch):
 
 
 @pytest.mark.parametrize(("model", "models"), [("bert", ()), ("mlp", ("cnn",))])
-def test_unknown_model(nothing_left, model, models):
+def test_unknown_model(nothing_left: None, model: str, models: tuple[str, ...]) -> None:
     """Only built-in models can be embedded."""
     with pytest.raises(InvalidInput, match="embedded model"), EmbeddedTriton(model, models=models):
         pass
@@ -204,7 +207,7 @@ PARENT = """
     ("way", "arguments"),
     [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []), (signal.SIGKILL, ["fork"])],
 )
-def test_death_of_the_parent(nothing_left, way, arguments):
+def test_death_of_the_parent(nothing_left: None, way: signal.Signals, arguments: list[str]) -> None:
     """Ctrl-C, a polite and a rude kill of the parent all end the server, its children and its files."""
     command = [sys.executable, "-c", textwrap.dedent(PARENT), *arguments]
     with subprocess.Popen(
@@ -222,7 +225,7 @@ def test_death_of_the_parent(nothing_left, way, arguments):
         assert children
 
 
-def test_death_of_the_watchdog():
+def test_death_of_the_watchdog() -> None:
     """If even the watchdog is killed, the kernel ends the server."""
     scratch = watchdog._scratch()
     server = EmbeddedTriton()

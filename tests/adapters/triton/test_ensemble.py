@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tritonclient.grpc as tritongrpc
 
-from tests.adapters.triton.test_backend import counted
-from tuner.adapters import connect
+from tests.adapters.waiting import counted
+from tuner.adapters import Backend, connect
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.errors import InvalidInput, Refused
-from tuner.testing.backend import BackendContract
+from tuner.knobs import Configuration
+from tuner.testing.backend import BackendContract, Traffic
 
 pytestmark = pytest.mark.triton
 
@@ -37,7 +40,7 @@ THREADS = "mlp2.parameters.intra_op_threads"
 class Server(EmbeddedTriton):
     """Serves mlp twice, and both together."""
 
-    def _prepare(self, folder):
+    def _prepare(self, folder: Path) -> None:
         super()._prepare(folder)
         models = folder / "models"
         shutil.copytree(models / "mlp", models / "mlp2", symlinks=True)
@@ -49,18 +52,18 @@ class Server(EmbeddedTriton):
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Server]:
     with Server() as server:
         yield server
 
 
 @pytest.fixture
-def target(server):
+def target(server: Server) -> str:
     return server.target.replace("/mlp?", "/both?")
 
 
 @pytest.fixture
-def backend(target):
+def backend(target: str) -> Iterator[Backend]:
     opened = connect(target, {THREADS: (1.0, 2.0, 999.0)})
     yield opened
     with_defaults = opened.space.default
@@ -70,7 +73,7 @@ def backend(target):
     another.close()
 
 
-def send(server, count):
+def send(server: Server, count: int) -> None:
     data = tritongrpc.InferInput("input", [1, 256], "FP32")
     data.set_data_from_numpy(np.zeros((1, 256), np.float32))
     with tritongrpc.InferenceServerClient(f"127.0.0.1:{server.ports.grpc}") as client:
@@ -82,12 +85,12 @@ class TestContract(BackendContract):
     """It is held to all that one model is."""
 
     @pytest.fixture
-    def backend(self, backend):
+    def backend(self, backend: Backend) -> Backend:
         return backend
 
     @pytest.fixture
-    def traffic(self, backend, server):
-        def send_and_wait(count):
+    def traffic(self, backend: Backend, server: Server) -> Traffic:
+        def send_and_wait(count: int) -> None:
             wanted = backend.counters().requests + count
             send(server, count)
             counted(backend, wanted)
@@ -95,13 +98,13 @@ class TestContract(BackendContract):
         return send_and_wait
 
     @pytest.fixture
-    def refused(self, backend):
+    def refused(self, backend: Backend) -> Configuration:
         return backend.current().replace(
             **{THREADS: 999, "mlp.max_queue_delay": 0.002, "mlp.max_batch_size": 64}
         )
 
 
-def test_knobs_of_its_models(backend):
+def test_knobs_of_its_models(backend: Backend) -> None:
     """Each with its model's name; no batch limit below the ensemble's own."""
     knobs = {knob.name: knob.grid for knob in backend.space.knobs}
 
@@ -112,7 +115,7 @@ def test_knobs_of_its_models(backend):
     assert backend.describe().model == "both"
 
 
-def test_if_one_refuses_all_go_back(backend, server):
+def test_if_one_refuses_all_go_back(backend: Backend, server: Server) -> None:
     """Also those that had been changed before."""
     before = backend.current()
 
@@ -131,17 +134,17 @@ def test_if_one_refuses_all_go_back(backend, server):
         ({"max_batch_size": (1.0,)}, "have no such knob"),
     ],
 )
-def test_grids_that_cannot_be(target, grids, words):
+def test_grids_that_cannot_be(target: str, grids: dict[str, tuple[float, ...]], words: str) -> None:
     """Told before anything is changed."""
     with pytest.raises(InvalidInput, match=words):
         connect(target, grids)
 
 
-def test_changes_under_load(backend, server):
+def test_changes_under_load(backend: Backend, server: Server) -> None:
     """The ensemble goes on serving while its models are changed."""
     stop, failures = threading.Event(), []
 
-    def keep_sending():
+    def keep_sending() -> None:
         while not stop.is_set():
             try:
                 send(server, 1)

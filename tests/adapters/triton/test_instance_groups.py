@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tuner.adapters.triton.configuration import read_configuration, rewrite
@@ -9,22 +11,22 @@ from tuner.adapters.triton.knobs import knob_space
 from tuner.errors import InvalidInput
 
 
-def config(*groups):
+def config(*groups: dict[str, Any]) -> dict[str, Any]:
     return {"name": "m", "max_batch_size": 8, "instance_group": list(groups)}
 
 
-def gpu(number, count=1, **more):
+def gpu(number: int, count: int = 1, **more: bool) -> dict[str, Any]:
     return {"name": f"m_{number}", "kind": "KIND_GPU", "count": count, "gpus": [number], **more}
 
 
 CPU = {"name": "m_cpu", "kind": "KIND_CPU", "count": 3}
 
 
-def counts(found):
+def counts(found: dict[str, Any]) -> list[int]:
     return [group["count"] for group in found["instance_group"]]
 
 
-def test_one_group_for_each_gpu():
+def test_one_group_for_each_gpu() -> None:
     """One knob sets them all; the GPUs of each stay; grids do not end at the CPU's cores."""
     two = config(gpu(0), gpu(1))
     space = knob_space(two, {}, cores=1)
@@ -37,7 +39,7 @@ def test_one_group_for_each_gpu():
     assert read_configuration(changed, ["instances"])["instances"] == 3
 
 
-def test_groups_that_differ_have_a_knob_each():
+def test_groups_that_differ_have_a_knob_each() -> None:
     """By name or by place, if the user names it; the others stay."""
     mixed = config(gpu(0, 2), CPU)
     grids = {"instances.m_0": (1.0, 2.0, 4.0), "instances.1": (1.0, 3.0)}
@@ -49,14 +51,14 @@ def test_groups_that_differ_have_a_knob_each():
     assert counts(rewrite(mixed, {"instances.m_0": 4}, mixed)) == [4, 3]
 
 
-def test_naming_a_group_replaces_the_knob_of_all():
+def test_naming_a_group_replaces_the_knob_of_all() -> None:
     """Both would contradict each other."""
     space = knob_space(config(gpu(0), gpu(1)), {"instances.m_1": (1.0, 2.0)}, cores=4)
 
     assert "instances" not in space.names
 
 
-def test_passive_groups_are_left_alone():
+def test_passive_groups_are_left_alone() -> None:
     """They take no requests of their own."""
     two = config(gpu(0), gpu(1, 7, passive=True))
 
@@ -64,13 +66,13 @@ def test_passive_groups_are_left_alone():
 
 
 @pytest.mark.parametrize("name", ["instances.2", "instances.bert"])
-def test_unknown_group(name):
+def test_unknown_group(name: str) -> None:
     """Those that there are stand in the message."""
     with pytest.raises(InvalidInput, match="its groups: m_0, m_1"):
         knob_space(config(gpu(0), gpu(1)), {name: (1.0,)}, cores=4)
 
 
-def test_counts_are_whole_and_positive():
+def test_counts_are_whole_and_positive() -> None:
     """Like those of all."""
     with pytest.raises(InvalidInput, match="between 1 and 64"):
         knob_space(config(gpu(0)), {"instances.0": (0.0,)}, cores=4)

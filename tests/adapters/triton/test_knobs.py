@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tuner.adapters.live.knobs import check
@@ -16,12 +18,14 @@ MODEL = {
 }
 
 
-def grids(config, wanted=None, **options):
+def grids(
+    config: dict[str, Any], wanted: dict[str, tuple[float, ...]] | None = None, **options: int
+) -> dict[str, tuple[float, ...]]:
     space = knob_space(config, wanted or {}, cores=options.pop("cores", 8), **options)
     return {knob.name: knob.grid for knob in space.knobs}
 
 
-def test_default_grids():
+def test_default_grids() -> None:
     """Batch limit, delay and instances, with Triton's own defaults."""
     space = knob_space(MODEL, {}, cores=8)
 
@@ -38,7 +42,7 @@ def test_default_grids():
     ]
 
 
-def test_grids_end_at_the_models_limit_and_the_cores():
+def test_grids_end_at_the_models_limit_and_the_cores() -> None:
     """No batch above the model's own maximum, no more instances than cores."""
     assert grids({**MODEL, "max_batch_size": 6}, cores=2) == {
         "max_batch_size": (1, 2, 4),
@@ -47,7 +51,7 @@ def test_grids_end_at_the_models_limit_and_the_cores():
     }
 
 
-def test_limits_below_the_clients_requests_are_left_out():
+def test_limits_below_the_clients_requests_are_left_out() -> None:
     """A batch limit below the rows of a request would have it refused."""
     assert grids(MODEL, rows=5)["max_batch_size"] == (1, 8, 16, 32)
 
@@ -60,17 +64,17 @@ def test_limits_below_the_clients_requests_are_left_out():
         {"max_batch_size": 8, "sequence_batching": {}},
     ],
 )
-def test_models_without_dynamic_batching(config):
+def test_models_without_dynamic_batching(config: dict[str, Any]) -> None:
     """They have instances only."""
     assert list(grids(config)) == ["instances"]
 
 
-def test_model_without_knobs():
+def test_model_without_knobs() -> None:
     """An ensemble has none; it can be watched only."""
     assert grids({"ensemble_scheduling": {}, "max_batch_size": 8}) == {}
 
 
-def test_given_grids_replace_and_add():
+def test_given_grids_replace_and_add() -> None:
     """A user's grid takes the default one's place; a parameter of the model becomes a knob."""
     found = grids(MODEL, {"max_batch_size": (8.0, 64.0), "parameters.threads": (1.0, 2.0)})
 
@@ -94,13 +98,13 @@ def test_given_grids_replace_and_add():
         ("max_batchsize", (1.0,)),
     ],
 )
-def test_unusable_grids(name, grid):
+def test_unusable_grids(name: str, grid: tuple[float, ...]) -> None:
     """The message names the knob."""
     with pytest.raises(InvalidInput, match=f"knob {name}"):
         grids(MODEL, {name: grid})
 
 
-def test_check_takes_values_between_grid_points():
+def test_check_takes_values_between_grid_points() -> None:
     """What a server runs when we come need not be on the grid, and must be restorable."""
     space = knob_space(MODEL, {}, cores=2)
 

@@ -24,21 +24,21 @@ nv_inference_request_summary_us{model="cnn",version="1",quantile="0.5"} 1
 """
 
 
-def test_one_model_of_several():
+def test_one_model_of_several() -> None:
     """Failures of all reasons are added; durations become seconds; other models are left out."""
     assert parse_metrics(PAGE, "mlp") == TritonMetrics(
         failures=3, pending=7.0, summaries=True, quantiles={0.5: 0.005719, 0.95: 0.009116}
     )
 
 
-def test_names_with_total():
+def test_names_with_total() -> None:
     """Counters renamed to ``_total`` on the way are accepted."""
     page = 'nv_inference_request_failure_total{model="m",version="1"} 4\n'
 
     assert parse_metrics(page, "m").failures == 4
 
 
-def test_quantiles_before_the_first_request():
+def test_quantiles_before_the_first_request() -> None:
     """They are exported, but have no values yet."""
     page = 'nv_inference_request_summary_us{model="m",version="1",quantile="0.5"} Nan\n'
 
@@ -48,7 +48,7 @@ def test_quantiles_before_the_first_request():
     assert reading.quantiles == {}
 
 
-def test_versions():
+def test_versions() -> None:
     """Counts of all versions are added; quantiles are those of the newest version with traffic."""
     medians = {2: 2, 9: 9, 10: "Nan"}
     page = "".join(
@@ -63,7 +63,7 @@ def test_versions():
 
 
 @pytest.mark.parametrize("value", ["-1", "+Inf", "NaN"])
-def test_senseless_numbers_are_left_out(value):
+def test_senseless_numbers_are_left_out(value: str) -> None:
     """What cannot be a count or a duration is not taken for one."""
     page = (
         f'nv_inference_request_failure{{model="m",version="1"}} {value}\n'
@@ -74,19 +74,19 @@ def test_senseless_numbers_are_left_out(value):
     assert parse_metrics(page, "m") == TritonMetrics(summaries=True)
 
 
-def test_a_model_that_is_absent():
+def test_a_model_that_is_absent() -> None:
     """Nothing is known of it."""
     assert parse_metrics(PAGE, "ml") == TritonMetrics()
 
 
-def test_a_name_with_quotes():
+def test_a_name_with_quotes() -> None:
     """Names are escaped as the format asks."""
     page = 'nv_inference_pending_request_count{model="a\\"b\\\\c",version="1"} 2\n'
 
     assert parse_metrics(page, 'a"b\\c').pending == 2
 
 
-def test_malformed_page():
+def test_malformed_page() -> None:
     """A broken line of ours is an error of the server."""
     with pytest.raises(AdapterError, match="cannot be read"):
         parse_metrics('nv_inference_pending_request_count{model="m",version="1"} many\n', "m")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ NAMES = (
 
 
 @st.composite
-def lines(draw):
+def lines(draw: Callable[..., Any]) -> str:
     labels = f'model="mlp",version="{draw(st.text("0123456789x", max_size=3))}"'
     if draw(st.booleans()):
         labels += f',quantile="{draw(st.sampled_from(["0.5", "0.95", "1e9", "x", ""]))}"'
@@ -29,7 +31,7 @@ def lines(draw):
 
 @given(st.lists(lines(), max_size=8).map("\n".join) | st.text(max_size=200))
 @settings(max_examples=300, deadline=None)
-def test_any_page(text):
+def test_any_page(text: str) -> None:
     """What is told is finite and not negative."""
     try:
         reading = parse_metrics(text, "mlp")

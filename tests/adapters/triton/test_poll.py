@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.adapters.triton.test_backend import THREADS, counted
+from tests.adapters.triton.test_backend import THREADS
+from tests.adapters.waiting import counted
 from tests.conftest import sender
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
+from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.errors import InvalidInput, ReadOnly, Refused
-from tuner.testing.backend import BackendContract
+from tuner.knobs import Configuration
+from tuner.testing.backend import BackendContract, Traffic
 
 pytestmark = pytest.mark.triton
 
 
 @pytest.fixture(scope="module")
-def polling():
+def polling() -> Iterator[EmbeddedTriton]:
     with EmbeddedTriton(options=TritonOptions(poll=1)) as server:
         yield server
 
 
-@pytest.fixture
-def file(polling):
-    return polling._folder / "models" / "mlp" / "config.pbtxt"
+def models(server: EmbeddedTriton) -> Path:
+    """The folder of its models."""
+    assert server._folder is not None
+    return server._folder / "models"
 
 
 @pytest.fixture
-def target(polling):
-    return f"{polling.target}&repository={polling._folder / 'models'}"
+def file(polling: EmbeddedTriton) -> Path:
+    return models(polling) / "mlp" / "config.pbtxt"
 
 
 @pytest.fixture
-def backend(target):
+def target(polling: EmbeddedTriton) -> str:
+    return f"{polling.target}&repository={models(polling)}"
+
+
+@pytest.fixture
+def backend(target: str) -> Iterator[TritonBackend]:
     backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0, load_timeout=4.0)
     yield backend
     backend.close()
     another = TritonBackend(target)
-    another._control._found, another._control._original = backend._control._found, backend._control._original
+    changed, found = another._control, backend._control
+    assert isinstance(changed, RepositoryFile)
+    assert isinstance(found, RepositoryFile)
+    changed._found, changed._original = found._found, found._original
     another.original = backend.original
     another.restore()
     another.close()
@@ -46,12 +61,12 @@ class TestContract(BackendContract):
     """It is held to all that a server in explicit mode is."""
 
     @pytest.fixture
-    def backend(self, backend):
+    def backend(self, backend: TritonBackend) -> TritonBackend:
         return backend
 
     @pytest.fixture
-    def traffic(self, backend, polling):
-        def send(count):
+    def traffic(self, backend: TritonBackend, polling: EmbeddedTriton) -> Traffic:
+        def send(count: int) -> None:
             wanted = backend.counters().requests + count
             sender(polling.target)(count)
             counted(backend, wanted)
@@ -59,14 +74,16 @@ class TestContract(BackendContract):
         return send
 
     @pytest.fixture
-    def refused(self, backend):
+    def refused(self, backend: TritonBackend) -> Configuration:
         return backend.current().replace(**{THREADS: 999})
 
 
-def test_the_operators_file_comes_back(backend, file):
+def test_the_operators_file_comes_back(backend: TritonBackend, file: Path) -> None:
     """Comments and rights, to the letter."""
-    backend._control._found = "# mine\n" + backend._control._found
-    before = backend._control._found
+    control = backend._control
+    assert isinstance(control, RepositoryFile)
+    assert control._found is not None
+    before = control._found = "# mine\n" + control._found
 
     backend.apply(backend.space.default.replace(max_batch_size=4, max_queue_delay=0.002))
     assert "max_queue_delay_microseconds: 2000" in file.read_text()
@@ -75,7 +92,7 @@ def test_the_operators_file_comes_back(backend, file):
     assert file.read_text() == before
 
 
-def test_a_file_that_is_not_taken_is_put_back(backend, file):
+def test_a_file_that_is_not_taken_is_put_back(backend: TritonBackend, file: Path) -> None:
     """The server does not say that it refuses; after a while the old file is there again."""
     before = file.read_text()
 
@@ -85,7 +102,7 @@ def test_a_file_that_is_not_taken_is_put_back(backend, file):
     assert file.read_text() == before
 
 
-def test_without_the_folder(polling):
+def test_without_the_folder(polling: EmbeddedTriton) -> None:
     """The note says what would make it tunable."""
     backend = TritonBackend(polling.target)
 
@@ -94,7 +111,7 @@ def test_without_the_folder(polling):
     backend.close()
 
 
-def test_another_folder(polling, tmp_path):
+def test_another_folder(polling: EmbeddedTriton, tmp_path: Path) -> None:
     """A folder without the model is a mistake."""
     with pytest.raises(InvalidInput, match="has no model 'mlp'"):
         TritonBackend(f"{polling.target}&repository={tmp_path}")

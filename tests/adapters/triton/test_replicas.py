@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
-import tenacity
 
+from tests.adapters.waiting import counted
 from tests.conftest import sender
-from tuner.adapters import connect
+from tuner.adapters import Backend, connect
+from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.profiler.load.generator import LoadGenerator
-from tuner.testing.backend import BackendContract
+from tuner.testing.backend import BackendContract, Traffic
 
 pytestmark = pytest.mark.triton
 
 
 @pytest.fixture(scope="module")
-def second():
+def second() -> Iterator[EmbeddedTriton]:
     with EmbeddedTriton() as server:
         yield server
 
 
 @pytest.fixture
-def target(embedded, second):
+def target(embedded: EmbeddedTriton, second: EmbeddedTriton) -> str:
     ports = ",".join(f"127.0.0.1:{server.ports.grpc}" for server in (embedded, second))
     return f"triton://{ports}/mlp?metrics={embedded.ports.metrics},{second.ports.metrics}"
 
 
 @pytest.fixture
-def backend(target):
+def backend(target: str) -> Iterator[Backend]:
     opened = connect(target)
     yield opened
     another = connect(target)  # the test may have closed the first
@@ -42,28 +44,24 @@ class TestContract(BackendContract):
     """A group is held to all that one server is."""
 
     @pytest.fixture
-    def backend(self, backend):
+    def backend(self, backend: Backend) -> Backend:
         return backend
 
     @pytest.fixture
-    def traffic(self, backend, embedded, second):
-        def send(count):
+    def traffic(self, backend: Backend, embedded: EmbeddedTriton, second: EmbeddedTriton) -> Traffic:
+        def send(count: int) -> None:
             wanted = backend.counters().requests + count
             sender(embedded.target)(count - count // 2)
             sender(second.target)(count // 2)
-            patiently = tenacity.Retrying(
-                stop=tenacity.stop_after_delay(5),
-                wait=tenacity.wait_fixed(0.01),
-                retry=tenacity.retry_if_result(lambda counters: counters.requests < wanted),
-            )
-            patiently(backend.counters)
+            counted(backend, wanted)
 
         return send
 
 
-def test_load_goes_to_both(backend, embedded, second):
+def test_load_goes_to_both(backend: Backend, embedded: EmbeddedTriton, second: EmbeddedTriton) -> None:
     """By turns, and each counts its half."""
     each = [connect(server.target) for server in (embedded, second)]
+    assert isinstance(backend, ReplicaGroup)
     with LoadGenerator(backend.endpoint(), "constant:60") as load:
         time.sleep(1.0)
     counts = [one.counters().requests for one in each]

@@ -15,7 +15,7 @@ from tuner.adapters.triton.statistics import (
 )
 
 
-def test_response_is_read():
+def test_response_is_read() -> None:
     """Counts and times of a response arrive by version; a batch takes its input, inference and output."""
     response = service_pb2.ModelStatisticsResponse()
     stats = response.model_stats.add(name="m", version="3", inference_count=24, execution_count=3)
@@ -43,7 +43,7 @@ def test_response_is_read():
     }
 
 
-def test_senseless_numbers_are_clipped():
+def test_senseless_numbers_are_clipped() -> None:
     """No number of a server is too large for the arrays."""
     response = service_pb2.ModelStatisticsResponse()
     response.model_stats.add(version="1").batch_stats.add(batch_size=2).compute_infer.count = 2**64 - 1
@@ -53,7 +53,7 @@ def test_senseless_numbers_are_clipped():
     assert counts[2] > 0
 
 
-def test_arrays():
+def test_arrays() -> None:
     """Executions and seconds per batch size; sizes that do not fit are left out."""
     totals = {("batch_count", 2): 4, ("batch_ns", 2): 8_000_000, ("batch_count", 9): 1, REQUESTS: 5}
 
@@ -73,6 +73,6 @@ def test_arrays():
         ({REQUESTS: 0, INFERENCES: 0}, False, 1),
     ],
 )
-def test_rows_of_requests(reading, batching, rows):
+def test_rows_of_requests(reading: dict[tuple[str, int], int], batching: bool, rows: int) -> None:
     """Without batching each execution is one request; with it, only the mean is known."""
     assert largest_request({"1": reading}, batching=batching) == rows

@@ -8,7 +8,7 @@ from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import InvalidInput
 
 
-def test_everything_given():
+def test_everything_given() -> None:
     """Host, port, model, version and metrics port are read."""
     url = "triton://gpu-7.example:9001/bert?metrics=9002&version=3"
 
@@ -20,19 +20,19 @@ def test_everything_given():
     assert target.address == "gpu-7.example:9001"
 
 
-def test_defaults_are_tritons_own():
+def test_defaults_are_tritons_own() -> None:
     """Without ports, Triton's default ports are meant."""
     target = parse_target("triton://localhost/mlp")
 
     assert (target.port, target.metrics_port, target.version) == (8001, 8002, "")
 
 
-def test_metrics_off():
+def test_metrics_off() -> None:
     """A server without metrics can be named."""
     assert parse_target("triton://h/m?metrics=off").metrics_port is None
 
 
-def test_address_of_ip_version_6():
+def test_address_of_ip_version_6() -> None:
     """gRPC wants brackets around such an address."""
     assert parse_target("triton://[::1]:8001/m").address == "[::1]:8001"
 
@@ -58,7 +58,7 @@ def test_address_of_ip_version_6():
         "triton://[::1/m",
     ],
 )
-def test_malformed(text):
+def test_malformed(text: str) -> None:
     """Anything else is one clear mistake."""
     with pytest.raises(InvalidInput, match="TARGET"):
         parse_target(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -14,7 +16,7 @@ from tuner.errors import AdapterError, Refused
 
 
 @pytest.fixture
-def base(tmp_path):
+def base(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     (folder / "3" / "variables").mkdir(parents=True)
     (folder / "3" / "saved_model.pb").write_text("graph")
@@ -24,11 +26,11 @@ def base(tmp_path):
     return folder
 
 
-def marker(number=4, origin=3):
+def marker(number: int = 4, origin: int = 3) -> Marker:
     return Marker(number=number, origin=origin, batching=None, configuration={"max_batch_size": 8.0})
 
 
-def test_a_version_has_the_same_files_and_its_own_parameters(base):
+def test_a_version_has_the_same_files_and_its_own_parameters(base: Path) -> None:
     """Links, not copies; the source's parameters are not written through."""
     Versions(base).publish(3, marker(), "max_batch_size { value: 8 }")
 
@@ -40,7 +42,7 @@ def test_a_version_has_the_same_files_and_its_own_parameters(base):
     assert not list(base.glob(".*"))
 
 
-def test_a_version_without_parameters(base):
+def test_a_version_without_parameters(base: Path) -> None:
     """The source's are left out."""
     Versions(base).publish(3, marker(), None)
 
@@ -48,10 +50,10 @@ def test_a_version_without_parameters(base):
     assert Versions(base).batching(4) is None
 
 
-def test_it_appears_only_when_it_is_whole(base, monkeypatch):
+def test_it_appears_only_when_it_is_whole(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If anything fails on the way, nothing with a number is there, and nothing is left."""
 
-    def full(*_):
+    def full(*_: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "_write", full)
@@ -62,7 +64,7 @@ def test_it_appears_only_when_it_is_whole(base, monkeypatch):
     assert sorted(path.name for path in base.iterdir()) == ["3", "notes"]
 
 
-def test_somebody_was_quicker(base):
+def test_somebody_was_quicker(base: Path) -> None:
     """A version that has come in the meantime is not touched, not even an empty folder."""
     (base / "4").mkdir()
 
@@ -73,16 +75,16 @@ def test_somebody_was_quicker(base):
 
 
 @pytest.mark.parametrize("number", [0, 2**63])
-def test_impossible_numbers(base, number):
+def test_impossible_numbers(base: Path, number: int) -> None:
     """Versions are positive numbers of 63 bits."""
     with pytest.raises(Refused):
         Versions(base).publish(3, marker(number), "")
 
 
-def test_file_systems_without_links(base, monkeypatch):
+def test_file_systems_without_links(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are copied there."""
 
-    def no_links(*_, **__):
+    def no_links(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOTSUP, "no links")
 
     monkeypatch.setattr(os, "link", no_links)
@@ -92,7 +94,7 @@ def test_file_systems_without_links(base, monkeypatch):
     assert (base / "4" / "saved_model.pb").read_text() == "graph"
 
 
-def test_links_inside_stay_links(base, tmp_path):
+def test_links_inside_stay_links(base: Path, tmp_path: Path) -> None:
     """What the operator linked to is neither read nor copied."""
     (base / "3" / "assets").symlink_to(tmp_path / "elsewhere")
 
@@ -101,7 +103,7 @@ def test_links_inside_stay_links(base, tmp_path):
     assert (base / "4" / "assets").readlink() == tmp_path / "elsewhere"
 
 
-def test_only_ours_are_removed(base):
+def test_only_ours_are_removed(base: Path) -> None:
     """A version without a marker stays, whatever is asked; so does one with another's marker."""
     versions = Versions(base)
     versions.publish(3, marker(), None)
@@ -116,7 +118,7 @@ def test_only_ours_are_removed(base):
     assert versions.numbers() == [3, 5]
 
 
-def test_hidden_ones_can_come_back(base):
+def test_hidden_ones_can_come_back(base: Path) -> None:
     """Out of sight and back."""
     versions = Versions(base)
     versions.publish(3, marker(), None)
@@ -128,7 +130,7 @@ def test_hidden_ones_can_come_back(base):
     assert versions.numbers() == [3, 4]
 
 
-def test_remains_of_a_killed_tuner_are_swept_up(base):
+def test_remains_of_a_killed_tuner_are_swept_up(base: Path) -> None:
     """Half a version and one on its way out go with the next change; nothing else does."""
     for name in (".servetune-partial-7-4", ".servetune-removed-7-0-4", ".cache"):
         (base / name).mkdir()
@@ -137,7 +139,7 @@ def test_remains_of_a_killed_tuner_are_swept_up(base):
         assert sorted(path.name for path in base.glob(".*")) == [".cache"]
 
 
-def test_a_second_tuner_is_refused(base):
+def test_a_second_tuner_is_refused(base: Path) -> None:
     """The kernel frees the lock when its holder ends in whatever way."""
     with Versions(base).locked(), pytest.raises(Refused, match="another tuner"), Versions(base).locked():
         pass
@@ -146,13 +148,13 @@ def test_a_second_tuner_is_refused(base):
 
 
 @pytest.mark.parametrize("number", [4, -1])
-def test_a_version_that_is_not_there(base, number):
+def test_a_version_that_is_not_there(base: Path, number: int) -> None:
     """Names the folder: it may be another model's."""
     with pytest.raises(AdapterError, match="base_path"):
         Versions(base).batching(number)
 
 
-def test_names_with_zeros(base):
+def test_names_with_zeros(base: Path) -> None:
     """The server takes 007 for 7, and so do we."""
     (base / "007").mkdir()
 
@@ -160,7 +162,7 @@ def test_names_with_zeros(base):
     assert Versions(base).batching(7) is None
 
 
-def test_senseless_marker(base):
+def test_senseless_marker(base: Path) -> None:
     """A damaged one marks nothing."""
     (base / "3" / MARKER).write_text("{")
 

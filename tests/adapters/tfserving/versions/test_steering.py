@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from google.protobuf import text_format
 
@@ -25,27 +28,27 @@ model_config_list {
 class Server:
     """Remembers what it was sent, and refuses on request."""
 
-    def __init__(self):
-        self.sent = []
+    def __init__(self) -> None:
+        self.sent: list[str] = []
         self.refuse = False
 
-    def reload(self, config, timeout):
+    def reload(self, config: Any, timeout: float) -> None:
         if self.refuse:
             raise Refused("no")
         self.sent.append(text_format.MessageToString(config))
 
-    def entry(self):
+    def entry(self) -> Any:
         config = text_format.Parse(self.sent[-1], message("ModelServerConfig")())
         return config.model_config_list.config[1]
 
 
 @pytest.fixture
-def server():
+def server() -> Server:
     return Server()
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     file = tmp_path / "models.config"
     file.write_text(TEXT)
     file.chmod(0o640)
@@ -53,11 +56,11 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def steering(path, server):
+def steering(path: Path, server: Server) -> ConfigFile:
     return ConfigFile(path, "mlp", "stable", server, 1.0)
 
 
-def test_a_label_goes_to_a_new_version(steering, server, path):
+def test_a_label_goes_to_a_new_version(steering: ConfigFile, server: Server, path: Path) -> None:
     """Named first, then labelled; then ours that no longer serve are not named any more."""
     steering.admit(3)
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2, 3]
@@ -73,7 +76,7 @@ def test_a_label_goes_to_a_new_version(steering, server, path):
     assert server.sent[-1] == path.read_text()
 
 
-def test_restoring_brings_the_operators_words_back(steering, server, path):
+def test_restoring_brings_the_operators_words_back(steering: ConfigFile, server: Server, path: Path) -> None:
     """Comments and all, with the same rights; and nothing is left beside it."""
     steering.admit(3)
     steering.switch(3)
@@ -88,7 +91,7 @@ def test_restoring_brings_the_operators_words_back(steering, server, path):
     assert server.entry().version_labels["stable"] == 1
 
 
-def test_what_somebody_has_changed_meanwhile_stays(steering, server, path):
+def test_what_somebody_has_changed_meanwhile_stays(steering: ConfigFile, server: Server, path: Path) -> None:
     """The operator's newer words are not overwritten by the older ones."""
     steering.admit(3)
     steering.switch(3)
@@ -103,7 +106,7 @@ def test_what_somebody_has_changed_meanwhile_stays(steering, server, path):
     assert [file.name for file in path.parent.iterdir()] == ["models.config"]
 
 
-def test_what_is_refused_is_not_left_in_the_file(steering, server, path):
+def test_what_is_refused_is_not_left_in_the_file(steering: ConfigFile, server: Server, path: Path) -> None:
     """A server that polls the file must not find there what it has refused."""
     server.refuse = True
 
@@ -113,7 +116,7 @@ def test_what_is_refused_is_not_left_in_the_file(steering, server, path):
     assert path.read_text() == TEXT
 
 
-def test_revert(steering, server, path):
+def test_revert(steering: ConfigFile, server: Server, path: Path) -> None:
     """What was done for a version that then failed is undone."""
     steering.admit(3)
 
@@ -123,7 +126,7 @@ def test_revert(steering, server, path):
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
 
 
-def test_a_model_without_labels(path, server):
+def test_a_model_without_labels(path: Path, server: Server) -> None:
     """Its versions are named all the same."""
     steering = ConfigFile(path, "mlp", "", server, 1.0)
 
@@ -141,13 +144,13 @@ def test_a_model_without_labels(path, server):
         ("other", "stable", "keeps only the newest version"),
     ],
 )
-def test_files_that_do_not_fit(path, server, model, label, words):
+def test_files_that_do_not_fit(path: Path, server: Server, model: str, label: str, words: str) -> None:
     """The file, and what is missing in it."""
     with pytest.raises(InvalidInput, match=words):
         ConfigFile(path, model, label, server, 1.0)
 
 
-def test_unknown_fields_are_not_lost(path, server):
+def test_unknown_fields_are_not_lost(path: Path, server: Server) -> None:
     """A file of a newer server is not touched rather than cut down to what we know."""
     path.write_text(TEXT.replace('model_platform: "tensorflow"', "brand_new: 1"))
 
