@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.decide.orders import Orders
@@ -12,7 +12,6 @@ from tuner.measurement import Measurement
 __all__ = [
     "Away",
     "Changed",
-    "Disproved",
     "Event",
     "Failed",
     "InForce",
@@ -24,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowEnded:
+class WindowEnded(NamedTuple):
     """A window was measured."""
 
     now: float
@@ -33,8 +31,7 @@ class WindowEnded:
     measurement: Measurement
 
 
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(NamedTuple):
     """There is no window: the server, or what measures it, did not answer."""
 
     running: Configuration
@@ -43,13 +40,11 @@ class Unseen:
     """Why nothing was measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """The server was away and is back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(NamedTuple):
     """The server was changed by the driver."""
 
     now: float
@@ -58,8 +53,7 @@ class Changed:
     """What kind of change it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(NamedTuple):
     """What was decided is in force."""
 
     previous: Configuration
@@ -68,36 +62,27 @@ class InForce:
     """Whether it was a rollback: then what ran before was bad, and what runs now needs no probation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overtaken:
+class Overtaken(NamedTuple):
     """Somebody else changed the server: what was on probation is no longer ours to judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A change did not come about."""
 
     decision: Apply | Rollback
     refused: bool = True
     """Whether the server refused it and still runs what it ran; otherwise nothing is certain."""
+    tried: bool = False
+    """Whether a trial on one replica spoke against it: then the server is not to blame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disproved:
-    """A change was tried on one replica, found bad, and undone."""
-
-    decision: Apply | Rollback
-
-
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(NamedTuple):
     """The operator's orders were read."""
 
     orders: Orders
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(NamedTuple):
     """A window of an earlier life of the process."""
 
     level: int
@@ -111,6 +96,4 @@ class Remembered:
     """Whether the agent has yet to learn from it."""
 
 
-Event = (
-    WindowEnded | Unseen | Away | Changed | InForce | Overtaken | Failed | Disproved | Ordered | Remembered
-)
+Event = WindowEnded | Unseen | Away | Changed | InForce | Overtaken | Failed | Ordered | Remembered

@@ -14,7 +14,7 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
-from tuner.control.decide.decision import Apply, Rollback
+from tuner.control.decide.decision import Apply
 from tuner.control.decide.facts import Facts, Verdict, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.memory import Memory
@@ -121,12 +121,8 @@ class ControlLoop:
                 self._ban(previous)
             case on.Overtaken():
                 self._overtaken()
-            case on.Failed(decision, refused):
-                memory.failed()
-                if refused and isinstance(decision, Apply) and not decision.restores:
-                    self._disproved(decision)
-            case on.Disproved(decision):
-                self._disproved(decision)
+            case on.Failed():
+                self._failed(event)
             case on.Away():
                 memory.switching.unseen()
             case on.Remembered():
@@ -255,8 +251,13 @@ class ControlLoop:
         else:
             self.memory.ban(self.level, self._index(bad))
 
-    def _disproved(self, decision: Apply | Rollback) -> None:
-        if self.level is not None and decision.configuration in self.space:
+    def _failed(self, event: on.Failed) -> None:
+        """A change failed; what the server refused, or a trial spoke against, is not tried again soon."""
+        decision = event.decision
+        if not event.tried:
+            self.memory.failed()
+        bad = event.tried or (event.refused and isinstance(decision, Apply) and not decision.restores)
+        if bad and self.level is not None and decision.configuration in self.space:
             self.memory.ban(self.level, self.space.encode(decision.configuration))
 
     def _overtaken(self) -> None:

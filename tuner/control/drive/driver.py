@@ -301,7 +301,7 @@ class Driver:
         try:
             self._journal.changing()
             if objection := self._try_first(decision):
-                self.loop.observe(on.Disproved(decision))
+                self.loop.observe(on.Failed(decision, tried=True))
                 return None, objection
             report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
