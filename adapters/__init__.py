@@ -1,4 +1,4 @@
-"""Serving backends behind one contract: Triton here, others by entry point."""
+"""Serving backends behind one contract: Triton and TensorFlow Serving here, others by entry point."""
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable

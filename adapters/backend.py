@@ -1,8 +1,8 @@
 """The contract of a serving backend, and the values that cross it.
 
-A backend is one model on one server, reached through an adapter. The adapter translates, remembers
-nothing that the server knows, and raises only the errors of :mod:`tuner.errors`. The contract test that
-ships in :mod:`tuner.testing` holds every adapter to it.
+A backend is one model on one server, reached through an adapter. An adapter translates between the server's
+interfaces and this contract. It asks the server instead of remembering what the server knows, and raises only
+the errors of :mod:`tuner.errors`. Each adapter is tested with the contract test of :mod:`tuner.testing`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Description:
     quantiles: bool
     """Whether the server exports latency quantiles; how to turn them on is in ``notes``."""
     quantile_memory: float = 0.0
-    """How far back the server's quantiles look, s; after a change they are mixed for so long. 0 if they are
-    told for exactly one window, as from a histogram."""
+    """How far back the server's quantiles look, s. For this long after a change they still include requests
+    from before it. 0 if they are of exactly one window, as those from a histogram are."""
     processes: tuple[int, ...] = ()
     """Process ids of the server if it runs on this machine, else empty."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator: what is limited, and which flag would change that."""
+    """Sentences for the operator: what is limited, and which flag of the server would change that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ class ApplyReport:
     seconds: float
     """How long the change took."""
     settle: float
-    """How long to wait before measuring, s: the old instances live on for a while."""
+    """How long to wait before measuring, s: the old instances go on serving for a while."""
     affected: float | None = None
     """Requests that had to wait for the change; None if nobody counted them."""
 
@@ -68,10 +68,10 @@ class ApplyReport:
         )
 
     def noted(self, measurement: Measurement) -> Measurement:
-        """Return the window that followed with what the change before it took, for the objective.
+        """Return the window that followed the change, with what the change cost its requests.
 
-        If nobody counted them, all requests that came during a reload or a restart count as affected, at the
-        window's rate; a change in place affects none. Adapters whose server keeps serving say so.
+        The objective charges for that. If nobody counted the affected requests, they are estimated: all that
+        came during a reload or a restart, at the window's rate, and none during a change in place.
         """
         if not self.changed:
             return measurement
@@ -104,13 +104,13 @@ class Counters:
     batch_seconds: np.ndarray
     """Time in them.   # (B+1,) s"""
     pending: float | None = None
-    """Requests waiting now, where the server tells."""
+    """Requests waiting now; None if the server does not say."""
     quantiles: Mapping[float, float] = field(default_factory=dict)
     """The server's own latency quantiles, s, over its ``quantile_memory``; empty if not exported."""
     latencies: Histogram | None = None
-    """Answered requests by latency, where the server counts them so; totals like the others."""
+    """Answered requests by latency, where the server exports a histogram; totals like the others."""
     restarts: int = 0
-    """How often totals had to be carried over because the server began at 0 again."""
+    """How often the server began to count at 0 again, so that totals had to be carried over."""
 
 
 class Backend(Protocol):
@@ -161,5 +161,5 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections. Never changes the server. May be called twice."""
+        """Close all connections. Never changes the server. May be called twice."""
         ...

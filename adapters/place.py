@@ -1,4 +1,7 @@
-"""Which servers and model a target means, however it is written: no model must be tuned twice at once."""
+"""Which model on which servers a target means, however it is written.
+
+Two targets for one model would be tuned against each other, so the daemon compares their places.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ class Place(NamedTuple):
 
 
 def places_of(target: str) -> frozenset[Place]:
-    """Return where the model of a target is; nowhere for a simulated one: each has a server of its own.
+    """Return where the model of a target is. A simulated target has no place: each opens a server of its own.
 
-    Names are not looked up, so two names of one server pass for two. Of another adapter's target only its
-    author knows what is a server in it: the whole of it counts as one.
+    Names are not looked up, so two names of one server count as two servers. Of a target with an unknown
+    scheme only its adapter knows which part names the server, so the whole of it counts as one place.
 
     Raises:
         InvalidInput: No adapter has its scheme, it names no server, no model or an option that there is not,
@@ -57,7 +60,7 @@ def places_of(target: str) -> frozenset[Place]:
 
 
 def _plain(host: str) -> str:
-    """Write a host in one way: an address as short as it can be, a name without a final dot."""
+    """Return the one way to write a host: the shortest form of an address, a name without its final dot."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -29,12 +29,12 @@ def schemes() -> list[str]:
 
 @cache
 def _adapters() -> dict[str, EntryPoint]:
-    """What is installed, by scheme; to find out takes longer than to check a target."""
+    """Return what is installed, by scheme. Kept, because finding it takes longer than checking a target."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def scheme_of(target: str) -> str:
-    """Return the scheme of a target, which says who opens it.
+    """Return the scheme of a target, which names the adapter that opens it.
 
     Raises:
         InvalidInput: No adapter has it, or the target is malformed or holds credentials.

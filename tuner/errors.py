@@ -73,7 +73,7 @@ class UnknownModel(InvalidInput):
 
 
 class UnsupportedPlatform(TunerError):
-    """The embedded Triton server cannot run on this machine."""
+    """An embedded server cannot run on this machine."""
 
 
 class StorageError(TunerError):

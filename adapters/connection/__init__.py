@@ -1,1 +1,1 @@
-"""How a server is reached: channels, requests of our own, and what keeps both secure."""
+"""How a server is reached: targets, channels, control, requests of our own, and what keeps them secure."""

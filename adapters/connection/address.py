@@ -1,4 +1,4 @@
-"""Reads targets like ``scheme://host:port/model?option=value``, which all live adapters share."""
+"""Reads the parts of targets like ``scheme://host:port/model?option=value``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 WHERE_CREDENTIALS_BELONG = "name their files: token_file=/path/token, or cert=/path and key=/path"
-"""What a user is told who writes credentials into a target."""
+"""What to write instead of credentials in a target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
         scheme: What it must begin with.
         port: The port if none is given.
         options: Known options and their defaults.
-        form: What to tell the user to write instead.
+        form: What the user should write instead, for the error.
 
     Raises:
         InvalidInput: It does not have the form, holds credentials, or an option is unknown.
@@ -82,10 +82,10 @@ def parameters(url: SplitResult, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_port(port: int, what: str, form: str) -> int:
-    """Return a port that can be one.
+    """Return a port.
 
     Raises:
-        InvalidInput: It cannot.
+        InvalidInput: There is no port with this number.
     """
     if not 1 <= port <= 65535:
         raise InvalidInput("TARGET", f"{what} {port} is not between 1 and 65535", form)

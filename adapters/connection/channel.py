@@ -1,4 +1,4 @@
-"""Options of the gRPC channels over which servers are controlled."""
+"""The gRPC channels over which servers are controlled, and the words of their errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.printable import one_line
 __all__ = ["channel_options", "open_channel", "tidy"]
 
 LARGEST_MESSAGE = 64 * 1024 * 1024
-# After a restart of the server the channel must find it again within seconds, not gRPC's two minutes.
+# After a restart of the server the channel should find it again within seconds; gRPC may wait two minutes.
 CHANNEL = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
@@ -20,7 +20,7 @@ CHANNEL = (
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
-# gRPC tells for each layer that it could not connect, and the address, which we tell ourselves.
+# Each layer of gRPC adds that it could not connect, and to which address. Our own message names the address.
 CONNECTING = re.compile(
     r"failed to connect to all addresses; last error: ([A-Z_]+: )?(ipv[46]:\S+: )?"
     r"(Failed to connect to remote host: )?"
@@ -28,7 +28,7 @@ CONNECTING = re.compile(
 
 
 def channel_options(host: str) -> list[tuple[str, int]]:
-    """Return the options for a channel to a host; a proxy is never asked for this machine."""
+    """Return the options of a channel to a host. This machine is never reached through a proxy."""
     return [*CHANNEL, *([("grpc.enable_http_proxy", 0)] if is_loopback(host) else [])]
 
 
@@ -47,5 +47,5 @@ def open_channel(address: str, host: str, security: Security) -> Any:
 
 
 def tidy(text: str) -> str:
-    """Return a server's words on one line, not too many of them, without what gRPC says around them."""
+    """Return a server's words shortened to one line, without what gRPC adds to them."""
     return CONNECTING.sub("", one_line(text)).rstrip(" ;.")

@@ -1,4 +1,4 @@
-"""Keeps secrets: in files that not everybody can read, not in addresses, and not sent in the clear."""
+"""Keeps secrets in private files, out of addresses, and out of unencrypted connections."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["check_not_in_the_clear", "check_private", "is_loopback", "read_secre
 
 
 def refuse_credentials(address: str, setting: str, fix: str) -> None:
-    """Refuse an address that may hold a user name or a password; it would be logged, kept and shown.
+    """Refuse an address that may hold a user name or a password: addresses are logged, stored and shown.
 
-    Any ``@`` counts: a password with a ``/`` or ``?`` in it hides the one that follows it from a parser.
+    Any ``@`` counts, because a parser does not find the one after a password that has a ``/`` or ``?`` in it.
     The message does not repeat the address.
 
     Args:
         address: As the user wrote it.
-        setting: What it was given as.
+        setting: The setting that holds it.
         fix: Where credentials belong.
 
     Raises:
@@ -32,7 +32,7 @@ def refuse_credentials(address: str, setting: str, fix: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, so that what is sent to it does not leave it."""
+    """Whether a host is this machine. What is sent to it cannot be read on a network."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -43,11 +43,11 @@ def check_not_in_the_clear(address: str, setting: str) -> None:
     """Refuse to send a token to a web address over a network unless it is encrypted.
 
     Args:
-        address: Where it would be sent.
-        setting: The token's.
+        address: Where the token would be sent.
+        setting: The setting that holds the token.
 
     Raises:
-        InvalidInput: Others could read it on its way.
+        InvalidInput: It is not encrypted.
     """
     parts = urlsplit(address)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
@@ -57,10 +57,12 @@ def check_not_in_the_clear(address: str, setting: str) -> None:
 
 
 def check_private(path: Path, setting: str) -> None:
-    """Refuse a file of secrets that everybody can read; one that cannot be looked at is left to who reads it.
+    """Refuse a file of secrets that every user can read.
+
+    A file that is missing or cannot be looked at passes: reading it fails with a better message.
 
     Raises:
-        InvalidInput: Everybody can.
+        InvalidInput: Every user can read it.
     """
     try:
         mode = path.stat().st_mode

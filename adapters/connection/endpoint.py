@@ -1,7 +1,7 @@
 """Where and in which protocol requests of our own reach a model.
 
-A load generator runs in a process of its own, so what it needs to know is plain: an :class:`Endpoint` names a
-module that speaks the server's protocol (a :class:`Wire`), and everything that module wants to be told.
+A load generator runs in a process of its own, so it gets plain values: an :class:`Endpoint` names a module
+that speaks the server's protocol (a :class:`Wire`), and holds everything that the module needs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Endpoint:
     wire: str
     """The module that speaks the protocol, such as ``tuner.adapters.triton.wire``."""
     address: str
-    """``host:port`` of the gRPC service; several with commas between them get requests by turns."""
+    """``host:port`` of the gRPC service. Several, separated by commas, get requests by turns."""
     model: str
     options: Mapping[str, str] = field(default_factory=dict)
-    """What else names the model or a part of it, such as a version label."""
+    """What a request must name besides the model, such as a version label."""
     security: Mapping[str, str] = field(default_factory=lambda: dict(SECURITY_OPTIONS))
-    """How it is reached, as options of a target; names of files, no secrets."""
+    """How it is reached, as options of a target: names of files, but no secrets."""
 
 
 @runtime_checkable
 class Loadable(Protocol):
-    """A backend that clients can send requests to; most are, the simulated ones are not."""
+    """A backend to which clients can send requests, as they cannot to a simulated one."""
 
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model."""
@@ -55,7 +55,7 @@ class Wire(Protocol):
         generator: np.random.Generator,
         timeout: float,
     ) -> bytes:
-        """Ask the server what the model wants, and return a serialised request of one row.
+        """Ask the server for the model's inputs, and return a serialised request of one row.
 
         Args:
             channel: A ``grpc.aio`` channel.

@@ -1,4 +1,4 @@
-"""Finds the server on this machine, if it runs here."""
+"""Finds out whether a server runs on this machine, and in which processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes up the data of an inference request from what a server tells about its model's inputs."""
+"""Makes up the data of an inference request from a server's description of its model's inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTEGERS = {
 }
 FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
 LARGEST = 1 << 28
-"""Elements of one input above which a shape is taken for a mistake."""
+"""An input of more elements is taken for a mistake in its shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def filled_inputs(
     """Yield one row of random data for each input: the input, its shape, its content.
 
     Args:
-        inputs: What a model wants.
+        inputs: The inputs of a model.
         shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
         generator: Of the data.
 
@@ -81,7 +81,7 @@ def input_shape(tensor: Input, wanted: Sequence[int] | None = None) -> list[int]
 
 
 def input_bytes(tensor: Input, shape: Sequence[int], generator: np.random.Generator) -> bytes:
-    """Return random content: floats in 0..1, integers 0 or 1 (valid as an index anywhere), short texts.
+    """Return random content: floats in 0..1, integers 0 or 1 (valid indices into any table), short texts.
 
     Raises:
         InvalidInput: The data type is unknown.

@@ -32,7 +32,7 @@ WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "al
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Security:
-    """How a server is reached; by default in the clear."""
+    """How the connections to a server are secured; by default not at all."""
 
     grpc: bool = False
     metrics: bool = False
@@ -42,7 +42,7 @@ class Security:
     token_file: Path | None = None
 
     def options(self) -> dict[str, str]:
-        """Return the options that :func:`parse_security` reads back; names of files, no secrets."""
+        """Return the options of a target that mean the same: names of files, but no secrets."""
         way = next(name for name, value in WAYS.items() if value == (self.grpc, self.metrics))
         paths = {"ca": self.ca, "cert": self.cert, "key": self.key, "token_file": self.token_file}
         return {"tls": way, **{name: str(path) if path is not None else "" for name, path in paths.items()}}
@@ -103,7 +103,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
     named = [name for name, path in paths.items() if path is not None]
     if named and not (grpc or metrics):
         raise InvalidInput(
-            "TARGET", f"{named[0]}= without TLS is of no use, or not safe", "add tls=grpc or tls=all"
+            "TARGET", f"{named[0]}= without TLS has no effect, or is not safe", "add tls=grpc or tls=all"
         )
     if (paths["cert"] is None) != (paths["key"] is None):
         raise InvalidInput("TARGET", "cert= and key= belong together", "give both files")
@@ -118,7 +118,7 @@ def _read(path: Path) -> bytes:
 
 
 class _Token:
-    """Gives each call the token of a file; a plug-in of gRPC, called from its threads."""
+    """Gives each call the token of a file. gRPC calls it from threads of its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,13 +1,15 @@
 """The folder where downloads and built models are kept between runs.
 
-A folder of the cache is filled beside its final place and renamed when complete, under a lock that the
-kernel releases if the process dies, so that two runs at once or a kill in the middle leave no half cache.
+A folder of the cache is filled under another name and renamed when it is complete. The kernel releases the
+lock if the process dies. So neither two runs at once nor a kill in the middle leave a folder that is half
+full.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -20,16 +22,16 @@ from platformdirs import user_cache_path
 
 from tuner.errors import AdapterError, StorageError
 
-__all__ = ["Progress", "cache_folder", "cached_folder", "run_pip", "silent"]
+__all__ = ["Progress", "built_folder", "cache_folder", "cached_folder", "run_pip", "silent"]
 
 DOWNLOAD_TIMEOUT = 1800.0
 
 Progress = Callable[[str], None]
-"""Told what takes long, in words for the user."""
+"""Is called with words for the user when something takes long."""
 
 
 def silent(_message: str) -> None:
-    """Tell nobody."""
+    """Show nothing."""
 
 
 def cache_folder() -> Path:
@@ -39,7 +41,9 @@ def cache_folder() -> Path:
 
 
 def cached_folder(name: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, filling it first if it is not there; it is there whole or not at all.
+    """Return a folder of the cache, and fill it first if it is not there.
+
+    The folder appears when it is complete. If filling it fails, there is none.
 
     Raises:
         StorageError: The cache folder cannot be written.
@@ -60,8 +64,23 @@ def cached_folder(name: str, fill: Callable[[Path], None]) -> Path:
     return place
 
 
+def built_folder(name: str, builder: bytes, fill: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache that our own code fills.
+
+    Args:
+        name: What is built.
+        builder: The code. When it changes, the folder is filled again, under another name.
+        fill: Runs it.
+
+    Raises:
+        StorageError: The cache folder cannot be written.
+    """
+    digest = hashlib.sha256(builder).hexdigest()[:12]
+    return cached_folder(f"{name}-{digest}", fill)
+
+
 def _fill(root: Path, place: Path, fill: Callable[[Path], None]) -> None:
-    for remains in root.glob(f"{place.name}.partial-*"):  # of a run that was killed: we hold the lock
+    for remains in root.glob(f"{place.name}.partial-*"):  # of a run that was killed, since we hold the lock
         shutil.rmtree(remains, ignore_errors=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{place.name}.partial-", dir=root))
     try:
@@ -84,7 +103,7 @@ def run_pip(arguments: Sequence[str], what: str) -> None:
 
     Args:
         arguments: pip's own.
-        what: What is fetched, for the error.
+        what: The package, for the error.
 
     Raises:
         AdapterError: It failed; its last words are in the message.

@@ -45,7 +45,7 @@ class EmbeddedServer(ABC):
     Args:
         model: The model that ``target`` names.
         models: All models to serve; only ``model`` if empty.
-        progress: Told what takes long.
+        progress: Is told what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:
@@ -76,6 +76,17 @@ class EmbeddedServer(ABC):
         self._start_timeout = start_timeout
         self._folder: Path | None = None
         self._watchdog: subprocess.Popen[str] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the server's files, which lives as long as the server.
+
+        Raises:
+            InvalidInput: The server was never started.
+        """
+        if self._folder is None:
+            raise InvalidInput("embedded server", "was never started", "call start() first")
+        return self._folder
 
     @property
     @abstractmethod
@@ -133,8 +144,6 @@ class EmbeddedServer(ABC):
         Raises:
             AdapterError: It does not become ready.
         """
-        if self._folder is None:
-            raise InvalidInput("embedded server", "was never started", "call start() first")
         self._end_process()
         self._launch_until_ready(new_ports=False)
 
@@ -184,15 +193,14 @@ class EmbeddedServer(ABC):
                     raise
 
     def _launch(self) -> None:
-        assert self._folder is not None
-        log = self._folder / "server.log"
+        log = self.folder / "server.log"
         log.unlink(missing_ok=True)
         # Shared memory gets a name of our own, so that we remove ours only.
         prefix = f"servetune_{uuid.uuid4().hex[:12]}_"
-        arguments = [str(os.getpid()), prefix, str(self._folder), str(log)]
+        arguments = [str(os.getpid()), prefix, str(self.folder), str(log)]
         script = [sys.executable, "-I", "-S", watchdog.__file__]
         self._watchdog = subprocess.Popen(
-            [*script, *arguments, *self._command(self._folder, prefix)],
+            [*script, *arguments, *self._command(self.folder, prefix)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Backends of several servers on one of which a configuration can be tried before the rest."""
+"""A canary: one server of several, on which a configuration is tried before the others get it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Canary", "CanaryTrial", "ServedRequests"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedRequests:
-    """What some of the servers served while a configuration was tried."""
+    """What one or several servers served while a configuration was tried."""
 
     requests: int
     failures: int
     latency: float
-    """All of it together, s."""
+    """Summed over the answered requests, s."""
 
     @property
     def mean(self) -> float:
@@ -45,37 +45,38 @@ class ServedRequests:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CanaryTrial:
-    """One server with a new configuration beside the others with the old one."""
+    """What was measured of one server with a new configuration and of the others with the old one."""
 
     server: str
-    """The one that tried it."""
+    """The server with the new configuration."""
     tried: ServedRequests
     others: ServedRequests
 
 
 @runtime_checkable
 class Canary(Protocol):
-    """A backend of several servers."""
+    """A backend of several servers that can try a configuration on one of them."""
 
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
-        """Change one server, let time pass, and tell how it served beside the others.
+        """Change one server, wait, and compare what it served with what the others served.
 
-        It keeps the configuration; if anything goes wrong, it gets its own back.
+        The server keeps the configuration. If anything goes wrong, its own is put back.
 
         Args:
             configuration: What to try.
-            wait: Lets time pass, longer by the seconds it is told: those that the server takes to settle.
+            wait: Lets a window pass. Its argument is added to the window: the time that the server takes to
+                settle, s.
 
         Returns:
-            What was seen; None if there is only one server at present.
+            What was measured; None if there is only one server at present.
 
         Raises:
-            Refused: It refused, or went away.
+            Refused: The server refused, or went away.
         """
         ...
 
     def take_back(self) -> None:
-        """Give the server that tried a configuration its own back.
+        """Put back what the server ran that tried a configuration.
 
         Raises:
             AdapterError: It refused, or went away.

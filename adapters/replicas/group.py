@@ -1,9 +1,9 @@
 """Several servers with one model behind one load balancer, as one backend.
 
-What clients see is the sum: counts and times are added up, and a configuration is one for all. A change
-goes to one replica first and then to the others; if one refuses it, those that have it already go back. A
-replica that does not answer is left out for as long as others do, and brought into line when it is back: it
-is then the odd one out, and :meth:`ReplicaGroup.current` tells what it runs.
+Counts and times of the replicas are added up, and all have the same configuration. A change goes to one
+replica first and then to the others; if one refuses it, those that have it already go back. A replica that
+does not answer is left out as long as others do. When it is back it runs something else than the others, and
+:meth:`ReplicaGroup.current` returns that, so that whoever tunes the group applies the configuration again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["ReplicaGroup"]
 AWAY = (Unreachable, TimedOut)
 MOST_AT_ONCE = 16
 REFRESH = 30.0
-"""How often the replicas are looked up anew, s."""
+"""How often the replicas are looked up again, s."""
 
 T = TypeVar("T")
 
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 class ReplicaGroup:
     """A backend of several.
 
-    Opening it opens all that can be reached. From then on the group is looked up again now and then: new
-    replicas join, and what those counted that have gone is kept.
+    Opening it opens all replicas that can be reached. From then on they are looked up again regularly: new
+    ones join, and the counts of those that have gone are kept.
 
     Args:
         target: What the user wrote.
         find: Returns the targets of the replicas there are now.
         connect: Opens one.
-        refresh: How often they are looked up anew, s; infinite for a list that does not change.
+        refresh: How often they are looked up again, s; infinite for a list that does not change.
 
     Raises:
         InvalidInput: There is none, or they have no knob grid in common.
@@ -74,8 +74,10 @@ class ReplicaGroup:
         self._away: dict[str, str] = {}  # target -> why
         self._last: dict[str, Counters] = {}
         self._gone: list[Counters] = []  # what vanished replicas had counted
-        self._tried: tuple[str, Configuration] | None = None  # who tries one, and what it ran before
-        self._returns = 0  # how often one came or went: such a window shows two groups
+        self._tried: tuple[str, Configuration] | None = None  # the canary, and what it ran before
+        # How often a replica came or went. Totals before and after are of different groups, as after a
+        # restart.
+        self._returns = 0
         self._looked = -np.inf
         self._lost = False  # whether they could not be looked up the last time
         try:
@@ -86,7 +88,7 @@ class ReplicaGroup:
             raise
 
     def _look(self, *, first: bool = False) -> None:
-        """Bring the members in line with what is found now."""
+        """Look the replicas up, if it is time: open new ones, and close those that have gone."""
         if time.monotonic() < self._looked + self._refresh:
             return
         self._looked = time.monotonic()
@@ -111,7 +113,7 @@ class ReplicaGroup:
             raise errors[0]
 
     def _found(self) -> list[str]:
-        """Return the targets there are now; while they cannot be looked up, those that are known."""
+        """Return the targets of the replicas; while they cannot be looked up, those that are known."""
         try:
             found = list(dict.fromkeys(self._find()))
         except AWAY as error:
@@ -125,7 +127,7 @@ class ReplicaGroup:
         return found
 
     def _ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
-        """Ask all members at once; those that do not answer are left out, unless none does."""
+        """Ask all members at once, and leave out those that do not answer; if none does, raise its error."""
         with self._lock:
             self._look()
             members = dict(self._members)
@@ -146,13 +148,13 @@ class ReplicaGroup:
         return found
 
     def endpoint(self) -> Endpoint:
-        """Return how clients reach the model: by turns at all replicas."""
+        """Return how clients reach the model: requests go to all replicas by turns."""
         points = [m.endpoint() for m in self._members.values() if isinstance(m, Loadable)]
         addresses = ",".join(point.address for point in points)
         return replace(points[0], address=addresses)
 
     def describe(self) -> Description:
-        """Return who this is and what it can do: no more than each replica can."""
+        """Return who this is and what it can do: what every replica can."""
         each = self._ask(lambda member: member.describe())
         first = next(iter(each.values()))
         notes = dict.fromkeys(note for found in each.values() for note in found.notes)
@@ -169,7 +171,10 @@ class ReplicaGroup:
         )
 
     def current(self) -> Configuration:
-        """Return what all run; if they differ, what the fewest run: it is they who are out of line."""
+        """Return what all run; if they differ, what the fewest run.
+
+        Those are the ones to be changed: a caller that compares this with what it wants sees the difference.
+        """
         each = self._ask(lambda member: member.current())
         counts = Counter(each.values())
         return min(counts, key=lambda configuration: counts[configuration])
@@ -200,7 +205,7 @@ class ReplicaGroup:
         )
 
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
-        """Change the first replica, let time pass, and tell how it served beside the others."""
+        """Change the first replica, wait, and compare what it served with what the others served."""
         self.space.check_complete(configuration)
         running = self._ask(lambda member: member.current())
         if len(running) < 2:
@@ -232,7 +237,7 @@ class ReplicaGroup:
         return CanaryTrial(server=chosen, tried=tried, others=others)
 
     def take_back(self) -> None:
-        """Give the replica that tried a configuration its own back."""
+        """Put back what the replica ran that tried a configuration."""
         if self._tried is not None:
             (target, before), self._tried = self._tried, None
             self._members[target].apply(before)
@@ -267,7 +272,7 @@ class ReplicaGroup:
         return fit_profile(counters.batch_counts, counters.batch_seconds)
 
     def close(self) -> None:
-        """Let go of all connections. May be called twice."""
+        """Close all connections. May be called twice."""
         for member in self._members.values():
             member.close()
         self._pool.shutdown(wait=False)
@@ -281,10 +286,10 @@ def _affected(reports: Iterable[ApplyReport]) -> float | None:
 
 
 def common_space(spaces: Sequence[KnobSpace]) -> KnobSpace:
-    """Return the knobs that all have, with the values that all take.
+    """Return the knobs of all replicas, with the values that all of them take.
 
     Raises:
-        InvalidInput: They have other knobs, or no value of one in common.
+        InvalidInput: Their knobs differ, or there is a knob of which they have no value in common.
     """
     first = spaces[0]
     if any(space.names != first.names for space in spaces):
@@ -302,7 +307,7 @@ def common_space(spaces: Sequence[KnobSpace]) -> KnobSpace:
 
 
 def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:
-    """Return the histogram of all, None if one has none or other buckets."""
+    """Return the histogram of all; None if one has no histogram or different buckets."""
     known = [histogram for histogram in histograms if histogram is not None and histogram.counts.any()]
     if not known or any(histogram is None for histogram in histograms):
         return histograms[0]
@@ -312,11 +317,11 @@ def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:
 
 
 def total(readings: Iterable[Counters], *, restarts: int) -> Counters:
-    """Return the sum of totals; of quantiles, which do not add up, the worst.
+    """Return the sum of totals; of quantiles, which cannot be added, the worst.
 
     Args:
         readings: One for each replica.
-        restarts: How often one came or went beside the restarts that they tell of themselves.
+        restarts: How often a replica came or went; added to the restarts of the replicas themselves.
     """
     each = list(readings)
     length = max(len(reading.batch_counts) for reading in each)

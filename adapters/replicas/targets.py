@@ -1,7 +1,8 @@
-"""Targets that name several replicas: ``triton://a:8001,b:8001/model``, or a name that stands for many.
+"""Targets that name several replicas: ``triton://a:8001,b:8001/model``, or one name with several addresses.
 
 With ``replicas=dns`` the host is a name with an address for each replica, such as a headless service of
-Kubernetes, and it is looked up again and again. ``metrics=8002,9002`` gives each of a list its own port.
+Kubernetes, and it is looked up regularly. In a list of hosts an option may have a value for each of them,
+such as ``metrics=8002,9002``.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def replicas_of(target: str, port: int) -> Replicas | None:
 
 
 def _listed(target: str, hosts: Sequence[str]) -> list[str]:
-    """Return one target for each host; an option with as many values as hosts is shared out."""
+    """Return one target for each host; of an option with as many values as hosts each gets its own."""
     url = urlsplit(target)
     options = parse_qsl(url.query, keep_blank_values=True)
     targets = []

@@ -7,7 +7,6 @@ that finds a TensorFlow imports it.
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from importlib import resources
 from importlib.util import find_spec
@@ -15,7 +14,8 @@ from pathlib import Path
 
 import tuner
 from tuner.adapters.embedded.cache import Progress, cached_folder, run_pip, silent
-from tuner.errors import AdapterError, UnsupportedPlatform
+from tuner.adapters.embedded.platform import require_linux, require_python
+from tuner.errors import AdapterError
 
 __all__ = ["python_path", "require_platform"]
 
@@ -31,16 +31,8 @@ def require_platform() -> None:
     """
     if _installed():
         return
-    if (platform.system(), platform.machine()) not in (("Linux", "x86_64"), ("Linux", "AMD64")):
-        machine = f"{platform.system()} {platform.machine()}"
-        raise UnsupportedPlatform(
-            f"TensorFlow is fetched for Linux on x86-64 only, this is {machine}; {EXTRA}"
-        )
-    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        version = platform.python_version()
-        raise UnsupportedPlatform(
-            f"TensorFlow is fetched for Python 3.11 to 3.13, this is {version}; {EXTRA}"
-        )
+    require_linux("TensorFlow is fetched for", EXTRA)
+    require_python("TensorFlow is fetched for", *PYTHONS, EXTRA)
 
 
 def python_path(progress: Progress = silent) -> str:

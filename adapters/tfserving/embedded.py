@@ -6,7 +6,6 @@ flags.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from google.protobuf import text_format
 
-from tuner.adapters.embedded.cache import Progress, cached_folder, silent
+from tuner.adapters.embedded.cache import Progress, built_folder, silent
 from tuner.adapters.embedded.server import HOST, EmbeddedServer
 from tuner.adapters.tfserving.download import python_path, require_platform
 from tuner.adapters.tfserving.schema import message
@@ -105,7 +104,7 @@ class EmbeddedTFServing(EmbeddedServer):
     Args:
         model: The model to serve: ``mlp`` or ``cnn``.
         options: How the server is started.
-        progress: Told what takes long.
+        progress: Is told what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:
@@ -137,14 +136,8 @@ class EmbeddedTFServing(EmbeddedServer):
 
     @property
     def base_path(self) -> Path:
-        """The model's folder with its versions.
-
-        Raises:
-            InvalidInput: The server was never started.
-        """
-        if self._folder is None:
-            raise InvalidInput("embedded server", "was never started", "call start() first")
-        return self._folder / "models" / self.model
+        """The model's folder with its versions."""
+        return self.folder / "models" / self.model
 
     @property
     def target(self) -> str:
@@ -152,7 +145,7 @@ class EmbeddedTFServing(EmbeddedServer):
         target = f"tfserving://{HOST}:{self.ports.grpc}/{self.model}?rest={self.ports.rest}"
         target += f"&base_path={self.base_path}"
         if self.options.labels is not None:
-            target += f"&config={self.base_path.parents[1] / 'models.pbtxt'}"
+            target += f"&config={self.folder / 'models.pbtxt'}"
         return target
 
     def _prepare(self, folder: Path) -> None:
@@ -185,9 +178,8 @@ def _variables(progress: Progress) -> dict[str, str]:
 
 
 def _network(model: str, progress: Progress) -> Path:
-    """Return the folder of a network; it is built anew when the code that builds it changes."""
+    """Return the folder of a network."""
     builder = (resources.files("tuner.adapters.tfserving.standin") / "networks.py").read_bytes()
-    digest = hashlib.sha256(builder).hexdigest()[:12]
 
     def fill(folder: Path) -> None:
         progress(f"building the model {model} (once)")
@@ -203,4 +195,4 @@ def _network(model: str, progress: Progress) -> Path:
         if done.returncode:
             raise AdapterError(f"the model {model} cannot be built: {done.stderr.strip().splitlines()[-1:]}")
 
-    return cached_folder(f"savedmodel-{model}-{digest}", fill)
+    return built_folder(f"savedmodel-{model}", builder, fill)

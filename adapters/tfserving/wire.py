@@ -45,7 +45,7 @@ async def make_request(
     generator: np.random.Generator,
     timeout: float,
 ) -> bytes:
-    """Ask the server what the signature wants, and return a serialised request of one row."""
+    """Ask the server for the signature's inputs, and return a serialised request of one row."""
     ask = channel.unary_unary(
         SERVICE + "GetModelMetadata",
         request_serializer=message("GetModelMetadataRequest").SerializeToString,
@@ -59,7 +59,7 @@ async def make_request(
 
 
 def signature_inputs(metadata: Any, signature: str) -> list[Input]:
-    """Return what a signature of a model wants.
+    """Return the inputs of a signature of a model.
 
     Args:
         metadata: A ``GetModelMetadataResponse``.
@@ -92,7 +92,7 @@ def predict_request(
 
     Args:
         endpoint: The model, its version label and its signature.
-        inputs: What the signature wants.
+        inputs: The signature's inputs.
         shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
         generator: Of the data.
 

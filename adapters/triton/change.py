@@ -12,7 +12,7 @@ from tuner.errors import AdapterError, Refused, TimedOut
 __all__ = ["ModelControl", "Reader", "change", "serves"]
 
 POLL = 0.2
-"""How often the server is asked whether a late change has come about, s."""
+"""How often the server is asked whether it has made a late change, s."""
 
 
 class Reader(Protocol):
@@ -40,15 +40,15 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
 
     Args:
         control: The server.
-        before: What it runs; put back if it accepts the other but runs something else.
-        after: What it shall run.
+        before: What it runs now. It is put back if the server accepts the other but then runs something else.
+        after: What it should run.
         timeout: Longest wait, s.
 
     Raises:
         ReadOnly: The server takes no changes.
         Refused: It refused; ``before`` serves.
-        TimedOut: It did not finish; it may do so later.
-        AdapterError: It does not answer, or neither configuration serves.
+        TimedOut: It did not finish, and may do so later.
+        AdapterError: It does not answer, or serves neither configuration.
     """
     try:
         control.load(after, timeout)
@@ -68,7 +68,7 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
 
 
 def serves(control: Reader, config: Mapping[str, Any]) -> bool:
-    """Whether the server runs this, in every field, and answers."""
+    """Whether the server runs a configuration, in every field, and the model answers."""
     return normal_form(control.config()) == normal_form(config) and control.ready()
 
 

@@ -53,7 +53,7 @@ class TritonClient(ControlClient[TritonTarget]):
             with self.translated():
                 metadata = self._connection.get_server_metadata(client_timeout=self._timeout)
         except TimedOut as error:
-            # The first call of all: what does not answer it is more likely the wrong port than a slow server.
+            # This is the first call. Whoever does not answer it is more likely no Triton than a slow one.
             problem = f"{self._target.address}: no answer within {self._timeout:g} s"
             raise Unreachable(f"{problem}; {self.hint}") from error
         return str(metadata.name), str(metadata.version)
@@ -108,7 +108,7 @@ class TritonClient(ControlClient[TritonTarget]):
         Raises:
             ReadOnly: The server takes no changes.
             Refused: It refused this one; its own words are in the message.
-            TimedOut: It did not finish; it may do so later.
+            TimedOut: It did not finish, and may do so later.
         """
         try:
             self._connection.load_model(self._target.model, config=json.dumps(config), client_timeout=timeout)
@@ -122,7 +122,8 @@ class TritonClient(ControlClient[TritonTarget]):
     def writable(self) -> bool:
         """Whether the server takes changes.
 
-        Unloads a model that does not exist: that does nothing, but only servers in explicit mode allow it.
+        Asks it to unload a model that does not exist. That does nothing, but only a server in explicit mode
+        allows it.
         """
         try:
             self._connection.unload_model(PROBE, client_timeout=self._timeout)

@@ -1,13 +1,13 @@
 """Translates between a Triton model configuration and our knobs; pure functions on plain values.
 
-Triton takes a new configuration as a whole: a partial one loads and then refuses every request. So the
-present one is read, the fields of the knobs are changed, and all of it is sent.
+Triton takes a new configuration as a whole: with a partial one the model loads and then refuses every
+request. So the present configuration is read, the fields of the knobs are changed, and all of it is sent.
 
 =====================  ==========================================================================
 knob                   fields
 =====================  ==========================================================================
-``max_batch_size`` 1   no ``dynamic_batching``; the model's own ``max_batch_size``, so that clients
-                       may go on sending requests of several rows
+``max_batch_size`` 1   no ``dynamic_batching``; the model's own ``max_batch_size``, so that requests
+                       of several rows are still served
 ``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``; the model's own limit is kept in
                        ``parameters.servetune_max_batch_size``
 ``max_queue_delay``    ``dynamic_batching.max_queue_delay_microseconds``
@@ -16,13 +16,13 @@ knob                   fields
 ``parameters.KEY``     ``parameters[KEY].string_value``
 =====================  ==========================================================================
 
-When only the number of instances changes, Triton 2.51 would change it in place, and in-place changes were
-seen to freeze an overloaded server for good (a 15 s wait and then a dead server in three changes, against
-none in a hundred reloads). So a parameter that means nothing to the model is toggled with it, which makes
-it a reload: see :func:`toggle_reload_mark`.
+When only the number of instances changes, Triton 2.51 changes it in place. Such changes were seen to freeze
+an overloaded server for good: in three of them, against none in a hundred reloads. So a parameter that the
+model does not know is toggled with the number of instances, which makes the change a reload: see
+:func:`toggle_reload_mark`.
 
-Without batching a delay has no meaning: ``max_batch_size`` 1 with any delay is the same configuration, and
-it reads back with delay 0.
+Without batching a delay has no effect: ``max_batch_size`` 1 with any delay is the same configuration, and it
+reads back with delay 0.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ DELAY = "max_queue_delay"
 PARAMETER = "parameters."
 
 LIMIT_MARK = "servetune_max_batch_size"
-"""The parameter that keeps the model's own limit while a knob lowers ``max_batch_size``. It lives on the
-server, so that the next run, or one after a crash, knows it, too."""
+"""The parameter that holds the model's own limit while a knob lowers ``max_batch_size``.
+
+The server keeps it, so that the next run finds it, even after a crash."""
 RELOAD_MARK = "servetune_reload"
-"""The parameter whose coming and going makes Triton reload."""
+"""The parameter that is added or removed to make Triton reload."""
 _DELAY_FIELD = "max_queue_delay_microseconds"
 _PREFERRED_FIELD = "preferred_batch_size"
 
 
 def is_batching(config: Mapping[str, Any]) -> bool:
-    """Whether the server puts several requests into one execution."""
+    """Whether the server may execute several requests together."""
     return "dynamic_batching" in config and int(config.get("max_batch_size", 0)) > 1
 
 
@@ -111,10 +112,10 @@ def rewrite(
     """Return the whole configuration with the knobs set to new values.
 
     Args:
-        present: What the server has now; not modified.
+        present: The server's configuration now; not modified.
         configuration: The knobs' new values.
-        original: What the server had when we came: gives the model's own limit and batching options back
-            when batching is switched off and on.
+        original: The server's configuration at opening. From it come the model's own limit when batching is
+            switched off, and its batching options when batching is switched on.
     """
     config = copy.deepcopy(dict(present))
     if MAX_BATCH_SIZE in configuration:
@@ -149,7 +150,7 @@ def _set_batching(
 
 
 def _keep_limit(config: ModelConfig, limit: int, size: int) -> None:
-    """Note the model's own limit beside a lower one; take the note away where it is not needed."""
+    """Store the model's own limit in a parameter if the limit is lower now; remove the parameter if not."""
     parameters = config.setdefault("parameters", {})
     parameters.pop(LIMIT_MARK, None)
     if size != limit:
@@ -159,14 +160,15 @@ def _keep_limit(config: ModelConfig, limit: int, size: int) -> None:
 
 
 def model_limit(config: Mapping[str, Any]) -> int:
-    """Return the model's own ``max_batch_size``, also where a knob has lowered it; 0 if it has no batches."""
+    """Return the model's own ``max_batch_size``, even if a knob has lowered it; 0 if it takes no batches."""
     kept = config.get("parameters", {}).get(LIMIT_MARK, {}).get("string_value", "")
     present = int(config.get("max_batch_size", 0))
     return max(int(kept), present) if kept.isdecimal() else present
 
 
 def _preferred(original: Mapping[str, Any], size: int) -> list[int]:
-    """Return the preferred sizes the operator chose and that still fit; Triton fills in [maximum] itself."""
+    """Return the preferred batch sizes that the operator chose and that fit the limit."""
+    # Triton fills in [maximum] where none are given: then the operator chose none.
     preferred = [int(value) for value in original.get("dynamic_batching", {}).get(_PREFERRED_FIELD, [])]
     if preferred == [int(original.get("max_batch_size", 0))]:
         return []
@@ -174,7 +176,7 @@ def _preferred(original: Mapping[str, Any], size: int) -> list[int]:
 
 
 def normal_form(config: Mapping[str, Any]) -> ModelConfig:
-    """Return a configuration as it would read back, for comparing what was sent with what runs.
+    """Return a configuration in the form in which the server returns it, so that two can be compared.
 
     The server fills in preferred sizes of [maximum] where none are given, and omits a delay of 0.
     """
@@ -196,7 +198,7 @@ def differ_in_instances_only(before: Mapping[str, Any], after: Mapping[str, Any]
 
 
 def toggle_reload_mark(config: Mapping[str, Any]) -> ModelConfig:
-    """Return a configuration that means the same and that Triton takes for another."""
+    """Return a configuration with the same meaning that Triton does not take for the same."""
     marked = copy.deepcopy(dict(config))
     parameters = marked.setdefault("parameters", {})
     if parameters.pop(RELOAD_MARK, None) is None:

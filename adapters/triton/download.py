@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 from tuner.adapters.embedded.cache import Progress, cached_folder, run_pip, silent
+from tuner.adapters.embedded.platform import require_linux, require_python
 from tuner.errors import AdapterError, UnsupportedPlatform
 
 __all__ = ["fetch_triton", "python_library_folder", "require_platform"]
@@ -34,15 +35,8 @@ def require_platform() -> None:
     Raises:
         UnsupportedPlatform: It cannot; the message says what is missing.
     """
-    machine = (platform.system(), platform.machine())
-    if machine not in (("Linux", "x86_64"), ("Linux", "AMD64")):
-        raise UnsupportedPlatform(
-            f"the embedded Triton runs on Linux on x86-64 only, this is {' '.join(machine)}"
-        )
-    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        raise UnsupportedPlatform(
-            f"the embedded Triton works with Python 3.8 to 3.13, this is {platform.python_version()}"
-        )
+    require_linux("the embedded Triton runs on")
+    require_python("the embedded Triton works with", *PYTHONS)
     library, version = platform.libc_ver()
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if library != "glibc" or numbers < OLDEST_GLIBC:

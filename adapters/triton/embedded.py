@@ -13,7 +13,6 @@ from tuner.adapters.embedded.cache import Progress, silent
 from tuner.adapters.embedded.server import HOST, EmbeddedServer
 from tuner.adapters.triton.download import fetch_triton, python_library_folder, require_platform
 from tuner.adapters.triton.repository import assemble_backends, make_repository
-from tuner.errors import InvalidInput
 
 __all__ = ["EmbeddedTriton", "TritonOptions", "TritonPorts"]
 
@@ -62,7 +61,7 @@ class EmbeddedTriton(EmbeddedServer):
         model: The model that ``target`` names: ``mlp`` or ``cnn``.
         models: All models to serve; only ``model`` if empty.
         options: How the server is started.
-        progress: Told what takes long.
+        progress: Is told what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:
@@ -93,14 +92,8 @@ class EmbeddedTriton(EmbeddedServer):
 
     @property
     def repository(self) -> Path:
-        """The folder of all its models.
-
-        Raises:
-            InvalidInput: The server was never started.
-        """
-        if self._folder is None:
-            raise InvalidInput("embedded server", "was never started", "call start() first")
-        return self._folder / "models"
+        """The folder of all its models."""
+        return self.folder / "models"
 
     @property
     def target(self) -> str:

@@ -1,11 +1,11 @@
-"""An ensemble on Triton: what clients see is the ensemble, what is turned are the models it is made of.
+"""An ensemble on Triton: clients send requests to the ensemble, and its models have the knobs.
 
-Each knob carries its model's name before it: ``resnet.max_queue_delay``. Latencies and counts are the
-ensemble's; the wait is that in front of all its models, and batches are those of the busiest model.
+The name of a knob begins with its model's: ``resnet.max_queue_delay``. Latencies and counts are those of the
+ensemble, the wait is the sum of the waits for its models, and batches are those of the busiest model.
 
-Two things are learned from real servers. A model's ``max_batch_size`` below the ensemble's loads without
-complaint and makes the whole ensemble unavailable: such values are not taken. And every change of a model
-reloads the ensemble, too: its statistics begin at 0 again.
+Real servers showed two things. A model's ``max_batch_size`` below the ensemble's loads without an error and
+makes the whole ensemble unavailable, so such values are refused here. And every change of a model reloads the
+ensemble, too, so that its statistics begin at 0 again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_ensemble(config: Mapping[str, Any]) -> bool:
 
 
 def open_model(target: str, grids: Grids) -> Backend:
-    """Open a model, with the knobs of the models that it is made of if it is an ensemble.
+    """Open a model; an ensemble has the knobs of the models that it is made of.
 
     Raises:
         InvalidInput: The target or a grid cannot be used.
@@ -55,7 +55,7 @@ def open_model(target: str, grids: Grids) -> Backend:
 
 
 class EnsembleBackend:
-    """An ensemble and its models.
+    """An ensemble as one backend, with the knobs of its models.
 
     Args:
         ensemble: The ensemble as one model; closed with this.
@@ -93,7 +93,7 @@ class EnsembleBackend:
         self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
 
     def _models(self, config: Mapping[str, Any]) -> list[str]:
-        """Return the models of an ensemble in order, each once, those of ensembles inside it included."""
+        """Return the models of an ensemble, each once, in order; those of ensembles inside it included."""
         found: dict[str, None] = {}
         for step in config.get("ensemble_scheduling", {}).get("step", []):
             name = str(step["model_name"])
@@ -102,7 +102,7 @@ class EnsembleBackend:
         return list(found)
 
     def _open(self, name: str, grids: dict[str, tuple[float, ...]]) -> TritonBackend:
-        """Open a model, with no batch limit below the ensemble's."""
+        """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
         limit = model_limit(self._ensemble.config_of(name))
         if limit > 1:
             between = [size for size in BATCH_GRID if max(self._least, 2) <= size < limit]
@@ -138,7 +138,7 @@ class EnsembleBackend:
         begun = time.monotonic()
         before = {name: member.current() for name, member in self._members.items()}
         reports: dict[str, ApplyReport] = {}
-        self._ensemble.counters()  # what was counted so far is lost with the reload
+        self._ensemble.counters()  # each change reloads the ensemble, which begins to count at 0 again
         try:
             for name, member in self._members.items():
                 reports[name] = member.apply(Configuration(_own(name, configuration)))
@@ -156,7 +156,7 @@ class EnsembleBackend:
         )
 
     def _check(self, configuration: Configuration) -> None:
-        """Check what all models are to run before any is changed; mistakes carry the model's name."""
+        """Check the configurations of all models before any is changed; errors name the model."""
         self.space.check_complete(configuration)
         for name, member in self._members.items():
             own = Configuration(_own(name, configuration))
@@ -203,7 +203,7 @@ class EnsembleBackend:
         return replace(
             whole,
             queue=min(sum(member.queue for member in each.values()), whole.latency),
-            compute=min(whole.compute, whole.latency),  # it overlaps with what the ensemble does itself
+            compute=min(whole.compute, whole.latency),  # its models may execute one request at the same time
             batch_counts=busiest.batch_counts,
             batch_seconds=busiest.batch_seconds,
         )
@@ -214,7 +214,7 @@ class EnsembleBackend:
         return fit_profile(counters.batch_counts, counters.batch_seconds)
 
     def close(self) -> None:
-        """Let go of all connections. May be called twice."""
+        """Close all connections. May be called twice."""
         for backend in (self._ensemble, *self._members.values()):
             backend.close()
 

@@ -1,9 +1,9 @@
-"""How many instances a model has, where it may have several groups of them on several GPUs.
+"""How many instances a model has; it may have several groups of them, on several GPUs.
 
-Triton makes ``count`` instances of a group on every GPU that the group lists. Groups that are alike (one
-for each GPU, say) are turned by one knob, ``instances``: so many in each group. Groups that differ (some on
-a GPU, some on the CPU) have a knob each where the user names it: ``instances.NAME``, or ``instances.0`` by
-place. Passive groups take no requests of their own and are left alone.
+Triton makes ``count`` instances of a group on every GPU that the group lists. Groups that are alike, such as
+one for each GPU, have one knob, ``instances``: the number in each group. Groups that differ, such as one on a
+GPU and one on the CPU, have a knob each if the user names it: ``instances.NAME``, or ``instances.0`` by
+position. Passive groups get no requests and are left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def on_gpu(config: Mapping[str, Any]) -> bool:
 
 
 def read_instances(config: Mapping[str, Any], name: str) -> int:
-    """Return how many instances there are in each group, or in the one that a knob names.
+    """Return how many instances there are in each group, or in the group that a knob names.
 
     Raises:
         InvalidInput: There is no such group.

@@ -19,14 +19,14 @@ QUANTILE_MEMORY = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TritonMetrics:
-    """What the metrics page says about one model; quantities that it lacks are None or empty."""
+    """What the metrics page says about one model; None or empty for what it does not say."""
 
     failures: int | None = None
     """Requests failed for any reason since the server started."""
     pending: float | None = None
     """Requests that wait in the server."""
     summaries: bool = False
-    """Whether quantiles are exported; they have no values before the first request."""
+    """Whether the server exports quantiles; before the first request they have no values."""
     quantiles: Mapping[float, float] = field(default_factory=dict)
     """Quantile of the latency -> s."""
 
@@ -37,7 +37,8 @@ def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
     Args:
         text: The page.
         model: The model to look for.
-        version: Its version; empty for all: counts are added, quantiles are those of the newest with traffic.
+        version: Its version; empty for all. Then counts are added up, and quantiles are those of the newest
+            version with traffic.
 
     Raises:
         AdapterError: The page is malformed.

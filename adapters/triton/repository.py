@@ -1,8 +1,7 @@
-"""Assembles what the embedded server reads: its backend folder and its model repository."""
+"""Assembles the folders that the embedded server reads: its backends and its models."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from tuner.adapters.embedded.cache import Progress, cached_folder, silent
+from tuner.adapters.embedded.cache import Progress, built_folder, cached_folder, silent
 from tuner.adapters.triton.networks import NETWORKS
 from tuner.errors import InvalidInput
 
@@ -20,7 +19,8 @@ __all__ = ["assemble_backends", "make_repository"]
 def assemble_backends(server: Path) -> Path:
     """Return a backend folder with the Python backend for the running Python.
 
-    The wheel's own backend folder lacks the stub, the program that runs a model's Python code.
+    The wheel keeps the stub, the program that runs a model's Python code, outside its backend folder, with
+    one for each version of Python.
 
     Args:
         server: The unpacked wheel.
@@ -38,7 +38,7 @@ def assemble_backends(server: Path) -> Path:
 
 
 def make_repository(folder: Path, models: Iterable[str], progress: Progress = silent) -> None:
-    """Fill a folder with the named models; the networks are built once and linked from the cache.
+    """Fill a folder with models. Their networks are built once, kept in the cache, and linked.
 
     Raises:
         InvalidInput: A model is unknown, or the libraries that build and run it are missing.
@@ -57,13 +57,12 @@ def make_repository(folder: Path, models: Iterable[str], progress: Progress = si
 
 
 def _network(model: str, progress: Progress) -> Path:
-    """Return the file of a network; it is built anew when the code that builds it changes."""
+    """Return the file of a network."""
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
         fix = "install it with: pip install 'servetune[demo]'"
         raise InvalidInput("embedded server", f"{' and '.join(missing)} is not installed", fix)
     builder = (resources.files("tuner.adapters.triton") / "networks.py").read_bytes()
-    digest = hashlib.sha256(builder).hexdigest()[:12]
 
     def fill(folder: Path) -> None:
         import onnx
@@ -71,4 +70,4 @@ def _network(model: str, progress: Progress) -> Path:
         progress(f"building the model {model} (once)")
         onnx.save(NETWORKS[model](), folder / "model.onnx")
 
-    return cached_folder(f"model-{model}-{digest}", fill) / "model.onnx"
+    return built_folder(f"model-{model}", builder, fill) / "model.onnx"

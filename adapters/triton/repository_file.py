@@ -1,8 +1,8 @@
 """Changes a model of a server in poll mode by its ``config.pbtxt``, which such a server reads again.
 
-It takes no changes over the network, and tells nobody that it refuses a file: it goes on with what it has.
-So the file is written whole, and put back if the server has not taken it in time. The operator's own text,
-with its comments, is what is put back at the end.
+Such a server takes no changes over the network. If it refuses a file, it goes on with its old configuration
+and says so in its log only. So the file is written as a whole, and put back if the server does not run it in
+time. At the end the operator's own text comes back, with its comments.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class RepositoryFile:
         return self._reader.ready()
 
     def load(self, config: Mapping[str, Any], timeout: float) -> None:
-        """Write a configuration and wait until the server runs it.
+        """Write a configuration and wait until the server runs it; if it does not, put the file back.
 
         Raises:
-            Refused: The server did not take it in time, or the file cannot be written; it is as it was.
-            AdapterError: The server cannot be asked; the file is as it was.
+            Refused: The server did not take it in time, or the file cannot be written.
+            AdapterError: The server cannot be asked.
         """
         before = self._read()
         as_found = normal_form(config) == self._original
@@ -79,7 +79,7 @@ class RepositoryFile:
             raise
 
     def _read(self) -> str | None:
-        """Return the file's text, None if the model has none and Triton completes what it finds."""
+        """Return the file's text; None if there is none and Triton makes up the configuration itself."""
         try:
             return self._file.read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -29,7 +29,8 @@ LARGEST_COUNT = 2**62
 def read_statistics(response: Any) -> dict[str, Reading]:
     """Translate a ``ModelStatisticsResponse`` to one reading per version; durations in nanoseconds.
 
-    A batch's time is that of input, inference and output together: so long its instance is taken.
+    A batch's time is that of input, inference and output together, because its instance is busy all that
+    time.
     """
     return {stats.version: _reading(stats) for stats in response.model_stats}
 
@@ -70,12 +71,12 @@ def batch_arrays(totals: Mapping[Key, int], largest: int) -> tuple[np.ndarray, n
 
 
 def largest_request(readings: Mapping[str, Reading], *, batching: bool) -> int:
-    """Return how many rows requests surely have: a limit below that would have the server refuse them.
+    """Return how many rows the largest request has at least; with a lower batch limit the server refuses it.
 
     Args:
         readings: Statistics since the model was loaded, by version.
-        batching: Whether the server may have put several requests into one execution. If not, the largest
-            execution was a request; else only the mean rows per request are known.
+        batching: Whether an execution may have been of several requests. If not, the largest execution was
+            one request; else only the mean number of rows of a request is known.
     """
     if not batching:
         sizes = [

@@ -24,7 +24,7 @@ async def make_request(
     generator: np.random.Generator,
     timeout: float,
 ) -> bytes:
-    """Ask the server what the model wants, and return a serialised request of one row."""
+    """Ask the server for the model's inputs, and return a serialised request of one row."""
     ask = channel.unary_unary(
         SERVICE + "ModelMetadata",
         request_serializer=service_pb2.ModelMetadataRequest.SerializeToString,
@@ -49,7 +49,7 @@ def infer_request(
 
     Args:
         model: The model's name.
-        inputs: What it wants.
+        inputs: Its inputs.
         shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
         generator: Of the data.
         version: The model's version; empty for the server's choice.
