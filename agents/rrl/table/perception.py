@@ -82,12 +82,12 @@ class TablePerception:
         table = self._table(level)
         region = self._region(configuration)
         self.estimator.observe(level, configuration, cost)
-        estimates = self.estimator.estimates(level, region, configuration, cost)
+        estimates = self.estimator.estimates(level, region, configuration, cost)  # eq. 1
         table.cost[region[table.evidence[region] == 0]] = 0.0  # not NaN; its rate is 1, so the value is lost
         rates = table.weigh(region, configuration, p.estimate_weight) ** p.rate_exponent
         own = rates if p.learning_rate is None else np.full(region.size, p.learning_rate)
         future = p.gamma * float(self._table(next_state.level).q.min()) if p.gamma else 0.0
-        region_update(table.q, region, estimates, own, future)
+        region_update(table.q, region, estimates, own, future)  # eq. 2
         region_update(table.cost, region, estimates, rates, 0.0)
         table.visits[configuration] += 1
         table.windows += 1

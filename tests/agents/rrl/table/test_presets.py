@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +10,10 @@ import pytest
 from tests.agents.bed import HIGH, LOW, make_space, table
 from tests.agents.naive import boltzmann
 from tuner.agents import State
-from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl import RRL
 from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.network.estimator import EstimatorParameters
 from tuner.agents.rrl.table.presets import CODE, PAPER, PRESETS
-from tuner.errors import InvalidInput
 
 SPACE = make_space()
 SMALL_NETWORK = {"estimator": {"hidden": [8, 4], "steps": 2}}
@@ -142,31 +140,3 @@ def test_same_seed_same_decisions(name: str) -> None:
         return choices
 
     assert play() == play()
-
-
-def test_presets_can_be_changed() -> None:
-    """By field, and by field of the estimator and the levels."""
-    changed = form("rrl_paper", {"delta": 2, "estimator": {"steps": 7}, "levels": {"ratio": 1.5}})
-
-    assert changed == replace(
-        PAPER,
-        delta=2.0,
-        estimator=replace(PAPER.estimator, steps=7),
-        levels=replace(PAPER.levels, ratio=1.5),
-    )
-    assert form("rrl") == RRLParameters()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"detla": 1}, "parameter detla: unknown; there are temperature, beta_first"),
-        ({"estimator": {"layers": 1}}, r"parameter estimator\.layers: unknown; there are hidden"),
-        ({"delta": "wide"}, "parameter delta"),
-        ({"delta": -1}, "`delta >= 0`"),
-    ],
-)
-def test_wrong_changes_are_named(changes: dict[str, Any], message: str) -> None:
-    """One line for the command line."""
-    with pytest.raises(InvalidInput, match=message):
-        form("rrl_paper", changes)
