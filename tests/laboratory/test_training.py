@@ -56,7 +56,7 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path: Path, agen
     trained = train(spec, parts)
 
     trained.agent.close()
-    assert trained.relived == 11
+    assert trained.repeated == 11
     assert len(trained.trial.cost) == 16
     assert contents(parts) == contents(whole)
 
@@ -87,7 +87,7 @@ def test_windows_that_stand_alone_are_not_measured_again(
 
     trained = train(spec, parts)
 
-    assert trained.relived == windows
+    assert trained.repeated == windows
     assert len(measured) == 1 + 1 + 12 - windows  # of the reset, of the last one, and the new ones
     assert contents(parts) == contents(whole)
 
@@ -100,7 +100,7 @@ def test_a_finished_training_can_be_asked_for_again(tmp_path: Path) -> None:
     again = train(SPEC, tmp_path)
 
     again.agent.close()
-    assert again.relived == 16
+    assert again.repeated == 16
     assert contents(tmp_path) == before
 
 

@@ -184,10 +184,10 @@ def _summary(trained: Trained) -> list[str]:
     from tuner.agents.load_levels import LoadLevels
     from tuner.cli.console import configuration_text
 
-    agent, trial, space, relived = trained
+    agent, trial, space, repeated = trained
     levels = LoadLevels()
     rates = {levels.level(rate): rate for rate in trial.spec.rates}
-    lines = [f"went on after {relived} windows"] if relived else []
+    lines = [f"went on after {repeated} windows"] if repeated else []
     seen = set(trial.level[trial.learned].tolist())
     for level in rates or sorted(set(trial.level.tolist())):
         start = int(space.encode(space.default))

@@ -1,4 +1,4 @@
-"""The learning laboratory: agents in environments, trial by trial, and how they compare."""
+"""The laboratory: agents learn in environments and are compared; models of live servers are fitted."""
 
 from tuner.laboratory.trial import Trial, TrialSpec, run_trial
 

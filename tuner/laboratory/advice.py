@@ -1,4 +1,4 @@
-"""What to recommend for a server that was only watched: from a policy, or from a fitted simulation."""
+"""Recommends a configuration for a server that was only watched: by a policy, or by a fitted simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tuner.objective import Objective
 __all__ = ["Advice", "AdviceRow", "advise"]
 
 WORTH = 1 - GuardLimits().gain
-"""A change is recommended below this share of the present cost: where the control loop would make it."""
+"""A change is recommended if it costs less than this share of the present cost; the control loop asks for
+the same gain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +32,7 @@ class AdviceRow:
     measured: float = NOT_KNOWN
     """The SLO's statistic as measured, s."""
     expected: float = NOT_KNOWN
-    """The same as simulated, s; NaN if a policy recommends, which knows costs only."""
+    """The same as simulated, s; NaN if a policy recommends: it knows only costs."""
     cpu: float | None = None
     """Cores as simulated."""
     cost: float = NOT_KNOWN
@@ -48,7 +49,7 @@ class Advice:
     configuration: Configuration
     """What to run."""
     rows: tuple[AdviceRow, ...]
-    """Now, the recommended one, and the runners-up."""
+    """The present configuration, the recommended one, and the next best."""
     reasons: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -89,9 +90,9 @@ def advise(
         space: The knobs.
         objective: What is minimised.
         present: What the server runs.
-        watched: Windows of it.
+        watched: Windows in which it ran that.
         agent: A trained policy; without one a simulation is fitted to the windows.
-        levels: The grid of load levels of the policy.
+        levels: The load levels of the policy.
         cores: CPU cores of the server's machine.
 
     Raises:
@@ -178,14 +179,14 @@ def _from_simulation(
 def _verdict(
     objective: Objective, now: AdviceRow, rows: list[AdviceRow], rate: float, largest: int | None
 ) -> Advice:
-    """Compare the present configuration with the best simulated one, simulation against simulation.
+    """Compare the best simulated configuration with the present one, as simulated too.
 
     Args:
         objective: What is minimised.
         now: The present configuration.
         rows: What the simulation expects, the best first.
         rate: The load, requests/s.
-        largest: The largest batch that was seen, if the best configuration makes larger ones.
+        largest: The largest batch that was seen; None if the best configuration makes no larger ones.
     """
     best = rows[0]
     simulated_now = next(row for row in rows if row.configuration == now.configuration)

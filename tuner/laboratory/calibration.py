@@ -1,4 +1,4 @@
-"""From a live server to a policy: measure a model of it, and learn in simulation what it will need."""
+"""Fits a simulated server to a live one, and trains an agent in the simulation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def measure_server_model(
 ) -> tuple[ServerModel, list[Measurement]]:
     """Measure the configurations that show most about a server, and fit a model of it.
 
-    One load shows little: large batches form only under a higher one, and how instances get in each other's
-    way only while they are all busy. The machine's speed drifts from minute to minute: several rounds show
-    more of that than longer windows do.
+    One load shows little: large batches form only under a high load, and only busy instances slow each other
+    down. The machine's speed drifts from minute to minute: several rounds show more of that than longer
+    windows do.
 
     Args:
         attachment: The server.
         window: Length of a window, s.
-        rates: Loads of our own, requests/s, the lowest first; empty for the one that is there. Above the
-            first, only configurations that make batches are measured: others might not bear it.
+        rates: Loads of our own, requests/s, the lowest first; empty for the load that is there. Under all but
+            the first, only configurations that make batches are measured: others might be overloaded.
         rounds: How often everything is measured.
 
     Returns:
@@ -82,7 +82,7 @@ def measure_model(
     Args:
         attachment: The server.
         window: Length of a window, s.
-        rates: Loads of our own, requests/s, the lowest first; empty for the one that is there.
+        rates: Loads of our own, requests/s, the lowest first; empty for the load that is there.
 
     Returns:
         The model, and the windows it was fitted to.
@@ -108,7 +108,7 @@ def measure_model(
 def _measure(
     attachment: Attachment, probes: Sequence[Mapping[str, float]], window: float
 ) -> list[Measurement]:
-    """Measure the present configuration with each of some changes; knobs that there are not are left out."""
+    """Measure the present configuration with each probe, whose changes of other knobs are left out."""
     space = attachment.space
     present = space.nearest(attachment.backend.current())
     wanted = [

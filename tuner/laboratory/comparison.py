@@ -1,4 +1,4 @@
-"""How agents compare: the trials of each over all seeds, summed up in a row."""
+"""Compares agents: sums up the trials of each, over all seeds, in one row."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["AgentRow", "Comparison", "compared", "trial_specs"]
 
 
 class AgentRow(Part):
-    """One agent; medians over seeds, None where nothing was measured or reached."""
+    """The figures of one agent: medians over seeds; None where nothing was measured or reached."""
 
     id: str
     """The agent."""
     windows_to_converge: float | None
-    """Windows until it stayed near the oracle; a seed that never did counts as the greatest."""
+    """Windows until it stayed near the oracle; a seed in which it never did counts as the greatest."""
     low: float | None
     """The fewest windows over seeds."""
     high: float | None
     """The most; None if a seed never converged."""
     converged: int | None
-    """Seeds that converged; None where nobody knows the oracle's costs."""
+    """Seeds that converged; None where exact costs are not known."""
     seeds: int
     windows_off: float | None
     """Windows whose running mean was not near the oracle's."""
@@ -79,7 +79,8 @@ class Comparison(Stored):
 def trial_specs(agents: Sequence[TrialSpec], seeds: int) -> list[TrialSpec]:
     """Return the trials of a comparison: every agent with every seed, the same loads for all.
 
-    Seeds come first, so that processes that take trials one by one have different agents at a time.
+    All agents have the first seed, then all have the next, so that processes that take trials one by one work
+    on different agents at a time: some agents take much longer than others.
     """
     return [spec.seeded(spec.seed + seed) for seed in range(seeds) for spec in agents]
 

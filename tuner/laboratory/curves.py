@@ -14,7 +14,7 @@ from tuner.report.series import Series, curve
 __all__ = ["bars", "by_agent", "exceeding", "over_time"]
 
 POINTS = 150
-"""At most so many points of a curve are stored."""
+"""Most points of a curve that are stored."""
 THRESHOLDS = 80
 """Latencies at which a distribution is stored."""
 

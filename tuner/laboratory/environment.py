@@ -1,4 +1,4 @@
-"""The environments in which agents are trained and compared, made from plain values."""
+"""Makes the environments in which agents are trained and compared, from plain values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LIVE", "check_arguments", "environments", "make_environment"]
 
 LIVE = "tuner/Live-v0"
-"""Acts on a real server: `tuner run` is for that."""
+"""Acts on a real server, which `tuner run` is for."""
 
 
 def environments() -> list[str]:
@@ -43,8 +43,8 @@ def make_environment(
         option: What the user calls the id.
 
     Raises:
-        InvalidInput: There is no such environment (lists those there are), or it has no such argument, or a
-            value is not usable.
+        InvalidInput: There is no such environment (lists those there are), it does not take an argument, or a
+            value is unusable.
     """
     import gymnasium
 
@@ -54,10 +54,10 @@ def make_environment(
 
 
 def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") -> None:
-    """Check that there is an environment, and that its arguments are called so.
+    """Check that there is an environment, and that it takes arguments of these names.
 
     Raises:
-        InvalidInput: There is none (lists those there are), or it has no such argument.
+        InvalidInput: There is no such environment (lists those there are), or it does not take an argument.
     """
     known = environments()
     if name not in known:
@@ -80,7 +80,7 @@ def _parameters(name: str) -> set[str]:
 
 
 def _object(argument: str, value: Any) -> Any:
-    """Return what an environment takes for a plain value."""
+    """Return the object that a plain value stands for."""
     if argument == "server" and isinstance(value, Mapping):
         from tuner.envs.simulator.models import model_from_json
 

@@ -1,4 +1,4 @@
-"""Evaluation: how a policy serves that no longer explores or learns, beside the oracle and the start."""
+"""Evaluates a stored policy: it neither explores nor learns, and stands beside the oracle and the start."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 __all__ = ["ORACLE", "POLICY", "START", "Evaluation", "evaluate"]
 
 POLICY, ORACLE, START = "policy", "oracle", "start"
-"""Who is evaluated: the policy, who knows the exact costs, and the configuration that servers start with."""
+"""What is evaluated: the policy, the best configuration by exact costs, and the one that servers start
+with."""
 
 
 class Evaluation(NamedTuple):
-    """What is evaluated."""
+    """One evaluation: plain values, which travel to other processes."""
 
     spec: TrialSpec
-    """Where, and with what seed; who learned the policy does not matter."""
+    """The environment and the seed; its agent is not used."""
     who: str
-    """One of the three above."""
+    """What is evaluated: ``policy``, ``oracle`` or ``start``."""
     folder: Path
     """Of the policy."""
 
 
 class Greedy:
-    """An agent that only does what another one knows to be best.
+    """An agent that does what another one believes to be best, and learns nothing.
 
     Args:
         agent: Its owner closes it.
@@ -42,34 +43,34 @@ class Greedy:
         self.agent = agent
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
-        """Choose what the other one knows to be best."""
+        """Choose what the other agent believes to be best."""
         return self.agent.best(state, allowed)
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
-        """The same."""
+        """Choose as `select` does."""
         return self.agent.best(state, allowed)
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn nothing."""
 
     def costs(self, level: int) -> np.ndarray:
-        """What the other one learned.   # (size,)."""
+        """Return what the other agent learned.   # (size,)."""
         return self.agent.costs(level)
 
     def save(self, folder: Path) -> None:
-        """Save the other one."""
+        """Save the other agent."""
         self.agent.save(folder)
 
     def close(self) -> None:
-        """Close the other one."""
+        """Close the other agent."""
         self.agent.close()
 
 
 class Fixed(Greedy):
-    """An agent that always holds one configuration.
+    """An agent that always chooses one configuration.
 
     Args:
-        agent: What knows nothing.
+        agent: An agent that has learned nothing.
         configuration: The number of the configuration.
     """
 
@@ -78,12 +79,12 @@ class Fixed(Greedy):
         self.configuration = configuration
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:  # noqa: ARG002
-        """Hold the configuration."""
+        """Choose the configuration."""
         return self.configuration
 
 
 def evaluate(evaluation: Evaluation) -> Trial:
-    """Run a policy greedily.
+    """Run one evaluation.
 
     Raises:
         InvalidInput: The policy is about other knobs (says which), or the oracle's exact costs are not known.

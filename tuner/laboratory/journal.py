@@ -1,8 +1,8 @@
 """The journal of a training: every event a line of JSON, from which an interrupted training goes on.
 
-The first line says what is trained, each other that an episode began or what a window showed, and holds a
-checksum of itself. Lines are only ever added. A last line that was torn by a crash is cut off; damage
-anywhere else is an error that names the line.
+The first line says what is trained. Each other line says that an episode began, or what a window showed.
+Every line holds a checksum of itself. Lines are added and never changed. If a crash has torn the last line,
+it is cut off; damage anywhere else is an error that names the line.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SPEC = TypeAdapter(TrialSpec)
 
 
 class TrainingJournal:
-    """A journal that is open for more: opening reads what there is, :meth:`append` adds an event.
+    """A journal that is open for writing: opening reads the events in it, :meth:`append` adds one.
 
     Args:
         folder: Where it lies; it must exist.
         spec: What is trained.
-        knobs: The knobs of the environment, as :meth:`KnobSpace.to_json` tells them.
+        knobs: The knobs of the environment, as :meth:`KnobSpace.to_json` returns them.
 
     Raises:
-        InvalidInput: A training with other arguments lies there; names what differs.
+        InvalidInput: A training with other arguments lies there (names what differs).
         StorageError: It cannot be read or written, is damaged, or another process is writing it.
     """
 
@@ -83,7 +83,7 @@ class TrainingJournal:
         )
 
     def close(self) -> None:
-        """Let go of the file. May be called twice."""
+        """Close the file. May be called twice."""
         self._file.close()
 
     def _write(self, values: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def read_journal(folder: Path) -> tuple[TrialSpec, list[dict[str, object]], list
     except OSError as error:
         raise StorageError(f"journal {path}: {error.strerror or error}") from error
     if not lines:
-        raise StorageError(f"journal {path}: it is empty; train anew")
+        raise StorageError(f"journal {path}: it is empty; train again")
     return _parse(path, lines)
 
 
@@ -232,11 +232,11 @@ def _number(value: float | None) -> float:
 
 
 def _damaged(path: Path, number: int) -> StorageError:
-    return StorageError(f"journal {path}, line {number}: damaged; train anew in another folder")
+    return StorageError(f"journal {path}, line {number}: damaged; train again in another folder")
 
 
 def _check_same(path: Path, there: TrialSpec, wanted: TrialSpec) -> None:
-    """Check that a journal is of the training that is to go on."""
+    """Check that a journal belongs to the training that is wanted."""
     old, new = _flat(there), _flat(wanted)
     differing = [
         f"{name} is {new.get(name, 'not given')} but was {old.get(name, 'not given')}"

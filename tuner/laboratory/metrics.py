@@ -1,10 +1,10 @@
-"""What a trial comes to: when it was near the best for good, what it cost, what it broke, what it used.
+"""The figures that sum up a trial: windows until the agent converged, costs, broken SLOs, resources.
 
 An agent has converged at the first window from which on the running mean of the exact cost of what it chose
-stays within 5 % of the oracle's over the same windows. The mean is over the last 10 windows (over all there
-are, at the beginning), and "stays" means 10 windows at least: who arrives in the last moment has not shown
-that he stays. Exact costs are the environment's own (:meth:`expected_costs`), so luck in a measurement does
-not count; the costs that the agents learn from, and those that are averaged here, are measured ones.
+stays within 5 % of the oracle's over the same windows. The mean is over the last 10 windows, or over all of
+them at the beginning. It must stay there for at least 10 windows: an agent that comes near only at the end
+has not shown that it stays. Exact costs are the environment's own (:meth:`expected_costs`), so that luck in
+measuring does not count. The costs that agents learn from, and the mean cost below, are measured ones.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["NEAR", "SPAN", "Figures", "ccdf", "figures_of", "is_near", "running_
 SPAN = 10
 """Windows that a running mean is over."""
 NEAR = 1.05
-"""Within this factor of the oracle's cost counts as near."""
+"""Costs within this factor of the oracle's count as near."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What one trial comes to."""
+    """The figures of one trial."""
 
     windows_to_converge: float
     """Windows until it was near the oracle for good; infinite if never, NaN if no exact costs are known."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["TensorBoard"]
 
 FILE = "events.out.tfevents.0.servetune"
-"""TensorBoard reads what is called so; one name, so that a training that goes on writes its file anew."""
+"""TensorBoard reads files of such names. The name is fixed, so that a training that goes on replaces its
+file."""
 TAGS = {"expected": "cost/exact", "best": "cost/best", "kept": "slo/kept"}
 
 

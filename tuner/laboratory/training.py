@@ -1,4 +1,4 @@
-"""Training that can be interrupted: a trial with a journal beside the policy it leads to."""
+"""Trains an agent, with a journal beside its policy, so that an interrupted training can go on."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["Trained", "train"]
 
 
 class Trained(NamedTuple):
-    """What came of a training."""
+    """The result of a training."""
 
     agent: Agent
     """To be closed by the caller."""
     trial: Trial
     space: KnobSpace
-    relived: int
-    """Windows that had been recorded before."""
+    repeated: int
+    """Windows of the journal, from before the interruption."""
 
 
 @runtime_checkable
 class Transfers(Protocol):
-    """An agent that tells what it learned in simulation from what it measured."""
+    """An agent that distinguishes what it learned in simulation from what it measured."""
 
     def transfer(self) -> None:
-        """Take everything learned so far as hearsay: a single real window outweighs it."""
+        """Take everything learned so far as a prior, which a single real window outweighs."""
         ...
 
 
@@ -80,5 +80,5 @@ def train(
     if isinstance(agent, Transfers):
         agent.transfer()
     agent.save(folder)
-    relived = sum(isinstance(event, TrainingWindow) for event in journal.past)
-    return Trained(agent, trial, space, relived)
+    repeated = sum(isinstance(event, TrainingWindow) for event in journal.past)
+    return Trained(agent, trial, space, repeated)

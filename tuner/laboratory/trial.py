@@ -1,4 +1,4 @@
-"""A trial: one agent learns in one environment, and every window of it is judged by its exact cost."""
+"""A trial: one agent learns in one environment, from one seed; exact costs judge every window."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FIGURES = (*JUDGED, *SHOWN)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSpec:
-    """What is tried: plain values, which travel to other processes and stand at the head of a journal."""
+    """What a trial consists of: plain values, which travel to other processes and head a journal."""
 
     env: str
     """Id of the environment."""
@@ -65,16 +65,16 @@ class TrialSpec:
     parameters: dict[str, Any] = field(default_factory=dict)
     """Of the agent."""
     policy: str | None = None
-    """Folder of the policy that the agent starts from, whose agent and parameters it then is; None: it knows
+    """Folder of the policy that the agent starts from, with its kind of agent and parameters; None: from
     nothing."""
     policy_sha256: str | None = None
-    """Digest of what was learned there, so that a training does not go on from another one."""
+    """Digest of that policy: an interrupted training must not go on from another one."""
     seed: int = 0
     """Of the workload, the arrivals and the agent."""
     windows: int = 300
     """Windows per load."""
     exact: bool = True
-    """Whether windows are judged by exact costs, whose tables take seconds for each load not met before."""
+    """Whether windows are judged by exact costs; a table of them takes seconds for each new load."""
 
     @property
     def stages(self) -> tuple[float | None, ...]:
@@ -92,7 +92,7 @@ class TrialSpec:
 
 
 class Trial(NamedTuple):
-    """What a trial showed; arrays have a place for each window."""
+    """The result of a trial; every array has one value for each window."""
 
     spec: TrialSpec
     slo: Slo
@@ -130,9 +130,9 @@ def train_agent(
     """Run a trial, or go on with one.
 
     Args:
-        spec: What is tried.
+        spec: The trial.
         make: Makes the agent; the one that the spec names if None.
-        past: Events of its beginning, see :func:`tuner.agents.training.learn`.
+        past: The events before an interruption, see :func:`tuner.agents.training.learn`.
         callbacks: Called as the trial goes on; its figures are those of the trial.
 
     Returns:
@@ -140,7 +140,7 @@ def train_agent(
 
     Raises:
         InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
-        StorageError: The past does not repeat itself.
+        StorageError: The agent or the environment does not repeat the past.
     """
     _one_thread()
     agent: Agent | None = None
@@ -166,14 +166,14 @@ def train_agent(
 
 
 def _one_thread() -> None:
-    """Keep PyTorch to one thread: the agents' networks are tiny, and more threads take longer than they help.
+    """Keep PyTorch to one thread: for tiny networks the threads cost more than they save.
 
-    Trials that run side by side would also get in each other's way.
+    Trials that run side by side would also compete for the cores.
     """
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     else:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # what it reads when it is imported
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch reads it when it is imported
 
 
 def check_trial(spec: TrialSpec) -> None:
@@ -213,7 +213,7 @@ def stage_environment(spec: TrialSpec, stage: int = 0) -> gym.Env[Any, Any]:
 
 
 def new_agent(spec: TrialSpec, env: gym.Env[Any, Any]) -> Agent:
-    """Make the agent of a trial, which knows nothing yet unless it starts from a policy.
+    """Make the agent of a trial; it has learned nothing yet, unless it starts from a policy.
 
     Raises:
         InvalidInput: There is no such agent (lists those there are), it has no such parameter, or the policy
@@ -252,7 +252,7 @@ def start_of(env: gym.Env[Any, Any]) -> int:
 
 
 class _Judge:
-    """Notes of every window what it showed, and what its configuration and the best one truly cost."""
+    """Returns the figures of a window: what was measured, its exact cost, and that of the best choice."""
 
     def __init__(self, env: gym.Env[Any, Any], *, exact: bool) -> None:
         self._env = serving(env)
@@ -279,7 +279,7 @@ class _Judge:
 
 
 def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
-    """Cut what happened into the stages it belongs to."""
+    """Split events into the stages of a trial."""
     stages: list[list[Event]] = [[]]
     count = 0
     for event in past:
