@@ -1,4 +1,4 @@
-"""What environments over a batched simulator share: episodes, the offered load, exact costs."""
+"""The base of environments over a batched simulator: episodes, the offered load, exact costs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class BatchedEnv(ServingEnv):
     ``info["rate"]`` is the load offered in the window just measured.
 
     Args:
-        model: What is simulated.
+        model: The server that is simulated.
         simulator: Measures its windows.
-        load: The offered load; every reset draws it for the whole episode.
+        load: The offered load; every reset draws the rates of the whole episode.
         setting: The objective, the grids of knobs, and the length of a window.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
@@ -93,12 +93,16 @@ class BatchedEnv(ServingEnv):
         return self._exact.at(rate)
 
     def skip(self, windows: int, configuration: int, level: int | None) -> None:
-        """Go on as if windows had been stepped through: none bears on those after it but in three ways.
+        """Go on as if some windows had been stepped through.
+
+        A window depends on those before it in three ways only: on how many there were, on the configuration
+        of the last one, from which the next is a change, and on its load level, which is kept near the border
+        of two levels.
 
         Args:
             windows: How many, at least 1.
-            configuration: The number of the last one's configuration, from which the next is a change.
-            level: Its load level, which is kept near the border.
+            configuration: The number of the configuration in the last of them.
+            level: The load level in the last of them.
         """
         assert self._server is not None, "call reset first"
         self._server.apply(self.space.decode(configuration))

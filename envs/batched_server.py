@@ -64,24 +64,25 @@ class BatchedModel(Protocol):
 
 
 class BatchedServer:
-    """Begins with the default configuration. Windows are numbered from 0, the one that a reset measures.
+    """One server of a batched simulator, during one episode.
+
+    It begins with the default configuration. Windows are numbered from 0, the one that a reset measures.
 
     Args:
-        model: What is simulated.
+        model: The server that is simulated.
         space: Its knobs.
-        rates: Offered load of each window, requests/s; the first is used for windows 0 and 1, since what a
-            reset measures is not a step yet.   # (windows,)
+        rates: Offered load of each step, requests/s; window 0 has that of the first step.   # (steps,)
         seed: Of the episode.
     """
 
     def __init__(self, model: BatchedModel, space: KnobSpace, rates: np.ndarray, seed: int) -> None:
         self.space = space
         self.number = space.encode(space.default)
-        """Of the configuration."""
+        """The number of the configuration."""
         self.window = 0
-        """Number of the window that comes next."""
+        """The number of the next window."""
         self.offered = float(rates[0])
-        """The load of the last window, requests/s; before the first that of the first."""
+        """The load of the last window, requests/s; that of the first one before it."""
         self._model = model
         self._rates = rates
         self._seed = seed
@@ -90,12 +91,12 @@ class BatchedServer:
 
     @property
     def rate(self) -> float:
-        """The load of the window that comes next, requests/s. After the last one it stays as it is."""
+        """The load of the next window, requests/s; after the last step it stays the same."""
         return float(self._rates[min(max(self.window - 1, 0), self._rates.size - 1)])
 
     @property
     def seed(self) -> int:
-        """Of the window that comes next: a function of the episode's seed and the window's number alone."""
+        """The seed of the next window: it depends on the episode's seed and the window's number alone."""
         return (self._seed + self.window * STEP) % 2**64
 
     def take(self, arrays: WindowArrays, row: int) -> Measurement:

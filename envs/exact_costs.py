@@ -1,4 +1,4 @@
-"""What every configuration costs exactly at a load: the mean over many simulated windows, kept on disk."""
+"""Exact costs of all configurations under a load: means over many simulated windows, kept on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tuner.objective import Objective
 __all__ = ["ExactCosts", "every_configuration", "rounded_rate"]
 
 GRID = math.log(1.05)
-"""Loads are rounded to steps of 5 %, so that a changing load asks for few tables."""
+"""Loads are rounded to steps of 5 %, so that a changing load needs few tables."""
 
 WINDOWS = 16
 """Windows of every configuration."""
@@ -32,9 +32,9 @@ class ExactCosts:
 
     Args:
         simulator: Simulates the server.
-        space: Their knobs.
-        objective: What is minimised. What changes cost has no part in it.
-        seconds: Length of a window: overload has no steady latency, there the cost grows with it.
+        space: The server's knobs.
+        objective: What is minimised. Changes of the configuration cost nothing here.
+        seconds: Length of a window. Under overload, where no latency is steady, the cost grows with it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``tuner/Live-v0``: any backend that a target names, with or without a load of its own."""
+"""``tuner/Live-v0``: any backend that a target names, with or without requests of our own."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from tuner.setting import Setting
 __all__ = ["live"]
 
 OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")))
-"""What is minimised where the caller says nothing."""
+"""The setting where the caller gives none."""
 
 
 @keywords(OWN, *options_of(Objective), "rate", "grids", "window")
 def live(
     setting: Setting, *, target: str, episode_windows: int = 50, levels: Levels | None = None
 ) -> ServingEnv:
-    """Make the environment. The backend is reached now to learn its knobs, and held from reset to ``close``.
+    """Make the environment. It connects at once to read the knobs, and again from a reset until ``close``.
 
-    A live server keeps its state over a reset, and no two episodes agree; closing leaves it with the
-    configuration it had. A ``sim://`` target starts anew at each reset, with a seed the environment draws.
+    A live server keeps its state over a reset, and no two episodes are alike; closing leaves it with the
+    configuration it had. A ``sim://`` target is a new server at each reset, with a seed that the environment
+    draws.
 
     Args:
         setting: What is minimised, and under which load; or its objective, ``rate``, ``grids`` and ``window``
-            (5 s by default) by keyword. The load that is there is watched unless there is a rate.
+            (5 s by default) by keyword. Without a rate the server's own traffic is watched.
         target: Such as ``triton://127.0.0.1:8001/mlp?metrics=8002``.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.

@@ -19,7 +19,7 @@ from tuner.objective import Objective
 __all__ = ["WORST_REWARD", "Levels", "Plant", "ServingEnv", "Window", "measure"]
 
 WORST_REWARD = -50.0
-"""The lowest reward there is; also that of a window without one answered request, and of a failed backend."""
+"""The lowest reward; also that of a window without one answered request, and of a failed backend."""
 UNKNOWN = -1.0
 """Stands in an observation for what was not measured."""
 FEATURES = (  # name, lowest, highest; what lies beyond is clipped
@@ -37,7 +37,7 @@ HIGHEST = np.array([highest for _, _, highest in FEATURES])
 
 
 class Levels(Protocol):
-    """Names the load level of a rate, like :class:`tuner.agents.load_levels.LoadLevels`."""
+    """Turns a rate into a load level, like :class:`tuner.agents.load_levels.LoadLevels`."""
 
     def level(self, rate: float, previous: int | None = None) -> int:
         """Return the level of a rate in requests/s; ``previous`` is kept near its border."""
@@ -46,13 +46,13 @@ class Levels(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Plant:
-    """What an environment acts on: a backend, and how a window of it is measured."""
+    """The plant that an environment controls: a backend, and the function that measures a window of it."""
 
     backend: Backend
     measure: Callable[[float, float], Measurement]
     """Measure a window: seconds, and seconds to settle before it."""
     close: Callable[[], None]
-    """Let go of everything that was opened."""
+    """Close everything that was opened."""
 
 
 class Window(NamedTuple):
@@ -70,7 +70,7 @@ def measure(window: Window) -> Measurement:
 
 
 class ServingEnv(gym.Env[np.ndarray, np.int64]):
-    """A model server whose knobs are turned between windows.
+    """A model server; an agent sets its knobs between windows.
 
     ## Action
     ``Discrete(space.size)``: the number of the configuration for the next window.
@@ -86,14 +86,15 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     | 3 | queue | queueing share of the time in the server | 0 | 1 |
     | 4 | batch | log2 of requests per execution | 0 | 10 |
     | 5 | cpu | cores used by the server over the machine's | 0 | 1 |
-    | 6 | foreign | cores used by strangers over the machine's | 0 | 1 |
+    | 6 | foreign | cores used by other processes over the machine's | 0 | 1 |
     | 7 | burstiness | index of dispersion of arrivals | 0 | 10 |
     | 8.. | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
 
     ## Reward
-    ``objective.reward`` of the window, at least -50. A window that answered nothing earns -50, one in which
-    nothing was asked 0. Where something was answered but what the objective needs is missing or infinite, the
-    reward is -50, too, as libraries want a number, and ``info["cost"]`` is NaN: it teaches nothing.
+    ``objective.reward`` of the window, at least -50. A window without requests earns 0, one with requests but
+    without answers -50. If there were answers, but a quantity that the objective needs is missing or
+    infinite, the reward is -50, because libraries need a number, and ``info["cost"]`` is NaN: nothing should
+    be learned from that window.
 
     ## Step
     Apply the configuration, let it settle, measure a window of ``window`` seconds. ``info`` holds
@@ -112,19 +113,19 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     v0: first.
 
     Args:
-        open_plant: Opens what is acted on, given the environment's generator. Called at each reset if
-            ``fresh``, else once.
+        open_plant: Opens the plant, given the environment's generator. Called at each reset if ``fresh``,
+            else once.
         space: The knobs; those of the plant's backend.
         objective: What to minimise.
         window: Length of a window, s.
         episode_windows: Steps per episode.
-        fresh: Whether each reset opens a new plant (simulation) or keeps the one there is (live).
+        fresh: Whether each reset opens a new plant (simulation) or keeps the old one (live).
         levels: Names load levels for ``info["level"]``.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium's own declaration
     knows_costs: ClassVar[bool] = False
-    """Whether :meth:`expected_costs` can tell."""
+    """Whether :meth:`expected_costs` returns costs rather than raises."""
 
     def __init__(
         self,
@@ -161,17 +162,17 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
 
     @property
     def backend(self) -> Backend | None:
-        """What is acted on; None before the first reset and after closing."""
+        """The backend of the plant; None before the first reset and after closing."""
         return self._plant.backend if self._plant else None
 
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: ARG002 - what simulations override
-        """Return what a window costs on average under every configuration, changes aside.   # (size,).
+        """Return the mean cost of a window under every configuration, without costs of changes.   # (size,).
 
         Args:
             rate: The offered load, requests/s; rounded to a grid of 5 %.
 
         Raises:
-            InvalidInput: Nobody knows, as of a live server.
+            InvalidInput: It is not known, as for a live server.
         """
         raise InvalidInput("env", "its exact costs are not known", "use one that is simulated")
 
@@ -193,12 +194,13 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             return self.fail(error)
 
     def close(self) -> None:
-        """Let go of the backend. May be called twice."""
+        """Close the plant. May be called twice."""
         plant, self._plant = self._plant, None
         if plant is not None:
             plant.close()
 
-    # The halves of reset and step, before and after the measuring: many environments may be measured at once.
+    # reset and step in two halves, before and after the measuring, so that many environments can be measured
+    # at once.
 
     def begin(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Window:
         """Open the plant for an episode and apply the first configuration; return what to measure."""
@@ -245,7 +247,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         return Window(self._plant, self._report, self._window)
 
     def _take(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Remember a measurement, its observation and level; return it with the change, and its cost."""
+        """Keep a measurement with the change before it, its observation and level; return it and its cost."""
         assert self._report is not None
         measurement = self._last = self._report.noted(measured)
         self._observation = self._observe(measurement)
@@ -260,7 +262,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         cost = self.objective.cost(measurement)
         if math.isfinite(cost):
             return min(cost, -WORST_REWARD)
-        return math.nan if measurement.requests else -WORST_REWARD  # no answer at all is no fault of metrics
+        return math.nan if measurement.requests else -WORST_REWARD  # no answers: nothing to measure
 
     def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
         info = {

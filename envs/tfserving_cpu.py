@@ -17,7 +17,7 @@ __all__ = ["TFServingCPUEnv", "tfserving_cpu", "tfserving_cpu_vector"]
 
 
 class TFServingCPUEnv(BatchedEnv):
-    """A simulated TensorFlow Serving on ten cores whose parallelism is set between windows.
+    """A simulated TensorFlow Serving on ten cores; an agent sets its parallelism between windows.
 
     Everything is simulated: :mod:`tuner.envs.simulator.tfserving_cpu` says what is modelled, and that its
     constants are chosen, not measured.
@@ -31,8 +31,8 @@ class TFServingCPUEnv(BatchedEnv):
     | inter_op | operations of one request executed at once | 0..10 |
     | intra_op | threads that one operation is split among | 0..10 |
 
-    0 means as many as the machine shows cores (20: two threads for each of the ten). Every change starts the
-    process anew.
+    0 means one for each core that the machine shows (20: two threads for each of the ten). Every change
+    restarts the process.
 
     ## Observation
     That of :class:`~tuner.envs.serving.ServingEnv`, 11 numbers. ``burstiness`` is always -1 (not measured),
@@ -46,12 +46,12 @@ class TFServingCPUEnv(BatchedEnv):
     virtual seconds. Requests that are left at the end are answered too, so overload shows as latency, not as
     failures. ``info`` is that of :class:`~tuner.envs.serving.ServingEnv` and ``rate``, the load offered in
     the window just measured. A window depends on the configuration, the load, the episode's seed and the
-    window's number alone: what was tried before has no part in it.
+    window's number alone, and not on earlier configurations.
 
     ## Start
-    (5, 5, 5), where the authors begin, or the configuration whose number is ``options["configuration"]``. The
-    workload's rates are drawn for the whole episode; one window at the first rate is measured for the first
-    observation.
+    (5, 5, 5), where RRL's authors begin, or the configuration whose number is ``options["configuration"]``.
+    The workload's rates are drawn for the whole episode; one window at the first rate is measured for the
+    first observation.
 
     ## End
     Never terminated. Truncated after ``episode_windows`` steps.
@@ -62,7 +62,7 @@ class TFServingCPUEnv(BatchedEnv):
 
 
 OWN = Setting(objective=Objective(slo=parse_slo("p95=550ms")))
-"""What is minimised where the caller says nothing."""
+"""The setting where the caller gives none."""
 
 
 @keywords(OWN, *SIMULATED)

@@ -17,7 +17,7 @@ __all__ = ["TFServingGPUEnv", "tfserving_gpu", "tfserving_gpu_vector"]
 
 
 class TFServingGPUEnv(BatchedEnv):
-    """A simulated TensorFlow Serving on one GPU whose batching is set between windows.
+    """A simulated TensorFlow Serving on one GPU; an agent sets its batching between windows.
 
     Everything is simulated: :mod:`tuner.envs.simulator.tfserving_gpu` says what is modelled, and that its
     constants are chosen, not measured.
@@ -28,10 +28,10 @@ class TFServingGPUEnv(BatchedEnv):
     | knob | meaning | values |
     |---|---|---|
     | max_batch_size | requests executed together at most | 1, 2, 4, 6, 8, 12, 16, 24, 32, 40, 50 |
-    | batch_timeout | how long the first waits for others | 0, 5, .. 50 ms |
-    | batch_threads | batches executed at once | 0..10; 0: 20, as many as the machine shows cores |
+    | batch_timeout | how long the first request of a batch waits for others | 0, 5, .. 50 ms |
+    | batch_threads | batches executed at once | 0..10; 0: 20, one for each core that the machine shows |
 
-    With batches of 1 the timeout has no effect. Every change starts the process anew.
+    With batches of 1 the timeout has no effect. Every change restarts the process.
 
     ## Observation
     That of :class:`~tuner.envs.serving.ServingEnv`, 11 numbers. ``burstiness`` is always -1 (not measured),
@@ -50,7 +50,7 @@ class TFServingGPUEnv(BatchedEnv):
 
 
 OWN = Setting(objective=Objective(slo=parse_slo("p95=520ms")))
-"""What is minimised where the caller says nothing."""
+"""The setting where the caller gives none."""
 
 
 @keywords(OWN, *SIMULATED)

@@ -29,7 +29,7 @@ __all__ = ["TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 
 
 class TritonCPUEnv(ServingEnv):
-    """A simulated Triton on a CPU, whose batches and instances are set between windows.
+    """A simulated Triton on a CPU; an agent sets its batches and instances between windows.
 
     ## Action
     ``Discrete(size)``: the number of the configuration for the next window. The knobs are those of a live
@@ -45,11 +45,11 @@ class TritonCPUEnv(ServingEnv):
     Those of :class:`~tuner.envs.serving.ServingEnv`.
 
     ## Step
-    With ``carry_over`` one server lives through the episode, as a real one does: a change is a reload, which
+    With ``carry_over`` one server runs through the episode, as a real one does: a change is a reload, which
     takes time and a core while the old instances go on; then a settling time passes, and the ordinary
     profiler measures ``window`` virtual seconds. What queues up in one window is still there in the next.
-    Without it every window is measured on a server of its own after a warm-up, like those of
-    ``tuner/TFServingCPU-v0``; many such servers are measured in one compiled call in the vector form.
+    Without it every window is measured on a new server after a warm-up, like those of
+    ``tuner/TFServingCPU-v0``; in the vector form one compiled call measures many such servers.
 
     ``info["rate"]`` is the load offered at the end of the window.
 
@@ -107,7 +107,7 @@ class TritonCPUEnv(ServingEnv):
 
 
 OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(rate=200.0), window=5.0)
-"""What is minimised, and under what load, where the caller says nothing."""
+"""The setting where the caller gives none."""
 
 
 @keywords(OWN, *SIMULATED)
@@ -118,13 +118,13 @@ def triton_cpu(
     episode_windows: int = 50,
     levels: Levels | None = None,
 ) -> ServingEnv:
-    """Make the environment; every reset starts a new simulated world whose seed the environment draws.
+    """Make the environment; every reset starts a new simulated server, whose seed the environment draws.
 
     Args:
         setting: What is simulated and minimised; or its parts by keyword (:data:`~tuner.setting.SIMULATED`):
             by default ``server`` is the demo's model and ``workload`` a constant ``rate``. ``objective`` may
             be ``latency``, ``strict`` or ``cpu``.
-        carry_over: Whether one server lives through the episode, or every window has its own.
+        carry_over: Whether one server runs through the episode, or every window has its own.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
 
@@ -148,8 +148,8 @@ def triton_cpu(
 def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`triton_cpu`.
 
-    Without ``carry_over`` all servers are measured in one compiled call, else one after the other: what
-    they are measured with is the profiler, in Python.
+    Without ``carry_over`` one compiled call measures all servers. With it the profiler, which is Python,
+    measures one after the other.
     """
     if num_envs < 1:
         raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
@@ -170,7 +170,7 @@ def virtual_plant(backend: SimulatedTriton) -> Plant:
 
 
 def _changing_plant(backend: SimulatedTriton, rates: np.ndarray) -> Plant:
-    """Like :func:`virtual_plant`, under a load of its own in every window; the first stands for the reset."""
+    """Like :func:`virtual_plant`, with a rate for every step; the reset's window has the first one, too."""
     plant = virtual_plant(backend)
     coming = iter([rates[0], *rates])
 
@@ -198,9 +198,10 @@ class _Drawn(Workload):
 
 
 def _batched_load(rate: Rate) -> Workload:
-    """Return the load of servers each of which lives for one window."""
+    """Return the load of servers that each run for one window."""
     if isinstance(rate, RateSchedule):
-        raise InvalidInput("rate", "a schedule needs a server that lives on", "give a workload instead")
+        problem = "a schedule needs a server that runs through the episode"
+        raise InvalidInput("rate", problem, "give a workload instead")
     low, high = rate_range(rate)
     return _Drawn(rate=low, most=high / low)
 

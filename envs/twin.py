@@ -37,11 +37,11 @@ from tuner.workload.load import RateSchedule
 __all__ = ["Twin", "as_simulated", "missing_role", "simulated_knobs", "twin_env"]
 
 NEEDED = (Role.BATCH, Role.DELAY, Role.PARALLELISM)
-"""What the simulated batcher must know of a configuration."""
+"""Roles whose values the simulated batcher needs."""
 
 
 def missing_role(space: KnobSpace) -> Role | None:
-    """Return the role that nobody knows the value of, so that a server has no twin; None if it has one."""
+    """Return a role whose value is not known, so that a server has no twin; None if it has one."""
     return next((role for role in NEEDED if space.value_of(role, space.default) is None), None)
 
 
@@ -51,11 +51,11 @@ def simulated_knobs(space: KnobSpace) -> list[Knob]:
 
 
 def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: float) -> Configuration:
-    """Return a live configuration as the simulator knows it.
+    """Return a live configuration with the simulator's names.
 
     Args:
         space: The live server's knobs.
-        configuration: With the server's own names.
+        configuration: A value for each of them.
         cores: CPU cores of the server's machine.
 
     Raises:
@@ -81,8 +81,8 @@ class Twin:
     """A simulated backend with a live server's knobs.
 
     Args:
-        space: The live server's.
-        simulated: The simulation.
+        space: The live server's knobs.
+        simulated: The simulated backend.
     """
 
     def __init__(self, space: KnobSpace, simulated: SimulatedTriton) -> None:
@@ -92,7 +92,7 @@ class Twin:
         simulated.apply(as_simulated(space, self._running, simulated.cores))
 
     def describe(self) -> Description:
-        """Return who this is."""
+        """Describe the simulated server."""
         return self._simulated.describe()
 
     def current(self) -> Configuration:

@@ -1,4 +1,4 @@
-"""Vector form of the environments: many in one object, measured at once, each as it would be alone."""
+"""Vector form of the environments: many in one object, measured at once, each as if it were alone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Measured = Measurement | AdapterError
 class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Environments side by side: the same observations, rewards and infos as of each alone.
 
-    Where an episode ended, the next step resets that environment and takes no notice of its action
-    (gymnasium's ``NEXT_STEP``). Infos are arrays with one entry per environment, and ``_name`` tells who has
-    one; ``configuration``, ``measurement`` and ``disturbed`` are arrays of objects.
+    Where an episode ended, the next step resets that environment and ignores its action (gymnasium's
+    ``NEXT_STEP``). Infos are arrays with one entry per environment, and ``_name`` says which environments
+    have one; ``configuration``, ``measurement`` and ``disturbed`` are arrays of objects.
 
     Args:
         envs: At least one, of one kind.
         measure_all: Measures the windows of all of them at once.
-        close_all: Lets go of what they share.
+        close_all: Closes what they share.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as gymnasium declares it
@@ -73,8 +73,8 @@ class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         """Begin an episode everywhere.
 
         Args:
-            seed: One per environment; one number stands for itself and those that follow it.
-            options: For every environment alike.
+            seed: One per environment; a single number is the first one's, and the others count up from it.
+            options: The same for every environment.
         """
         if seed is None or isinstance(seed, int):
             seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
@@ -133,7 +133,7 @@ def measure_each(windows: Sequence[Window]) -> list[Measured]:
 
 
 class MeasureApart:
-    """Measures windows in threads, which helps as far as their time is spent in compiled code.
+    """Measures windows in threads, which saves time where compiled code releases the interpreter's lock.
 
     Args:
         workers: Threads; None: as many as there are cores.
