@@ -107,7 +107,7 @@ class BatchedServer:
         return row_measurement(arrays, row, self._configuration, begin)
 
     def skip(self, windows: int) -> None:
-        """Go on as if so many windows, at least one, had been measured."""
+        """Go on as if a number of windows, at least one, had been measured."""
         self.window += windows - 1
         self.offered = self.rate
         self.window += 1

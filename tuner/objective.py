@@ -1,29 +1,30 @@
-"""What is to be minimised. The only place where a cost or a reward is defined.
+"""The objective that is minimised. The only place where a cost or a reward is defined.
 
-Costs are dimensionless numbers near 1, so that agents need no scaling per model:
+A cost is a number near 1 without a unit, so that agents need no scaling for each model. It depends on the
+goal:
 
 * ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
-* ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. A configuration
-  whose windows break the SLO now and then does worse than by ``latency``, even if it is fast on average.
+* ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. So a
+configuration
+  that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
   lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
 
-Where a scheduler drops requests that it cannot serve in time, latencies of the answered ones say little.
-There the bad rate (late or dropped / all) takes the place of the latency: :class:`BadRateObjective`.
+Where a scheduler drops requests that it cannot serve in time, latencies of the answered requests say little.
+There the bad rate (late or dropped / all) replaces the latency: :class:`BadRateObjective`.
 
-What a change of the configuration costs comes on top, if that is wanted (``change_cost``, a weight; 0 unless
-set). A change takes d seconds, and n requests come meanwhile; each of them waits at most until it is over.
-That is n * d seconds of waiting at most, or n * d / N for each of the N requests of the window that follows,
-and over the SLO it is a number like the others::
+Changes of the configuration can cost something, too (``change_cost``, a weight, 0 by default). A change takes
+d seconds. The n requests that arrive during it wait until its end at most. That is at most n * d seconds of
+waiting, or n * d / N for each of the N requests of the next window; divided by the SLO it is a cost::
 
     cost = cost of the window + change_cost * (n * d / N) / slo
 
-It is an upper bound, reached where the server stops for the change and all wait for its whole length. At an
-even rate they wait d / 2 on average (``change_cost=0.5``), and hardly at all where the old instances serve
-until the new ones are ready, as in Triton.
+This is an upper bound, reached if the server stops for the change and all requests wait for its whole length.
+At an even rate they wait d / 2 on average (``change_cost=0.5``). They hardly wait at all if the old instances
+serve until the new ones are ready, as in Triton.
 
-Latencies above ten times the SLO grow with the logarithm only: overload has no steady latency, its
-number tells how long the window was.
+Above ten times the SLO the cost grows with the logarithm of the latency only: under overload no latency is
+steady, and its value depends on the length of the window.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ class Objective:
     def change(self, measurement: Measurement) -> float:
         """What the change before a window took from its requests, over the SLO, unweighted; 0 without one.
 
-        Request-seconds of waiting at most, per request of the window, over the bound of the SLO; see the
-        module's docstring.
+        Most seconds of waiting per request of the window, over the bound of the SLO; see the module's
+        docstring.
         """
         total = measurement.requests + measurement.failures
         if total == 0 or measurement.change_seconds == 0:

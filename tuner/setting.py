@@ -127,7 +127,8 @@ class Load:
             kind=float,
             least=0.1,
             most=100_000,
-            help="Send so many requests/s (Poisson) and time them. Default: watch the server's own traffic.",
+            help="Send this many requests/s (Poisson) and time them. "
+            "Default: watch the server's own traffic.",
         ),
     )
     """None: the server's own traffic, or the rate that a simulated model is meant for."""
@@ -159,7 +160,7 @@ class Load:
             "workload",
             metavar="SPEC",
             help="How the load changes: constant, dynamic, wikipedia, azure:FILE.csv, step, ramp, burst, "
-            "with parameters as in step:low=0.5,high=1.5; `tuner workload list` tells all.",
+            "with parameters as in step:low=0.5,high=1.5; `tuner workload list` lists them.",
         ),
     )
     """How a simulated load changes over an episode; None: not at all."""
@@ -261,7 +262,7 @@ class Setting:
     )
     """Cores used by foreign processes above which a window is disturbed."""
     sli: Sli | None = field(default=None, metadata=part(Sli))
-    """Who else knows the latency; None: nobody."""
+    """Where the latency comes from that the SLO bounds; None: from the server, or from our own requests."""
     grids: Grids = field(
         default_factory=dict,
         metadata=option(

@@ -26,7 +26,7 @@ def calibrate(
             "--rate",
             min=0.1,
             max=100_000,
-            help="Send so many requests/s (Poisson) and time them; again for a second load. "
+            help="Send this many requests/s (Poisson) and time them; again for a second load. "
             "Default: watch the server's own traffic.",
         ),
     ] = None,
@@ -41,9 +41,9 @@ def calibrate(
 ) -> None:
     """Measure a server in a few configurations and write a model of it for the simulator.
 
-    With `--rate` it sends load of its own; two rates, the higher near what the server will have to bear,
-    show more than one. The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. Puts back
-    what ran before.
+    With `--rate` it sends requests of its own. Two rates show more than one; the higher should be near the
+    server's highest load. The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. At the
+    end the server runs what it ran before.
     """
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""``tuner compare``: let agents learn under the same loads, and count who is near the best when."""
+"""``tuner compare``: let agents learn under the same loads, and count windows until each is near the best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs trials in processes, prints how they compare and stores it: what `compare` and `evaluate` share."""
+"""Runs trials in processes, prints and stores how they compare; for `compare` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compare_trials(
     """Run trials, print their rows and store them.
 
     Args:
-        function: Runs one; of a module, as :func:`tuner.laboratory.parallel.run_all` wants it.
+        function: Runs one; see :func:`tuner.laboratory.parallel.run_all`.
         tasks: Its arguments.
         base: What all trials share.
         seeds: Trials of each agent.

@@ -37,10 +37,10 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/daemon.md.")],
     connect: Annotated[
         bool,
-        typer.Option("--connect", help="Also ask each server whether it has these knobs. Changes nothing."),
+        typer.Option("--connect", help="Also check that each server has these knobs. Changes nothing."),
     ] = False,
 ) -> None:
-    """Check a file and say what it means; a mistake is told with its line and field."""
+    """Check a file and print what it means; of a mistake the line and the field."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -72,7 +72,7 @@ def check(
 
 
 def _connect(config: DaemonConfig) -> None:
-    """Ask each server for its knobs."""
+    """Compare the file with the knobs of each server."""
     from contextlib import closing
 
     from tuner.adapters import connect

@@ -50,7 +50,7 @@ def make_console() -> Console:
 
 
 def plain(text: str) -> str:
-    """Return a text for a console, on one line: neither the terminal nor rich reads orders in it."""
+    """Return a text for a console, on one line, without escape sequences and markup."""
     from rich.markup import escape
 
     return escape(printable(text).replace("\n", " "))
@@ -71,7 +71,7 @@ def make_progress(console: Console) -> Progress:
 
 
 def progress_bars(console: Console) -> Bars:
-    """Return what opens progress bars, one below the other if inside one another.
+    """Return a function that opens progress bars, nested ones below each other.
 
     Nothing is drawn, and no thread runs, while none is open.
     """
@@ -97,7 +97,7 @@ def progress_bars(console: Console) -> Bars:
 
 
 def configuration_text(space: KnobSpace, configuration: Configuration) -> str:
-    """Write a configuration in few characters: ``batch 8 · delay 2ms · parallelism 1``."""
+    """Write a configuration briefly: ``batch 8 · delay 2ms · parallelism 1``."""
     parts = [
         f"{space.roles.get(knob.name, knob.name)} {knob.format(configuration[knob.name])}"
         for knob in space.knobs

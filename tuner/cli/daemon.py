@@ -16,21 +16,21 @@ SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 def daemon(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See `tuner config example`.")],
     windows: Annotated[
-        int, typer.Option("--windows", min=0, help="End when each target has had so many; 0 goes on.")
+        int, typer.Option("--windows", min=0, help="Stop after this many windows of each target; 0: never.")
     ] = 0,
     fast: Annotated[
         bool, typer.Option("--fast", help="Let simulated targets (sim://) run as fast as they can.")
     ] = False,
     log_as: Annotated[
-        str, typer.Option("--log", metavar="text|json", help="One line of either a message.")
+        str, typer.Option("--log", metavar="text|json", help="Format of a message, which is one line.")
     ] = "text",
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also tell of windows after which nothing was changed.")
+        bool, typer.Option("--verbose", help="Also log windows after which nothing was changed.")
     ] = False,
 ) -> None:
-    """Keep many targets in one process, as a file says: observe, recommend or apply, and write down why.
+    """Keep many targets inside their SLOs, in one process: observe, recommend or apply, and record why.
 
-    What happened is told by `tuner history` and `tuner explain`.
+    `tuner history` and `tuner explain` show the records.
     """
     from tuner.control.service import run_daemon
     from tuner.errors import InvalidInput

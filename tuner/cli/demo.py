@@ -36,7 +36,7 @@ GRIDS: dict[str, tuple[float, ...]] = {
 }
 """Role -> the grid of the knob that has it, where the server has one. Small, so that the demo is short."""
 RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
-"""The two loads, requests/s: one that each server bears as it is, and one that it does not."""
+"""The two loads, requests/s: with its default configuration a server keeps the SLO only under the first."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 WINDOW = 4.0
 """Length of a window, s."""
@@ -48,7 +48,7 @@ TRAINING = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What the demo goes through with its model."""
+    """The model, and what the demo does with it."""
 
     rates: Annotated[
         tuple[float, float] | None, typer.Option("--rates", help="The two loads, requests/s.")
@@ -125,7 +125,7 @@ def demo(
 
 @contextmanager
 def _server(name: str, model: str, seed: int, console: Console) -> Iterator[str]:
-    """Yield the target of a server that lives as long as the block; without a name it is simulated."""
+    """Yield the target of a server that runs as long as the block; without a name it is simulated."""
     if not name:
         yield f"sim://{model}?seed={seed}"
         return
@@ -151,7 +151,7 @@ class Demo:
     windows: int
     """Tuning windows for each load."""
     cold: bool
-    """Whether the agent knows nothing at the beginning."""
+    """Whether the agent is not trained in simulation before."""
     seed: int
     console: Console
 
@@ -210,7 +210,7 @@ class Demo:
         return RRL(attachment.space, seed=self.seed)
 
     def _trained(self, attachment: Attachment) -> RRL:
-        """Measure a model of the server, and learn in simulation what the loads will need."""
+        """Calibrate a model of the server, and train an agent on it under both loads."""
         from tuner.cli.console import make_progress
         from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 
@@ -232,7 +232,7 @@ class Demo:
             )
 
     def _phase(self, session: TuningSession, rate: float, before: list[Measurement]) -> None:
-        """Tune under one load, then measure what came of it."""
+        """Tune under one load, then measure the configuration that was found."""
         self.console.print(f"[bold]tuning at {rate:g} requests/s[/bold]")
         session.attachment.set_rate(rate)
         session.windows(self.windows, phase=f"tune at {rate:g}")
@@ -242,7 +242,7 @@ class Demo:
 
 
 def _grids(target: str) -> dict[str, tuple[float, ...]]:
-    """Return the demo's grids under the server's own knob names, which only a connection tells."""
+    """Return the demo's grids under the server's own knob names, which it must be asked for."""
     from contextlib import closing
 
     from tuner.adapters import connect

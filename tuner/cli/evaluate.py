@@ -1,4 +1,4 @@
-"""``tuner evaluate``: how a stored policy serves, beside the oracle and the start."""
+"""``tuner evaluate``: run a stored policy, beside the oracle and the start configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def evaluate(
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
 ) -> None:
-    """Run a stored policy greedily: nothing is explored, nothing learned."""
+    """Run a stored policy greedily: it neither explores nor learns."""
     from dataclasses import replace
 
     from tuner.cli.comparison import compare_trials

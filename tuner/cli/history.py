@@ -29,12 +29,10 @@ def history(
     state: State = Path("servetune.db"),
     target: Annotated[str | None, typer.Option("--target", help="Of this target only.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=100_000, help="How many.")] = 20,
-    holds: Annotated[
-        bool, typer.Option("--all", help="Also decisions to leave everything as it is.")
-    ] = False,
+    holds: Annotated[bool, typer.Option("--all", help="Also decisions to change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what the daemon decided, newest last, and what unusual happened."""
+    """Show the daemon's decisions, newest last, and unusual events."""
     from contextlib import closing
 
     from tuner.control.store.history import events
@@ -46,8 +44,8 @@ def history(
         entries = read(store, target=target, count=count, holds=holds)
         happened = events(store, target=target, count=count)
     if as_json:
-        told = [{"target": e.target, "time": e.time, "event": e.sentence} for e in happened]
-        print(json.dumps({"decisions": [entry.to_json() for entry in entries], "events": told}, indent=1))
+        unusual = [{"target": e.target, "time": e.time, "event": e.sentence} for e in happened]
+        print(json.dumps({"decisions": [entry.to_json() for entry in entries], "events": unusual}, indent=1))
         return
     _show(entries)
     for event in happened:
@@ -61,7 +59,7 @@ def explain(
     state: State = Path("servetune.db"),
     as_json: Json = False,
 ) -> None:
-    """Say why a decision was made, what was expected of it and what came of it."""
+    """Say why a decision was made, what was expected of it and what followed."""
     from contextlib import closing
 
     from tuner.cli.console import make_console, plain

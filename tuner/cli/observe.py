@@ -18,7 +18,9 @@ EXAMPLES = """Example: [bold]tuner observe triton://127.0.0.1:8001/resnet50?metr
 def observe(
     target: Target,
     every: Annotated[str, typer.Option("--every", help="One line per interval.")] = "1s",
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Stop after so many; 0 goes on.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="Stop after this many windows; 0: never.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Watch load, latency, batches and CPU of a server. Changes nothing, sends no requests."""

@@ -1,4 +1,4 @@
-"""``tuner pause``, ``resume``, ``pin``, ``unpin`` and ``rollback``: what an operator wants of the daemon."""
+"""``tuner pause``, ``resume``, ``pin``, ``unpin`` and ``rollback``: an operator's orders to the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EXAMPLES", "pause", "pin", "resume", "rollback", "unpin"]
 
 EXAMPLES = """Examples: [bold]tuner pause resnet50 --why "release of Friday"[/bold] · \
 [bold]tuner pin resnet50 --set max_batch_size=8[/bold] · [bold]tuner rollback resnet50[/bold].
-The daemon follows after the window that it is measuring; docs/daemon.md tells what each means."""
+The daemon follows after the window that it is measuring; docs/daemon.md says what each means."""
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Its name in the daemon's file.")]
 State = Annotated[Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file.")]
@@ -36,7 +36,7 @@ def pause(
 
 
 def resume(target: Target, state: State = Path("servetune.db")) -> None:
-    """Take a pause back."""
+    """End a pause."""
     from tuner.control.store import order_book
 
     with _store(state) as store:
@@ -48,7 +48,7 @@ def pin(
     target: Target,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Other than what it runs now. Repeat."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Replaces a value of what it runs now. Repeat."),
     ] = None,
     state: State = Path("servetune.db"),
 ) -> None:
@@ -78,7 +78,7 @@ def unpin(target: Target, state: State = Path("servetune.db")) -> None:
 
 
 def rollback(target: Target, state: State = Path("servetune.db")) -> None:
-    """Take the change back that led to what a target runs now, once."""
+    """Undo the last change of a target, once."""
     from tuner.control.store import order_book
 
     with _store(state) as store:

@@ -13,7 +13,7 @@ EXAMPLES = """Example: [bold]tuner report runs/2026-11-20_14-00-00[/bold]"""
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]) -> None:
-    """Write report.html anew from the report.json of a run."""
+    """Write report.html again, from the report.json of a run."""
     from tuner.report import Report
     from tuner.report.html import save_html
 

@@ -24,9 +24,11 @@ EXAMPLES = """Examples: [bold]tuner run triton://127.0.0.1:8001/resnet50 --slo p
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How a run goes: how long, what it starts from, what it may change and what it leaves behind."""
+    """The course of a run: its length, its start, what it may change, and what it leaves behind."""
 
-    windows: Annotated[int, typer.Option("--windows", min=0, help="Stop after so many; 0 goes on.")] = 0
+    windows: Annotated[
+        int, typer.Option("--windows", min=0, help="Stop after this many windows; 0: never.")
+    ] = 0
     policy: Policy = None
     save_policy: Annotated[
         Path | None, typer.Option("--save-policy", metavar="DIR", help="Save what was learned at the end.")
@@ -37,7 +39,9 @@ class Course:
     ] = None
     restore: Annotated[
         bool,
-        typer.Option("--restore", help="At the end put back what the server ran before, not the best found."),
+        typer.Option(
+            "--restore", help="At the end restore what the server ran before, not the best that was found."
+        ),
     ] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and explain, but change nothing.")] = (
         False

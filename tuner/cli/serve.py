@@ -1,4 +1,4 @@
-"""``tuner serve``: start a server for trying things out."""
+"""``tuner serve``: start a server to try the other commands on."""
 
 from __future__ import annotations
 

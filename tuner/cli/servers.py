@@ -1,4 +1,4 @@
-"""The servers that can be started for trying things out: Triton, and TensorFlow Serving."""
+"""The servers that the demo and `tuner serve` can start: Triton, and TensorFlow Serving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tuning session on the terminal: driver, live lines, report. Used by ``run`` and ``demo``."""
+"""A tuning run on the terminal: driver, a line for each window, report. Used by ``run`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def new_run_folder(out: Path | None) -> Path:
 
 
 def check_indicator(setting: Setting) -> None:
-    """Ask who else tells the latency, if anybody does, once before anything begins.
+    """Query the setting's service level indicator once, so that mistakes show before anything begins.
 
     Raises:
-        InvalidInput: The query cannot be used, or the token would not be safe.
+        InvalidInput: The query cannot be used, or the token's file can be read by everybody.
         StorageError: The token's file cannot be read.
         AdapterError: The server does not answer.
     """
@@ -57,7 +57,7 @@ def check_indicator(setting: Setting) -> None:
 
 @dataclass(kw_only=True)
 class TuningSession:
-    """Ties an attachment, an agent, the control loop and a report together.
+    """One run: an attachment, an agent, the control loop and a report.
 
     Life: `start`, then `windows` as often as wanted, then `finish`; closing it stops the agent.
     """
@@ -85,7 +85,7 @@ class TuningSession:
         title: str = "Tuning run",
         console: Console | None = None,
     ) -> TuningSession:
-        """Check everything that can be wrong before anything is changed, and open the session.
+        """Check the server, the setting and the agent before anything is changed, and open the session.
 
         Args:
             attachment: The server.
@@ -133,7 +133,7 @@ class TuningSession:
         )
 
     def windows(self, count: int, phase: str = "tune") -> list[WindowRecord]:
-        """Run so many windows (0: without end), printing each."""
+        """Run a number of windows (0: without end) and print each."""
         return [self.step(phase) for _ in (range(count) if count else itertools.count())]
 
     def step(self, phase: str = "tune") -> WindowRecord:
@@ -148,7 +148,7 @@ class TuningSession:
         self.console.print(window_text(record, self.attachment.space, self.objective, self.driver.running))
 
     def hold(self, count: int, phase: str) -> list[Measurement]:
-        """Measure windows without deciding anything, and print and record them."""
+        """Measure a number of windows without deciding anything; print and record them."""
         measured = []
         for _ in range(count):
             record = self.driver.observe()
@@ -177,14 +177,14 @@ class TuningSession:
             self.console.print(f"[red]could not restore the original configuration: {error}[/red]")
 
     def write(self) -> None:
-        """Write the report with what is known now."""
+        """Write the report of the windows until now."""
         loop = self.driver.loop
         seen = [r.measurement for r in self.records if r.measurement is not None]
         unused = sum(bool(m.disturbed) for m in seen)
         if 2 * unused > len(seen):
             sentence = (
-                f"{unused} of {len(seen)} windows were disturbed and taught nothing: use a quieter machine, "
-                "or raise --foreign-limit where others share the cores for good"
+                f"{unused} of {len(seen)} windows were disturbed and left out: use a quieter machine, "
+                "or raise --foreign-limit where other processes always share the cores"
             )
             self.recorder.note(sentence)
             self.console.print(f"[yellow]{sentence}[/yellow]")
@@ -207,7 +207,7 @@ class TuningSession:
             self.agent.close()
 
     def _leave_in_order(self) -> None:
-        """After an error: do for the server and the report what can still be done, and say what cannot."""
+        """After an error finish the run and write the report, as far as possible; print what is not."""
         for step in (self.driver.finish, self.write):
             try:
                 step()

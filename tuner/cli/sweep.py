@@ -1,4 +1,4 @@
-"""``tuner sweep``: measure every configuration of a grid under a load of our own."""
+"""``tuner sweep``: measure every configuration of a grid under requests of our own."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def sweep(
     ] = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of a window.")] = "8s",
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=100, help="How often each is measured.")
+        int, typer.Option("--repeats", min=1, max=100, help="How often each configuration is measured.")
     ] = 1,
     out: Annotated[Path, typer.Option("--out", help="Where the result goes.")] = Path("sweep.json"),
     seed: Seed = 0,
 ) -> None:
-    """Measure an exhaustive grid under the tool's own load and store it. Puts back what ran before."""
+    """Measure all configurations of a grid under requests of our own. Restores what ran before."""
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
     from tuner.profiler.attachment import attach

@@ -33,7 +33,7 @@ EXAMPLES = """Example: [bold]tuner train --env tuner/TritonCPU-v0 --server serve
 --slo p95=30ms --out policy[/bold], then [bold]tuner run TARGET --slo p95=30ms --policy policy[/bold]"""
 
 ORDER = ("env", "server", "model", "scenario", "workload", "rate", *options_of(Objective), "grids", "window")
-"""Of the options that say where to train: what was calibrated for it comes first."""
+"""The order of the options that say where to train: a calibrated server comes first."""
 TRITON, CLUSTER = "tuner/TritonCPU-v0", "tuner/Cluster-v0"
 LOADS = (150.0, 300.0)
 """Nominal loads of the simulated Triton where none is given, requests/s."""
@@ -64,7 +64,7 @@ def train(
             "--seeds",
             min=1,
             max=1000,
-            help="Train so many times at once, with --seed and those after it, each into DIR/seed-N.",
+            help="Train this many times at once, with --seed and the seeds after it, each into DIR/seed-N.",
         ),
     ] = 1,
     tensorboard: Annotated[
@@ -73,8 +73,8 @@ def train(
 ) -> None:
     """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from RRL's for a server.
 
-    Policies of other agents are for `tuner evaluate`. Interrupted, it goes on when started again with the
-    same arguments; what was recorded is gone through again first, which takes about as long as before.
+    Policies of other agents are for `tuner evaluate`. After an interruption the same command goes on with the
+    training; it first repeats what was recorded, which takes about as long as before.
     """
     from dataclasses import replace
 
@@ -100,7 +100,7 @@ def train(
 
 
 def _learner(agent: str | None, policy: Path | None, out: Path) -> dict[str, Any]:
-    """Return what a spec says of the agent: one that knows nothing, or one that starts from a policy.
+    """Return the fields of a spec for the agent: a new one, or one that starts from a policy.
 
     Raises:
         InvalidInput: There is no such agent, one is named beside a policy, or the policy would be lost.
@@ -179,7 +179,7 @@ def train_quietly(training: Training) -> list[str]:
 
 
 def _summary(trained: Trained) -> list[str]:
-    """What was learned: the best configuration for each load, and what was left out."""
+    """Say what was learned: the best configuration for each load, and how many windows were left out."""
     from tuner.agents.agent import State
     from tuner.agents.load_levels import LoadLevels
     from tuner.cli.console import configuration_text

@@ -1,4 +1,4 @@
-"""Options that say what is learned and where, shared by the commands that train and compare."""
+"""Options of the commands that train and compare agents: where, and which agents."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 MOST_WINDOWS = 1_000_000
-"""Of a trial, per load."""
+"""Most windows of a trial, per load."""
 MOST_REQUESTS = 10_000_000.0
-"""Nominal requests/s of a cluster; a single server's environment has a bound of its own."""
+"""Highest nominal rate of a cluster; the environments of single servers have lower bounds."""
 COMMA = re.compile(r",(?![^\[]*\])")
-"""One that is not within brackets."""
+"""A comma that is not within brackets."""
 AGENT_HELP = (
     "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2. Names: rrl, rrl_paper, rrl_code, "
     "q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, clipper_aimd, oracle."
@@ -172,7 +172,7 @@ def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
 
 
 def skipped_text(windows: int) -> str:
-    """Say that windows taught nothing, and why that is."""
+    """Say that windows were left out, and why."""
     return f"{windows} windows were not learned from (not measured, not finite, or disturbed)"
 
 

@@ -1,4 +1,4 @@
-"""``tuner workload``: which loads there are, and what one looks like over an episode."""
+"""``tuner workload``: list the workloads, and show their rates over an episode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = (
 BLOCKS = "▁▂▃▄▅▆▇█"
 FORMATS = (".png", ".svg", ".pdf")
 COLUMNS = 3
-"""Panels beside each other."""
+"""Most panels in a row."""
 
 app = typer.Typer(help="Look at the loads that agents are trained and compared under.", no_args_is_help=True)
 
@@ -104,7 +104,7 @@ def show(
 
 
 def _spark(rates: np.ndarray, width: int) -> str:
-    """Write rates as blocks whose height begins at 0."""
+    """Write rates as blocks, whose heights are in proportion to them."""
     import numpy as np
 
     parts = [part.max() for part in np.array_split(rates, min(width, rates.size))]
