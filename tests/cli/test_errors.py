@@ -36,7 +36,7 @@ from tests.command_line import Say
         (["train", "--out", "p", "--server", "missing.json"], "missing.json"),
         (["train", "--out", "p", "--agent", "nobody"], "q_learning"),
         (["train", "--out", "p", "--agent", "rrl:delta"], "PARAMETER=VALUE"),
-        (["train", "--out", "p", "--agent", "rrl:speed=1"], "delta"),
+        (["train", "--out", "p", "--agent", "rrl:speed=1"], "caution"),
         (["train", "--out", "p", "--agent", "rrl:delta=2"], "it is a parameter of rrl_paper"),
         (["train", "--out", "p", "--agent", "rrl_paper:caution=2"], "it is a parameter of rrl\n"),
         (["train", "--out", "p", "--agent", "rrl_paper:delta=-1"], "got delta=-1"),

@@ -63,7 +63,7 @@ def test_windows_in_which_nothing_was_asked_break_no_slo() -> None:
     [
         ({"env": "CartPole-v1"}, "tuner/TritonCPU-v0"),
         ({"agent": "nobody"}, "q_learning"),
-        ({"agent": "rrl", "parameters": {"colour": 1}}, "delta"),
+        ({"agent": "rrl", "parameters": {"colour": 1}}, "caution"),
         ({"arguments": {"scenario": {}}}, "--scenario: means nothing"),
         ({"arguments": {"slo": "fast"}}, "--slo"),
         ({"arguments": {"objective": "speed"}}, "--objective"),
