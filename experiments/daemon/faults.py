@@ -21,7 +21,7 @@ from tuner.experiments.daemon.process import wait_until
 from tuner.experiments.frame.options import Options
 from tuner.experiments.frame.result import Result, Row, row
 
-__all__ = ["Task", "Verdict", "run", "summary"]
+__all__ = ["FaultOutcome", "Task", "run", "summary"]
 
 WINDOW, QUICK_WINDOW = 5.0, 3.0
 """s."""
@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class FaultOutcome:
     """What came of one fault."""
 
     kind: str
@@ -68,17 +68,17 @@ def run(options: Options) -> Result:
     """Inject every kind once for each seed."""
     window = QUICK_WINDOW if options.quick else WINDOW
     tasks = [Task(seed, window, ()) for seed in range(options.seeds)]
-    verdicts = [v for task in options.track(tasks, "seeds") for v in suffer(task)]
+    outcomes = [v for task in options.track(tasks, "seeds") for v in suffer(task)]
     return Result(
         experiment="daemon-faults",
         seeds=options.seeds,
         configuration={"window": window, "kinds": len(KINDS)},
-        rows=summary(verdicts),
-        details={"faults": [asdict(v) | {"passed": v.passed} for v in verdicts]},
+        rows=summary(outcomes),
+        details={"faults": [asdict(v) | {"passed": v.passed} for v in outcomes]},
     )
 
 
-def suffer(task: Task) -> list[Verdict]:
+def suffer(task: Task) -> list[FaultOutcome]:
     """Inject the kinds one after the other into one bed."""
     rng = np.random.default_rng(task.seed)
     chosen = [kind for kind in KINDS if not task.kinds or kind.name in task.kinds]
@@ -86,7 +86,7 @@ def suffer(task: Task) -> list[Verdict]:
         return [inject(bed, chosen[int(index)], rng, task.seed) for index in rng.permutation(len(chosen))]
 
 
-def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> Verdict:
+def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> FaultOutcome:
     """Inject one fault, wait until the daemon is over it, and judge."""
     lines, failed = len(bed.daemon.lines), bed.load.totals().failed
     form = kind.inject(bed, rng)
@@ -94,7 +94,7 @@ def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> Verdict
     recovered = wait_until(lambda: bed.daemon.usable(TARGET, since), LONGEST * bed.window)
     windows = (time.monotonic() - ended) / bed.window if recovered else math.inf
     left = explanation(bed)
-    return Verdict(
+    return FaultOutcome(
         kind=kind.name,
         seed=seed,
         form=form,
@@ -119,27 +119,27 @@ def explanation(bed: Bed) -> str:
     return found
 
 
-def summary(verdicts: list[Verdict]) -> list[Row]:
+def summary(outcomes: list[FaultOutcome]) -> list[Row]:
     """Return a row for each kind, and one for all."""
-    rows = [_row(kind.name, [v for v in verdicts if v.kind == kind.name]) for kind in KINDS]
-    passed = sum(v.passed for v in verdicts)
+    rows = [_row(kind.name, [v for v in outcomes if v.kind == kind.name]) for kind in KINDS]
+    passed = sum(v.passed for v in outcomes)
     total = Row(
         id="faults after which everything was as it must be",
-        published=len(verdicts),
+        published=len(outcomes),
         measured=passed,
-        note=f"of {len(verdicts)}, {len(KINDS)} kinds",
+        note=f"of {len(outcomes)}, {len(KINDS)} kinds",
     )
     return [*rows, total]
 
 
-def _row(name: str, verdicts: list[Verdict]) -> Row:
-    if not verdicts:
+def _row(name: str, outcomes: list[FaultOutcome]) -> Row:
+    if not outcomes:
         return Row(id=name, measured=None, note="not injected")
-    good = sum(bool(v.left) and "last good" in v.left for v in verdicts)
-    stated = sum(bool(v.left) for v in verdicts) - good
-    serving, tracebacks = sum(v.serving for v in verdicts), sum(v.traceback for v in verdicts)
+    good = sum(bool(v.left) and "last good" in v.left for v in outcomes)
+    stated = sum(bool(v.left) for v in outcomes) - good
+    serving, tracebacks = sum(v.serving for v in outcomes), sum(v.traceback for v in outcomes)
     note = (
-        f"target: at most; {serving} of {len(verdicts)} serving, {good} with the last good configuration, "
+        f"target: at most; {serving} of {len(outcomes)} serving, {good} with the last good configuration, "
         f"{stated} with a stated reason, {tracebacks} tracebacks"
     )
-    return row(name, [v.windows for v in verdicts], unit="windows", published=LIMIT, note=note)
+    return row(name, [v.windows for v in outcomes], unit="windows", published=LIMIT, note=note)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tuner.experiments.daemon import faults, keeper
-from tuner.experiments.daemon.faults import Task, Verdict, suffer, summary
+from tuner.experiments.daemon.faults import FaultOutcome, Task, suffer, summary
 from tuner.experiments.daemon.kinds import KINDS
 from tuner.experiments.frame.options import Options
 
@@ -17,7 +17,7 @@ def verdict(**changes):
         "kind": KINDS[0].name, "seed": 0, "form": "away for 1 s", "windows": 2.0, "serving": True,
         "left": "the last good configuration", "traceback": False, "failures": 3,
     }  # fmt: skip
-    return Verdict(**values | changes)
+    return FaultOutcome(**values | changes)
 
 
 def test_there_are_enough_kinds():

@@ -33,7 +33,7 @@ from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
 
-__all__ = ["Daemon", "View"]
+__all__ = ["Daemon", "Frontend"]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ PATIENCE = 120.0
 """How long a target may take to finish a change when the daemon stops, s."""
 
 
-class View(AbstractContextManager["View"], Protocol):
+class Frontend(AbstractContextManager["Frontend"], Protocol):
     """Shows a daemon to people and programs outside it, such as a web server.
 
     The daemon enters it when its store is open, and leaves it before the store is closed. It may do so
@@ -94,7 +94,7 @@ class Daemon:
         self._say = say
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
         self._ticked = time.monotonic()
-        self._view: View | None = None
+        self._frontend: Frontend | None = None
         self._stopping = self._reloading = False  # only assigned to: safe in a signal handler
 
     @property
@@ -115,24 +115,24 @@ class Daemon:
         """Read the file again soon."""
         self._reloading = True
 
-    def run(self, view: View | None = None) -> None:
+    def run(self, frontend: Frontend | None = None) -> None:
         """Keep the targets; returns when stopped, or when all had their windows.
 
         Args:
-            view: Shows the daemon to the outside, if anything does.
+            frontend: Shows the daemon to the outside, if anything does.
 
         Raises:
             StorageError: The store cannot be opened.
             InvalidInput: Another daemon uses it, or its address.
         """
-        self._view = view
+        self._frontend = frontend
         with _only_one(self.config.state):
             while damage := self._run():
                 self._say("", f"{damage}; all targets are begun anew")
 
     def _run(self) -> str:
         """Keep the targets with one store; returns what became of it, or nothing when all is over."""
-        with self._open() as store, self._view or nullcontext():
+        with self._open() as store, self._frontend or nullcontext():
             try:
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
@@ -174,7 +174,7 @@ class Daemon:
             fast=self._fast,
             windows=self._windows,
             say=self._say,
-            watch=self._view.report if self._view is not None else None,
+            watch=self._frontend.report if self._frontend is not None else None,
             delay=delay,
         )
         # Not waited for by the interpreter: a server that hangs must not keep the daemon from ending.

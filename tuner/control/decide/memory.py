@@ -13,7 +13,7 @@ from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.switching import SwitchingCost
 from tuner.knobs import ApplyCost, Configuration
 
-__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search", "Trial"]
+__all__ = ["HOUR", "ConfigurationRecord", "LevelRecord", "Memory", "Probation", "Search"]
 
 HOUR = 3600.0
 """s."""
@@ -28,7 +28,7 @@ KINDS = {ApplyCost.IN_PLACE: "changes in place", ApplyCost.RELOAD: "reloads", Ap
 
 
 @dataclass(slots=True)
-class Trial:
+class ConfigurationRecord:
     """All windows of one configuration under one load level."""
 
     windows: int = 0
@@ -102,7 +102,7 @@ class Search:
 class LevelRecord:
     """What is known of one load level."""
 
-    trials: dict[int, Trial] = field(default_factory=dict)
+    trials: dict[int, ConfigurationRecord] = field(default_factory=dict)
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
@@ -251,7 +251,7 @@ class Memory:
         self._charged.append(self._lost + (not kept) if record.achievable else 0.0)
         self._lost = 0.0
         self.windows += 1
-        record.trials.setdefault(configuration, Trial()).add(cost, kept)
+        record.trials.setdefault(configuration, ConfigurationRecord()).add(cost, kept)
         if record.search is None:
             record.search = Search(record.least)
         else:
