@@ -178,6 +178,6 @@ def test_a_target_that_is_changed_is_not_gone(site):
         site.daemon._workers["a"] = worker
 
     assert [answer.status for answer in (*answers, ordered)] == [503] * 4
-    assert "being begun anew" in answers[0].json["detail"]
+    assert "being started" in answers[0].json["detail"]
     assert answers[0].headers["retry-after"]
     assert site.ask("/api/targets/b").status == 404

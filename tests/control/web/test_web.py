@@ -87,12 +87,12 @@ def test_healthy_and_ready(site, monkeypatch):
 
 
 def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypatch):
-    """The store was deleted under the daemon's feet: all begin anew, and the address stays."""
+    """The store was deleted under the daemon's feet: all targets start again, and the address stays."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
     eventually(lambda: all(worker.turns for worker in site.daemon.workers.values()))
     address, events = site.web.address, "/api/targets/a/windows"
     (site.bed.folder / "s.db").unlink()
-    eventually(lambda: any("begun anew" in sentence for sentence in site.bed.said))
+    eventually(lambda: any("started again" in sentence for sentence in site.bed.said))
 
     def answers():
         try:

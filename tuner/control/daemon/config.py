@@ -1,8 +1,8 @@
 """The daemon's configuration file: which targets to keep, how, and when they may be changed.
 
-One YAML file, checked before anything is attached; mistakes are told with file, line and field
-(:func:`tuner.yaml_file.load_yaml`). ``docs/daemon.md`` has the table of fields, ``tuner config example``
-a file to begin with.
+It is one YAML file, checked before the daemon attaches to anything; an error names file, line and field
+(:func:`tuner.yaml_file.load_yaml`). ``docs/daemon.md`` has the table of fields; ``tuner config example``
+prints a file to start from.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection"
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
 FIXED = {"rollback_cooldown", "stale_after", "breaker_pause", "breaker_longest", "thaw"}
-"""Limits of the guard that no file sets: they follow from the window, or nobody has needed another value."""
+"""Limits of the guard that no file sets: one follows from the window, nobody needed to change the others."""
 
 
 class Section(Part):
-    """A part of the file; does not change once it is read."""
+    """A group of fields in the file; immutable."""
 
     model_config = ConfigDict(frozen=True)
 
 
-def _told(read: Callable[[str], Any], value: Any) -> Any:
-    """Read text as the command line does, and say what is wrong with it without the name of an option."""
+def _parsed(read: Callable[[str], Any], value: Any) -> Any:
+    """Read text as the command line does; the error leaves out the name of the command's option."""
     if not isinstance(value, str):
         raise ValueError(f"must be text, but got {value!r}")
     try:
@@ -55,7 +55,7 @@ def _told(read: Callable[[str], Any], value: Any) -> Any:
 
 
 def _seconds(least: float, most: float, value: Any) -> float:
-    seconds = float(_told(lambda text: parse_duration(text, "duration"), value))
+    seconds = float(_parsed(lambda text: parse_duration(text, "duration"), value))
     if not least <= seconds <= most:
         raise ValueError(f"must lie between {least:g} s and {most:g} s, but got {value}")
     return seconds
@@ -65,7 +65,9 @@ def _number(value: Any) -> float:
     """Read one value of a knob: a number or a duration."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"must be a number or a duration such as 5ms, but got {value!r}")
-    number = float(_told(lambda text: parse_value(text, "value"), value)) if isinstance(value, str) else value
+    number = (
+        float(_parsed(lambda text: parse_value(text, "value"), value)) if isinstance(value, str) else value
+    )
     if not math.isfinite(number):
         raise ValueError(f"must be finite, but got {value}")
     return float(number)
@@ -81,12 +83,12 @@ class Bounds(Section):
     most: Number = math.inf
 
     def within(self, grid: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the values of a grid that lie within."""
+        """Return the values of a grid that lie within the bounds."""
         return tuple(value for value in grid if self.least <= value <= self.most)
 
 
 def _grid(value: Any) -> Bounds | tuple[float, ...]:
-    """Read what a knob may be: a list of values, one value, or bounds."""
+    """Read the values of a knob: a list, one value, or bounds."""
     if isinstance(value, Mapping):
         if unknown := set(value) - {"least", "most"}:
             raise ValueError(
@@ -129,15 +131,15 @@ def _days(value: Any) -> tuple[int, ...]:
 
 
 class Maintenance(Section):
-    """A time of the week in which configurations may be changed; it may reach over midnight."""
+    """A time of the week in which configurations may be changed; it may span midnight."""
 
     days: Annotated[tuple[int, ...], PlainValidator(_days)] = tuple(range(7))
-    """On which it begins, 0 Monday."""
+    """The days on which it begins; 0 is Monday."""
     begin: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="from")
     end: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="to")
 
     def open(self, now: datetime) -> bool:
-        """Whether a moment, as the clocks of the target's time zone show it, lies within."""
+        """Whether a local time of the target's time zone lies within the maintenance window."""
         time = now.time()
         yesterday = (now - timedelta(days=1)).weekday()
         if self.begin < self.end or self.end == MIDNIGHT:
@@ -158,15 +160,12 @@ class GuardSection(Section):
     """How careful to be with a target: the limits of `GuardLimits`, but for those that are ``FIXED``."""
 
     def limits(self, window: float) -> GuardLimits:
-        """Return the guard's limits for windows of a length in s.
-
-        A measurement is acted on until it is three windows old: the first windows after an outage come late.
-        """
+        """Return the limits for windows of a length, s; measurements grow stale after three such windows."""
         return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
 
 
 def _secret(path: Path | None, info: ValidationInfo) -> Path | None:
-    """Return where a file of secrets is, relative to the daemon's; everybody must not be able to read it."""
+    """Return a file of secrets relative to the daemon's file; refuse one that everybody can read."""
     if path is None or not info.context:
         return path
     place: Path = info.context["folder"] / path
@@ -178,44 +177,44 @@ def _secret(path: Path | None, info: ValidationInfo) -> Path | None:
 
 
 class SliSection(Section):
-    """Who else tells the latency: a Prometheus server."""
+    """A Prometheus server that measures the latency instead of the model server."""
 
     prometheus: str
     """Its address, such as http://prometheus:9090."""
     query: str
-    """PromQL that gives seconds; ``{window}`` and ``{quantile}`` are filled in."""
+    """PromQL whose result is in seconds; ``{window}`` and ``{quantile}`` are filled in."""
     token_file: Path | None = None
-    """Holds the bearer token; relative to the file."""
+    """File of the bearer token; relative to the daemon's file."""
 
     @check_field("prometheus")
     @classmethod
     def _web_address(cls, address: str) -> str:
-        _told(lambda text: PrometheusIndicator(url=text, query="up"), address)
+        _parsed(lambda text: PrometheusIndicator(url=text, query="up"), address)
         return address
 
     @check_field("query")
     @classmethod
     def _usable(cls, query: str, info: ValidationInfo) -> str:
         if "prometheus" in info.data:
-            _told(lambda text: PrometheusIndicator(url=info.data["prometheus"], query=text), query)
+            _parsed(lambda text: PrometheusIndicator(url=info.data["prometheus"], query=text), query)
         return query
 
     @check_field("token_file")
     @classmethod
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is not None and "prometheus" in info.data:
-            _told(partial(check_not_in_the_clear, setting="token_file"), info.data["prometheus"])
+            _parsed(partial(check_not_in_the_clear, setting="token_file"), info.data["prometheus"])
         return _secret(path, info)
 
 
 class TargetConfig(Section):
-    """One model on one server, and what is wanted of it."""
+    """A target: one model on one server, its SLO, and how to treat it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """What it is called in the history, logs and metrics."""
+    """Name in the history, logs and metrics."""
     url: str
     """Such as ``triton://127.0.0.1:8001/resnet50?metrics=8002``."""
-    slo: Annotated[Slo, PlainValidator(partial(_told, parse_slo))]
+    slo: Annotated[Slo, PlainValidator(partial(_parsed, parse_slo))]
     """Such as ``p95=30ms``."""
     objective: Literal[GOALS] = "latency"  # type: ignore[valid-type]  # the one list of goals
     """What is least while the SLO is kept."""
@@ -230,27 +229,27 @@ class TargetConfig(Section):
     )
     """Values or bounds by knob; without any the adapter's own grids."""
     maintenance: tuple[Maintenance, ...] = ()
-    """When configurations may be changed; without any always. Rollbacks come at any time."""
+    """When configurations may be changed; without any, always. Rollbacks happen at any time."""
     time_zone: str = "UTC"
-    """Of ``maintenance``, such as Europe/Berlin."""
+    """Time zone of ``maintenance``, such as Europe/Berlin."""
     probe_rate: float | None = Field(default=None, gt=0, le=1000)
     """Requests/s of our own, to time a server that exports no quantiles."""
     sli: SliSection | None = None
-    """Who tells the latency instead of the server."""
+    """Where the latency comes from instead of the server."""
     foreign_limit: float = Field(default=FOREIGN_LIMIT, ge=0)
     """Cores of foreign processes above which a window is not used."""
     canary: bool = True
     """Try configurations on one replica first, where there are several."""
     guard: GuardSection = GuardSection()
     policy: Path | None = None
-    """A policy to start from, such as ``tuner train`` writes; relative to the file."""
+    """Folder of a trained agent to start from, written by ``tuner train``; relative to the daemon's file."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Of everything random."""
+    """Seed of all random numbers."""
 
     @check_field("url")
     @classmethod
     def _names_a_place(cls, url: str) -> str:
-        _told(places_of, url)
+        _parsed(places_of, url)
         return url
 
     @check_field("time_zone")
@@ -328,14 +327,14 @@ def _address(value: Any) -> tuple[str, int]:
 
 
 class HttpSection(Section):
-    """Where the daemon can be looked at and given orders."""
+    """Where the daemon's web server listens, and who may give orders through it."""
 
     listen: Annotated[tuple[str, int], PlainValidator(_address)] = ("127.0.0.1", 7411)
-    """Host and port; 0 takes any free one."""
+    """Host and port; port 0 takes any free one."""
     token_file: Path | None = None
-    """Holds the token that orders need; relative to the file. Else SERVETUNE_TOKEN does."""
+    """File of the token that orders need, relative to the daemon's file; else SERVETUNE_TOKEN holds it."""
     hosts: tuple[str, ...] = ()
-    """Names under which it is asked for; without any all, but on a loopback address only its own."""
+    """Host names that are answered. Without any: all of them, or on a loopback address only its own."""
 
     @check_field("token_file")
     @classmethod
@@ -347,11 +346,11 @@ class DaemonConfig(Section):
     """The whole file."""
 
     state: Path = Field(default=Path("servetune.db"), validate_default=True)
-    """Where windows, decisions and policies are kept; relative to the file."""
+    """The store of windows, decisions and trained agents; relative to the daemon's file."""
     keep: Annotated[float, BeforeValidator(partial(_seconds, 60, 10 * 365 * 86400))] = 30 * 86400.0
-    """How long, s."""
+    """How long windows, decisions and events are kept, s."""
     http: HttpSection | None = None
-    """Without it nothing listens."""
+    """The web server; without it nothing listens."""
     targets: tuple[TargetConfig, ...]
 
     @check_field("state")

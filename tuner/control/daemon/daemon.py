@@ -1,17 +1,21 @@
-"""Keeps many targets in one process, as a file says: a thread for each, one store, and no more in common.
+"""The daemon: keeps the targets of a file inside their SLOs, each in a thread of its own.
 
-=====================  =====================================================================================
-what happens           what the daemon does
-=====================  =====================================================================================
-the file is reloaded   targets that are new are begun, those that are gone are left in good order, those that
-                       were changed are left and begun anew; all others notice nothing. A file with a mistake
-                       changes nothing
-it is stopped          every change under way is finished; a change on probation is not left to itself
-it is killed           the next one finds in the store what was going on, and asks the servers what they run
-the store is damaged   when it begins, or while it runs: it is put aside, and a new one is begun: what servers
-                       run is read from the servers
-another one is there   it does not begin: two would undo what the other does
-=====================  =====================================================================================
+A target is a model on a server with an SLO. Targets share the store and nothing else, so that a target which
+hangs or fails disturbs no other.
+
+=======================  ===================================================================================
+event                    what the daemon does
+=======================  ===================================================================================
+the file is reloaded     starts new targets, stops those that are gone, restarts those whose settings changed,
+                         and leaves all others alone. A file with a mistake changes nothing
+the daemon is stopped    finishes every change under way; a change on probation is undone, unless it is the
+                         best known
+the daemon is killed     the next daemon finds in the store which change was under way, and asks the server
+                         which configuration it runs
+the store is damaged     at the start or later: renames it and starts with an empty one. What servers run is
+                         read from the servers, so only what was learned is lost
+another daemon runs      does not start: each would undo what the other does
+=======================  ===================================================================================
 """
 
 from __future__ import annotations
@@ -38,13 +42,13 @@ __all__ = ["Daemon", "Frontend"]
 log = logging.getLogger(__name__)
 
 TICK = 0.2
-"""How often signals are looked after, s."""
+"""Pause between two looks at signals and threads, s."""
 PRUNE_EVERY = 3600.0
-"""How often what is too old is forgotten, s."""
+"""Time between two deletions of what is older than ``keep``, s."""
 STAGGER = 0.01
-"""Seconds between the beginnings of two targets: the windows of a thousand end one after the other."""
+"""Pause between the starts of two targets, s: the windows of a thousand must not end at the same moment."""
 CHECK_EVERY = 2.0
-"""How often it is looked whether the store is still whole, s."""
+"""Time between two checks of the store's file, s."""
 PATIENCE = 120.0
 """How long a target may take to finish a change when the daemon stops, s."""
 
@@ -70,8 +74,8 @@ class Daemon:
         path: The file.
         now: Seconds since 1970.
         fast: Let simulated targets run as fast as they can.
-        windows: End by itself when each target has had so many; 0 goes on.
-        say: Told the name of a target (empty: the daemon) and a sentence, about everything worth knowing.
+        windows: Number of windows after which each target ends; 0 goes on.
+        say: Receives the name of a target (empty for the daemon itself) and a sentence for the log.
 
     Raises:
         InvalidInput: The file has a mistake.
@@ -99,39 +103,39 @@ class Daemon:
 
     @property
     def workers(self) -> dict[str, Worker]:
-        """What keeps each target, by name."""
-        return {name: worker for name, (worker, _) in dict(self._workers).items()}  # asked by other threads
+        """The worker of each target, by name."""
+        return {name: worker for name, (worker, _) in dict(self._workers).items()}  # a copy: threads ask
 
     @property
     def silence(self) -> float:
-        """For how long nothing was looked after, s; short unless the daemon hangs."""
+        """Time since the daemon last looked after its signals and threads, s; long only if it hangs."""
         return time.monotonic() - self._ticked
 
     def stop(self) -> None:
-        """End soon, in good order."""
+        """Ask the daemon to finish changes under way and return from `run`."""
         self._stopping = True
 
     def reload(self) -> None:
-        """Read the file again soon."""
+        """Ask the daemon to read its file again."""
         self._reloading = True
 
     def run(self, frontend: Frontend | None = None) -> None:
-        """Keep the targets; returns when stopped, or when all had their windows.
+        """Keep the targets; return when stopped, or when all targets had their windows.
 
         Args:
-            frontend: Shows the daemon to the outside, if anything does.
+            frontend: Shows the daemon to people and programs, if anything does.
 
         Raises:
             StorageError: The store cannot be opened.
-            InvalidInput: Another daemon uses it, or its address.
+            InvalidInput: Another daemon uses the store, or the frontend cannot listen.
         """
         self._frontend = frontend
         with _only_one(self.config.state):
             while damage := self._run():
-                self._say("", f"{damage}; all targets are begun anew")
+                self._say("", f"{damage}; all targets are started again")
 
     def _run(self) -> str:
-        """Keep the targets with one store; returns what became of it, or nothing when all is over."""
+        """Keep the targets until the daemon ends (return "") or the store is damaged (return how)."""
         with self._open() as store, self._frontend or nullcontext():
             try:
                 for number, target in enumerate(self.config.targets):
@@ -139,12 +143,12 @@ class Daemon:
                 damage = self._wait(store)
             finally:
                 self._end(list(self._workers))
-        if store.senseless:  # SQLite finds nothing wrong with it, and would open it again
+        if store.senseless:  # SQLite finds nothing wrong with the file, so opening it again would not help
             self._say("", self._put_aside(damage))
         return damage
 
     def _wait(self, store: Store) -> str:
-        """Look after signals until stopped, or until the store is damaged: then say how."""
+        """Look after signals and the store; return "" when the daemon ends, or how the store is damaged."""
         pruned, checked = -PRUNE_EVERY, time.monotonic()
         while not self._stopping:
             self._ticked = time.monotonic()
@@ -164,8 +168,8 @@ class Daemon:
         return ""
 
     def _begin(self, target: TargetConfig, store: Store, *, delay: float = 0.0) -> None:
-        if target.name in self._workers:  # two at once would undo what the other does
-            self._say(target.name, "hangs still, and is begun anew when the file is read again")
+        if target.name in self._workers:  # two workers would undo what the other does
+            self._say(target.name, "still hangs; it is started when the file is read again")
             return
         worker = Worker(
             target,
@@ -177,13 +181,13 @@ class Daemon:
             watch=self._frontend.report if self._frontend is not None else None,
             delay=delay,
         )
-        # Not waited for by the interpreter: a server that hangs must not keep the daemon from ending.
+        # A daemon thread: a server that hangs must not keep the interpreter from exiting.
         thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)
         self._workers[target.name] = (worker, thread)
         thread.start()
 
     def _end(self, names: list[str]) -> None:
-        """Stop targets, all at once, and wait for them; one that hangs stays among the workers."""
+        """Stop targets and wait for them together; one that hangs stays among the workers."""
         for name in names:
             self._workers[name][0].stop()
         deadline = time.monotonic() + PATIENCE
@@ -200,12 +204,12 @@ class Daemon:
             config = load_yaml(self._path, DaemonConfig)
             if config.state != self.config.state:
                 raise InvalidInput(
-                    "state", f"is another file than {self.config.state}", "stop and begin anew"
+                    "state", f"differs from {self.config.state}, which is in use", "restart the daemon"
                 )
             if config.http != self.config.http:
-                raise InvalidInput("http", "is not what it was", "stop and begin anew")
+                raise InvalidInput("http", "has changed", "restart the daemon")
         except TunerError as error:
-            self._say("", f"the file was not taken over, everything stays as it was: {error}")
+            self._say("", f"the file was not reloaded, everything stays as it was: {error}")
             return
         wanted = {target.name: target for target in config.targets}
         running = {name: worker.config for name, worker in self.workers.items()}
@@ -216,7 +220,7 @@ class Daemon:
             self._begin(wanted[name], store)
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
-        self._say("", f"the file was read again; begun: {', '.join(begun) or 'none'}; ended: {gone}")
+        self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")
 
     def _prune(self, store: Store) -> None:
         try:
@@ -226,10 +230,10 @@ class Daemon:
 
     @contextmanager
     def _open(self) -> Iterator[Store]:
-        """Open the store; one that is damaged is put aside."""
+        """Open the store; rename one that is damaged, and start with an empty one."""
         path = self.config.state
         if not path.exists():
-            _forget_log(path)  # which would be taken for that of the new file
+            _remove_log(path)  # SQLite would apply a log that is left over to the new file
         try:
             store = Store(path, now=self._now)
         except StorageError as error:
@@ -245,27 +249,27 @@ class Daemon:
             store.close()
 
     def _put_aside(self, damage: str) -> str:
-        """Give a damaged store another name; returns a sentence about it."""
+        """Rename a damaged store; return a sentence about it."""
         path = self.config.state
         aside = path.with_name(f"{path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}")
         path.replace(aside)
-        _forget_log(path)
-        return f"{damage}; it was put aside as {aside.name}, and everything is learned anew"
+        _remove_log(path)
+        return f"{damage}; it was renamed to {aside.name}, and learning starts from nothing"
 
 
-def _forget_log(path: Path) -> None:
-    """Remove the write-ahead log of a store that is no longer there."""
+def _remove_log(path: Path) -> None:
+    """Delete the write-ahead log of a store whose file is gone."""
     for ending in ("-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 @contextmanager
 def _only_one(state: Path) -> Iterator[None]:
-    """Hold the lock beside a store; the kernel lets go of it when the process dies.
+    """Hold the lock file beside a store; the kernel releases the lock when the process dies.
 
     Raises:
-        InvalidInput: Somebody else holds it.
-        StorageError: It cannot be made.
+        InvalidInput: Another process holds the lock.
+        StorageError: The lock file cannot be created.
     """
     path = state.with_name(state.name + ".lock")
     try:

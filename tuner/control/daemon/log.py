@@ -13,18 +13,18 @@ __all__ = ["JsonLines", "begin_log"]
 
 
 class Lines(logging.Formatter):
-    """A line of text for each message, and a traceback below it if there is one."""
+    """Formats a message as a line of text, with its traceback below it if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a message, without what a terminal would obey."""
+        """Return the line of a message without the control characters that a terminal would obey."""
         return printable(super().format(record))
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: ``time``, ``level``, ``target`` (if it concerns one) and ``message``."""
+    """Formats a message as a JSON object on one line: ``time``, ``level``, ``message``; ``target`` if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a message, whatever is in it."""
+        """Return the line of a message; its text is escaped, so that it stays one line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -1,7 +1,7 @@
-"""One target's life in the daemon: attach, take up what was left, measure and decide until told to stop.
+"""The worker of one target: attaches to it, resumes what an earlier process left, measures and decides.
 
-Whatever happens to the target (it is away, it refuses, its file is wrong) stays here: the worker says so and
-tries again, later and later. Nothing that happens to one target disturbs another.
+Every error of a target (its server is away or refuses, a file is wrong) ends here: the worker logs it and
+tries again after pauses that grow. So no target disturbs another.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ __all__ = ["StoppableClock", "Stopped", "Worker", "WorkerReport"]
 log = logging.getLogger(__name__)
 
 SAVE_EVERY = 50
-"""Windows after which what was learned is kept; the windows themselves always are."""
+"""Windows after which the agent is saved. The windows themselves are stored at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a target that cannot be attached is tried again; doubled each time, up to a window."""
+"""Pause before a target that failed is tried again, s; doubled each time, up to the length of a window."""
 MANY_UNUSED = 5
-"""Disturbed windows in a row that are worth a word."""
+"""Disturbed windows in a row after which the log says so."""
 
 
 class Stopped(Exception):
-    """The worker was told to stop."""
+    """The worker is being stopped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerReport:
-    """One turn of a worker, for whoever watches."""
+    """One turn of a worker, for the daemon's frontend."""
 
     record: WindowRecord
     kept: bool
     """Whether the window kept the SLO."""
     first_after_change: bool
-    """Whether it is the first usable one after a change."""
+    """Whether the window is the first usable one after a change."""
     running: Configuration
-    """What the server runs after it."""
+    """What the server runs after the turn."""
 
 
 class StoppableClock:
-    """Real time; sleeping ends at once when the event is set.
+    """Real time; sleeping ends at once when the worker is stopped.
 
     Args:
-        stop: Set to end it all.
+        stop: Is set to stop the worker.
     """
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -92,47 +92,47 @@ class StoppableClock:
 
 
 class Followed:
-    """Measures as a profiler does, and tells after each window how that went.
+    """A profiler that reports after each window whether it could be measured.
 
     Args:
-        profiler: That measures.
-        tell: Told None, or why nothing could be measured.
+        profiler: Measures the windows.
+        report: Receives None, or why a window could not be measured.
     """
 
-    def __init__(self, profiler: Measurer, tell: Callable[[AdapterError | None], None]) -> None:
+    def __init__(self, profiler: Measurer, report: Callable[[AdapterError | None], None]) -> None:
         self._profiler = profiler
-        self._tell = tell
+        self._report = report
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
         """Measure a window.
 
         Raises:
-            AdapterError: The server, or what tells of it, did not answer.
+            AdapterError: The server, or the source of its metrics, did not answer.
         """
         try:
             measurement = self._profiler.measure(seconds, settle=settle)
         except AdapterError as error:
-            self._tell(error)
+            self._report(error)
             raise
-        self._tell(None)
+        self._report(None)
         return measurement
 
 
 class Worker:
     """Keeps one target until it is stopped.
 
-    Life: `run` in a thread of its own (or in the caller's), `stop` from another. What it is doing stands in
-    ``phase``, the last turn in ``record``.
+    Life: `run` in a thread of its own (or in the caller's), `stop` from another. ``phase`` says what it is
+    doing, ``record`` holds the last turn.
 
     Args:
-        config: What is wanted of the target.
-        store: Where everything is written down.
+        config: The target and its settings.
+        store: Where windows, decisions and the agent are kept.
         now: Seconds since 1970.
         fast: Let a simulated target run as fast as it can, and learn reproducibly.
-        windows: Stop by itself after so many; 0 goes on.
-        say: Told in a sentence about everything worth knowing.
-        watch: Told the name of the target and what came of each turn.
-        delay: Seconds to wait before it begins, so that many targets do not all do so at the same moment.
+        windows: Number of windows after which it ends; 0 goes on.
+        say: Receives the name of the target and a sentence for the log.
+        watch: Receives the name of the target and a report of each turn.
+        delay: Pause before the start, s, so that the windows of many targets do not end at the same moment.
     """
 
     def __init__(
@@ -152,29 +152,29 @@ class Worker:
         self.record: WindowRecord | None = None
         self.turns = 0
         self.learned: CostMap | None = None
-        """Only if somebody watches."""
+        """What is learned of the present load; None unless somebody watches."""
         self._store = store
         self._now = now
         self._fast = fast
         self._windows = windows
-        self._tell = say
+        self._log = say
         self._watch = watch
         self._delay = delay
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
-        self._traced: set[tuple[str, str, int | None]] = set()  # where errors of ours came from
+        self._traced: set[tuple[str, str, int | None]] = set()  # places of unexpected errors that were logged
         self._id: int | None = None
-        self._unused = 0  # windows in a row
+        self._unused = 0  # disturbed windows in a row
         self._unseen = False  # whether a change was made that no usable window has shown yet
 
     def stop(self) -> None:
-        """End as soon as the change under way, if any, is finished."""
+        """Ask the worker to end as soon as a change under way is finished."""
         self._stop.set()
 
     def run(self) -> None:
-        """Keep the target; returns when stopped. Never raises."""
+        """Keep the target until stopped. Never raises."""
         self._stop.wait(self._delay)
-        pause, told = FIRST_PAUSE, ""
+        pause, logged = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
             turns = self.turns
@@ -191,15 +191,15 @@ class Worker:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
             problem = self.phase.removeprefix("waiting: ")
-            if problem != told or self.turns > turns:  # once is enough, however long it lasts
-                self._say(f"{problem}; trying again and again")
-            told = problem
+            if problem != logged or self.turns > turns:  # once is enough, however long it lasts
+                self._say(f"{problem}; trying again until it works")
+            logged = problem
             if self._stop.wait(pause):
                 break
         self.phase = "stopped"
 
     def _trace(self, error: Exception) -> None:
-        """Log where a mistake of ours is, once, however often it is met; like all problems it is told."""
+        """Log the traceback of an unexpected error, once for each place in the code."""
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = (type(error).__name__, last.filename, last.lineno)
         if place not in self._traced:
@@ -211,7 +211,7 @@ class Worker:
         return self._stop.is_set() or 0 < self._windows <= self.turns
 
     def _attach(self) -> None:
-        """Attach, take up what was left, and keep the target until stopped."""
+        """Attach, resume what was left, and keep the target until stopped."""
         c = self.config
         setting = c.setting(self._grids())
         with attach_for(setting, c.url, seed=c.seed, clock=self._clock) as attachment:
@@ -223,7 +223,9 @@ class Worker:
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, setting)
                 self._take_up(driver, standing.id, learned)
-                if not isinstance(attachment.clock, Simulated):  # whose hours are no hours
+                if not isinstance(
+                    attachment.clock, Simulated
+                ):  # virtual hours have nothing to do with the stored times
                     recount(self._store, standing.id, driver.loop, attachment.clock.now(), self._now())
                 self._keep(driver, attachment, standing.id)
 
@@ -231,7 +233,7 @@ class Worker:
         c = self.config
         if not any(isinstance(wanted, Bounds) for wanted in c.knobs.values()):
             return {name: wanted for name, wanted in c.knobs.items() if isinstance(wanted, tuple)}
-        with closing(connect(c.url)) as backend:  # bounds are within the server's own grids
+        with closing(connect(c.url)) as backend:  # bounds select values of the server's own grids
             return c.grids(backend.space)
 
     def _driver(self, attachment: Attachment, agent: Agent, standing: Standing, setting: Setting) -> Driver:
@@ -256,7 +258,7 @@ class Worker:
         )
 
     def _agent(self, attachment: Attachment, target: int) -> tuple[Agent, int]:
-        """Return the agent, and the number of the last window it has learned from."""
+        """Return the agent, and the number of the last window that it has learned from."""
         if self.config.mode == "observe":
             from tuner.agents.idle import Idle
 
@@ -269,15 +271,15 @@ class Worker:
             if number is not None:
                 try:
                     return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
-                except (InvalidInput, StorageError) as error:  # of other knobs, or damaged
+                except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
                     problem = str(error).replace(name, str(self._store.path))
-                    self._say(f"what was learned cannot be used: {problem}")
+                    self._say(f"the stored agent cannot be used: {problem}")
         if self.config.policy is not None:
             return RRL.load(self.config.policy, space, seed=seed, synchronous=synchronous), 0
         return RRL(space, seed=seed, synchronous=synchronous), 0
 
     def _take_up(self, driver: Driver, target: int, learned: int) -> None:
-        """Go on where an earlier life ended."""
+        """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
         if sentence := resolve(self._store, target, driver):
             self._say(sentence, note=False)
@@ -286,7 +288,7 @@ class Worker:
         self._say(f"{self.config.mode}, it runs {space.format(driver.backend.current())}{going_on}")
 
     def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
-        """Measure and decide until stopped, then leave the target in good order."""
+        """Measure and decide until stopped; then do not leave a change on probation behind."""
         turn = driver.observe if self.config.mode == "observe" else driver.step
         self.phase = "running"
         try:
@@ -294,7 +296,7 @@ class Worker:
                 begun = attachment.clock.now()
                 try:
                     record = turn()
-                except StorageError as error:  # nothing was done that was not written down
+                except StorageError as error:  # what could not be written down was not done either
                     self._say(f"this window is lost: {error}")
                     self._clock.sleep(FIRST_PAUSE)
                     continue
@@ -310,11 +312,11 @@ class Worker:
             self._leave(driver, target)
 
     def _measured(self, problem: AdapterError | None) -> None:
-        """Tell at once that a server or its metrics are away: the driver may wait for minutes."""
+        """Set the phase at once when a server or its metrics are away: the driver may wait for minutes."""
         self.phase = "running" if problem is None else f"waiting: {problem}"
 
     def _leave(self, driver: Driver, target: int) -> None:
-        """A change on probation is not left to itself; everything else stays as it is."""
+        """Undo a change on probation, which nobody would judge any more; save the agent."""
         try:
             unjudged = driver.loop.on_probation
             if self.config.mode == "apply" and unjudged and driver.applies:
@@ -322,7 +324,7 @@ class Worker:
             if self.record is not None:
                 self._save(driver, target, self.record.number)
         except TunerError as error:
-            self._say(f"could not be left in good order: {error}")
+            self._say(f"could not be finished: {error}")
 
     def _save(self, driver: Driver, target: int, number: int) -> None:
         if self.config.mode == "observe":
@@ -330,10 +332,10 @@ class Worker:
         try:
             save_policy(self._store, target, driver.loop.agent, number)
         except StorageError as error:
-            self._say(f"what was learned could not be kept: {error}")
+            self._say(f"the agent could not be saved: {error}")
 
     def _permit(self, decision: Apply | Rollback) -> bool:
-        """Whether a decision may be carried out now: what repairs always, the rest in maintenance windows."""
+        """Whether a decision may be carried out now: repairs at any time, the rest in maintenance windows."""
         repairs = isinstance(decision, Rollback) or decision.restores
         return repairs or self.config.may_change(self._now())
 
@@ -355,9 +357,7 @@ class Worker:
         decision, m = record.decision, record.measurement
         self._unused = self._unused + 1 if m is not None and m.disturbed else 0
         if m is not None and self._unused == MANY_UNUSED:
-            self._say(
-                f"{MANY_UNUSED} windows in a row were of no use, the last for: {'; '.join(m.disturbed)}"
-            )
+            self._say(f"{MANY_UNUSED} windows in a row were disturbed, the last by: {'; '.join(m.disturbed)}")
         if isinstance(decision, Hold):
             log.debug("%s: hold, %s", self.config.name, decision.reason)
             return
@@ -367,8 +367,8 @@ class Worker:
         self._say(f"{verb} {text}: {record.outcome}{problem}; {decision.reason}", note=False)
 
     def _say(self, sentence: str, *, note: bool = True) -> None:
-        """Tell, and write down what the decisions do not say themselves."""
-        self._tell(self.config.name, sentence)
+        """Log a sentence; ``note`` also stores it as an event, which decisions are without."""
+        self._log(self.config.name, sentence)
         if note:
             try:
                 self._store.note(sentence if self._id else f"{self.config.name}: {sentence}", self._id)

@@ -48,7 +48,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     409: {"model": Problem, "description": "The target stands so that this cannot be done."},
     413: {"model": Problem, "description": "The body is too long."},
     415: {"model": Problem, "description": "The body is not application/json."},
-    503: {"model": Problem, "description": "The target is being begun anew, or the store cannot be used."},
+    503: {"model": Problem, "description": "The target is being started, or the store cannot be used."},
 }
 ABSENT = {status: REFUSALS[status] for status in (404, 503)}
 
@@ -181,7 +181,7 @@ class Api:
         if worker is not None:
             return worker
         if name in {target.name for target in self._daemon.config.targets}:
-            raise HTTPException(503, f"'{name}' is being begun anew; ask again", {"Retry-After": "5"})
+            raise HTTPException(503, f"'{name}' is being started; ask again", {"Retry-After": "5"})
         raise HTTPException(404, f"there is no target '{name}'")
 
     def _view(self, worker: Worker) -> TargetView:
