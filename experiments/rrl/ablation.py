@@ -17,8 +17,8 @@ from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, expe
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
 from tuner.experiments.rrl.warm import with_wrong_prior
+from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, train_agent
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.trial import Trial, TrialSpec, new_agent, train_agent
 from tuner.report import style
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class AblationTask(NamedTuple):
     paper="RRL",
     minutes=20,
 )
-class Ablation(Experiment[AblationTask, Trial]):
+class Ablation(Experiment[AblationTask, AgentRun]):
     """Every variant in both scenarios."""
 
     windows = Scaled(WINDOWS, quick=QUICK_WINDOWS)
@@ -74,26 +74,26 @@ class Ablation(Experiment[AblationTask, Trial]):
         names = [name for name in VARIANTS if not (self.options.quick and name == "with a prior")]
         return [AblationTask(drift, name) for drift in (False, True) for name in names]
 
-    def measure(self, task: AblationTask, seed: int) -> Trial:
+    def measure(self, task: AblationTask, seed: int) -> AgentRun:
         """Run one variant; of a drift, return what came after it."""
         make = _informed if task.variant == "with a prior" else None
-        agent, trial = train_agent(self._spec(task, seed, "inception"), make=make)
+        agent, run = train_agent(self._spec(task, seed, "inception"), make=make)
         if task.drift:
-            _, trial = train_agent(self._spec(task, seed, "deepspeech"), make=lambda *_: agent)
+            _, run = train_agent(self._spec(task, seed, "deepspeech"), make=lambda *_: agent)
         agent.close()
-        return trial
+        return run
 
-    def rows(self, found: Answers[AblationTask, Trial]) -> Iterator[Row]:
-        for (drift, name), trials in found.items():
-            yield from _rows(f"{SCENARIOS[drift]}, {name}", trials)
+    def rows(self, found: Answers[AblationTask, AgentRun]) -> Iterator[Row]:
+        for (drift, name), runs in found.items():
+            yield from _rows(f"{SCENARIOS[drift]}, {name}", runs)
 
     def configuration(self) -> dict[str, Any]:
         return {"windows": WINDOWS, "error of the prior": ERROR, **MEAN}
 
-    def _spec(self, task: AblationTask, seed: int, model: str) -> TrialSpec:
-        """The trial of one served model."""
+    def _spec(self, task: AblationTask, seed: int, model: str) -> RunSpec:
+        """The run of one served model."""
         agent, parameters = VARIANTS[task.variant]
-        return TrialSpec(
+        return RunSpec(
             env=CPU,
             arguments={"model": model, **MEAN},
             workload="constant" if task.drift else "dynamic",
@@ -132,12 +132,12 @@ class Ablation(Experiment[AblationTask, Trial]):
         return [style.save(figure, folder, result.experiment, colors=64)]
 
 
-def _informed(spec: TrialSpec, env: Any) -> Agent:
+def _informed(spec: RunSpec, env: Any) -> Agent:
     return with_wrong_prior(new_agent(spec, env), spec, env, ERROR)
 
 
-def _rows(name: str, trials: Sequence[Trial]) -> list[Row]:
-    figures = [figures_of(trial) for trial in trials]
+def _rows(name: str, runs: Sequence[AgentRun]) -> list[Row]:
+    figures = [figures_of(run) for run in runs]
     rows = []
     for what, (value, unit) in MEASURED.items():
         numbers = [value(f) for f in figures]

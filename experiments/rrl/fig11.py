@@ -22,9 +22,9 @@ import numpy as np
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, times_fewer
+from tuner.laboratory.agent_run import RunSpec, serving, stage_environment, train_agent
 from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import is_near, windows_to_converge
-from tuner.laboratory.trial import TrialSpec, serving, stage_environment, train_agent
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -116,9 +116,9 @@ class RegionSize(Experiment[RegionTask, LearnedRegion]):
             "parameters": TABLE,
         }
 
-    def _spec(self, task: RegionTask, seed: int) -> TrialSpec:
+    def _spec(self, task: RegionTask, seed: int) -> RunSpec:
         windows = QUICK_WINDOWS if self.options.quick else WINDOWS.get(task.delta, OTHERS)
-        return TrialSpec(
+        return RunSpec(
             env=CPU,
             arguments={"model": task.model, **MEAN},
             workload="constant",
@@ -186,7 +186,7 @@ def sooner(rows: Sequence[Row], label: str, delta: int) -> Row:
     )
 
 
-def learned(spec: TrialSpec) -> LearnedRegion:
+def learned(spec: RunSpec) -> LearnedRegion:
     """Train once, and compare what was learned with the exact costs."""
     agent, trial = train_agent(spec)
     levels, counts = np.unique(trial.level, return_counts=True)

@@ -22,9 +22,9 @@ from tuner.experiments.rrl.study import (
     named,
     relation_rows,
 )
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import bars, exceeding
 from tuner.laboratory.figures import above, draw_bars, draw_ccdf
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -58,10 +58,10 @@ class StrictSlo(AgentStudy):
 
     cases = CASES
 
-    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+    def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
         yield from relation_rows(
             case.name,
-            trials,
+            runs,
             lambda f: f.slo_violations,
             "windows that broke the SLO",
             PUBLISHED,
@@ -69,7 +69,7 @@ class StrictSlo(AgentStudy):
         )
         yield from agent_rows(
             case.name,
-            trials,
+            runs,
             {
                 "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
                 "p95": (lambda f: 1e3 * f.p95, "ms"),
@@ -79,9 +79,9 @@ class StrictSlo(AgentStudy):
             },
         )
 
-    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
-        yield from exceeding(trials, lambda t: t.shown["p95"], f"{case.name}: tail")
-        yield from bars(trials, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
+    def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
+        yield from exceeding(runs, lambda t: t.shown["p95"], f"{case.name}: tail")
+        yield from bars(runs, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
 
     def configuration(self) -> dict[str, Any]:
         return {

@@ -21,9 +21,9 @@ from tuner.experiments.rrl.study import (
     named,
     relation_rows,
 )
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import over_time
 from tuner.laboratory.figures import above, draw_time
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -65,13 +65,13 @@ class LeastResources(AgentStudy):
 
     cases = CASES
 
-    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+    def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
         kind = case.arguments["objective"]
         use = f"{kind.upper()} use"
-        yield from relation_rows(case.name, trials, lambda f: f.resource, use, PUBLISHED[case.name])
+        yield from relation_rows(case.name, runs, lambda f: f.resource, use, PUBLISHED[case.name])
         yield from agent_rows(
             case.name,
-            trials,
+            runs,
             {
                 use: (lambda f: f.resource, "cores" if kind == "cpu" else "share"),
                 "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
@@ -81,10 +81,10 @@ class LeastResources(AgentStudy):
             },
         )
 
-    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
-        yield from over_time(trials, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
-        yield from over_time(trials, lambda t: t.shown[case.arguments["objective"]], f"{case.name}: use")
-        yield from over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
+    def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
+        yield from over_time(runs, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
+        yield from over_time(runs, lambda t: t.shown[case.arguments["objective"]], f"{case.name}: use")
+        yield from over_time(runs[:1], lambda t: t.rate, f"{case.name}: load")
 
     def configuration(self) -> dict[str, Any]:
         return {

@@ -16,9 +16,9 @@ from tuner.experiments.rrl.study import (
     named,
     relation_rows,
 )
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import over_time
 from tuner.laboratory.figures import above, draw_time
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -31,13 +31,13 @@ class LatencyStudy(AgentStudy):
     published: ClassVar[Mapping[str, Mapping[str, float | None]]]
     """By how many per cent RRL's mean latency is below each rival's, by case."""
 
-    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+    def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
         """Return relations, the figures of each agent, and how many times fewer windows RRL needs."""
         published = self.published[case.name]
-        yield from relation_rows(case.name, trials, lambda f: f.mean_latency, "mean latency", published)
+        yield from relation_rows(case.name, runs, lambda f: f.mean_latency, "mean latency", published)
         rows = agent_rows(
             case.name,
-            trials,
+            runs,
             {
                 "mean latency": (lambda f: 1e3 * f.mean_latency, "ms"),
                 "windows to converge": (lambda f: f.windows_to_converge, "windows"),
@@ -49,10 +49,10 @@ class LatencyStudy(AgentStudy):
         for what in ("windows not near the oracle", "windows to converge"):
             yield from fewer_rows(case.name, rows, what, case.windows, TIMES_FEWER)
 
-    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
+    def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
         """Return latency and load over time."""
-        yield from over_time(trials, lambda t: 1e3 * t.shown["mean"], f"{case.name}: latency")
-        yield from over_time(trials[:1], lambda t: t.rate, f"{case.name}: load")
+        yield from over_time(runs, lambda t: 1e3 * t.shown["mean"], f"{case.name}: latency")
+        yield from over_time(runs[:1], lambda t: t.rate, f"{case.name}: load")
 
     def configuration(self) -> dict[str, Any]:
         """Return cases, windows, agents and the objective."""

@@ -25,9 +25,9 @@ from tuner.experiments.rrl.study import (
     named,
     of_agent,
 )
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import bars, over_time
 from tuner.laboratory.figures import above, draw_bars, draw_time
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -64,10 +64,10 @@ class RivalAgents(AgentStudy):
     cases = CASES
     agents = AGENTS
 
-    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Row]:
+    def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
         yield from agent_rows(
             case.name,
-            trials,
+            runs,
             {
                 "windows to converge": (lambda f: f.windows_to_converge, "windows"),
                 "windows not near the oracle": (lambda f: f.windows_off, "windows"),
@@ -75,11 +75,11 @@ class RivalAgents(AgentStudy):
                 "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
             },
         )
-        yield from _times_fewer(case.name, trials)
+        yield from _times_fewer(case.name, runs)
 
-    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterator[Series]:
-        yield from over_time(trials, lambda t: t.expected / t.best, f"{case.name}: cost")
-        yield from bars(trials, lambda f: f.windows_to_converge, f"{case.name}: windows")
+    def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
+        yield from over_time(runs, lambda t: t.expected / t.best, f"{case.name}: cost")
+        yield from bars(runs, lambda f: f.windows_to_converge, f"{case.name}: windows")
 
     def configuration(self) -> dict[str, Any]:
         return {"workload": "constant", "windows": WINDOWS, "agents": list(self.agents), **MEAN}
@@ -100,11 +100,11 @@ class RivalAgents(AgentStudy):
         return [style.save(figure, folder, result.experiment, colors=128)]
 
 
-def _times_fewer(case: str, trials: Sequence[Trial]) -> Iterator[Row]:
+def _times_fewer(case: str, runs: Sequence[AgentRun]) -> Iterator[Row]:
     """Return how many times fewer windows RRL needs than each rival, seed by seed."""
-    ours = [f.windows_to_converge for f in of_agent(trials, AGENTS[0])]
+    ours = [f.windows_to_converge for f in of_agent(runs, AGENTS[0])]
     for rival in AGENTS[1:]:
-        theirs = [f.windows_to_converge for f in of_agent(trials, rival)]
+        theirs = [f.windows_to_converge for f in of_agent(runs, rival)]
         if any(math.isnan(windows) for windows in theirs):
             continue
         ratios = [min(b, float(WINDOWS)) / a for a, b in zip(ours, theirs, strict=True)]

@@ -217,10 +217,10 @@ def _learn_all(
 def trained(model: ServerModel, space: KnobSpace, plan: Plan, seed: int) -> Agent:
     """Train as ``tuner train --server FILE`` does, and read the policy as ``tuner run --policy`` does."""
     from tuner.agents.catalogue import load_agent
+    from tuner.laboratory.agent_run import RunSpec
     from tuner.laboratory.training import train
-    from tuner.laboratory.trial import TrialSpec
 
-    spec = TrialSpec(
+    spec = RunSpec(
         env="tuner/TritonCPU-v0",
         arguments={
             "server": model.to_json(),

@@ -1,4 +1,4 @@
-"""What RRL's comparisons share: cases, the trials of every agent in them, and how agents compare."""
+"""What RRL's comparisons share: cases, the runs of every agent in them, and how agents compare."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment
 from tuner.experiments.frame.result import Row, row
+from tuner.laboratory.agent_run import AgentRun, RunSpec, run_agent, serving, stage_environment
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.trial import Trial, TrialSpec, run_trial, serving, stage_environment
 from tuner.report.series import Series
 
 __all__ = [
@@ -62,9 +62,9 @@ class LearningCase:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Further ones of the environment, such as the SLO."""
 
-    def spec(self, agent: str, seed: int, *, quick: bool) -> TrialSpec:
-        """Return the trial of an agent; short ones do without exact costs, whose tables take seconds."""
-        return TrialSpec(
+    def spec(self, agent: str, seed: int, *, quick: bool) -> RunSpec:
+        """Return the run of an agent; short ones do without exact costs, whose tables take seconds."""
+        return RunSpec(
             env=self.env,
             arguments={"model": self.model, **self.arguments},
             workload=self.workload,
@@ -82,7 +82,7 @@ class AgentTask(NamedTuple):
     agent: str
 
 
-class AgentStudy(Experiment[AgentTask, Trial]):
+class AgentStudy(Experiment[AgentTask, AgentRun]):
     """An experiment in which RRL and its rivals learn every case; a seed gives all agents the same load."""
 
     cases: ClassVar[tuple[LearningCase, ...]]
@@ -92,7 +92,7 @@ class AgentStudy(Experiment[AgentTask, Trial]):
         """Compute the tables of exact costs, each once, before many processes want the same ones."""
         if self.options.quick:
             return
-        tables: list[tuple[TrialSpec, float]] = []
+        tables: list[tuple[RunSpec, float]] = []
         for case in self.cases:
             spec = case.spec("random", 0, quick=False)
             tables += [(spec, rate) for rate in _rates(spec, self.options.seeds)]
@@ -102,31 +102,31 @@ class AgentStudy(Experiment[AgentTask, Trial]):
         """Return every case under every agent."""
         return [AgentTask(case.name, agent) for case in self.cases for agent in self.agents]
 
-    def measure(self, task: AgentTask, seed: int) -> Trial:
+    def measure(self, task: AgentTask, seed: int) -> AgentRun:
         """Let the agent learn."""
         case = {case.name: case for case in self.cases}[task.case]
-        return run_trial(case.spec(task.agent, seed, quick=self.options.quick))
+        return run_agent(case.spec(task.agent, seed, quick=self.options.quick))
 
-    def rows(self, found: Answers[AgentTask, Trial]) -> Iterator[Row]:
+    def rows(self, found: Answers[AgentTask, AgentRun]) -> Iterator[Row]:
         """Return the rows of each case."""
         for case in self.cases:
             yield from self.case_rows(case, self._trials(found, case))
 
-    def series(self, found: Answers[AgentTask, Trial]) -> Iterator[Series]:
+    def series(self, found: Answers[AgentTask, AgentRun]) -> Iterator[Series]:
         """Return the curves of each case."""
         for case in self.cases:
             yield from self.case_series(case, self._trials(found, case))
 
     @abstractmethod
-    def case_rows(self, case: LearningCase, trials: Sequence[Trial]) -> Iterable[Row]:
-        """Return the figures of one case, given its trials: agent by agent, seed by seed."""
+    def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterable[Row]:
+        """Return the figures of one case, given its runs: agent by agent, seed by seed."""
 
     @abstractmethod
-    def case_series(self, case: LearningCase, trials: Sequence[Trial]) -> Iterable[Series]:
+    def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterable[Series]:
         """Return the curves of one case."""
 
-    def _trials(self, found: Answers[AgentTask, Trial], case: LearningCase) -> list[Trial]:
-        return [trial for agent in self.agents for trial in found[AgentTask(case.name, agent)]]
+    def _trials(self, found: Answers[AgentTask, AgentRun], case: LearningCase) -> list[AgentRun]:
+        return [run for agent in self.agents for run in found[AgentTask(case.name, agent)]]
 
 
 def named(series: Sequence[Series]) -> list[Series]:
@@ -134,7 +134,7 @@ def named(series: Sequence[Series]) -> list[Series]:
     return [one.model_copy(update={"name": NAMES.get(one.name, one.name)}) for one in series]
 
 
-def _rates(spec: TrialSpec, seeds: int) -> list[float]:
+def _rates(spec: RunSpec, seeds: int) -> list[float]:
     """The loads that a case will meet, requests/s, as they are rounded for the tables."""
     from tuner.envs.batched_env import BatchedEnv
     from tuner.envs.exact_costs import rounded_rate
@@ -151,7 +151,7 @@ def _rates(spec: TrialSpec, seeds: int) -> list[float]:
     return sorted({rounded_rate(float(rate)) for rate in np.concatenate(drawn)})
 
 
-def compute_costs(task: tuple[TrialSpec, float]) -> None:
+def compute_costs(task: tuple[RunSpec, float]) -> None:
     """Compute one table, which the cache folder keeps."""
     spec, rate = task
     env = stage_environment(spec)
@@ -159,15 +159,15 @@ def compute_costs(task: tuple[TrialSpec, float]) -> None:
     env.close()
 
 
-def of_agent(trials: Sequence[Trial], agent: str) -> list[Figures]:
-    """Return the figures of one agent's trials, by seed."""
-    found = [trial for trial in trials if trial.spec.label == agent]
-    return [figures_of(trial) for trial in sorted(found, key=lambda trial: trial.spec.seed)]
+def of_agent(runs: Sequence[AgentRun], agent: str) -> list[Figures]:
+    """Return the figures of one agent's runs, by seed."""
+    found = [run for run in runs if run.spec.label == agent]
+    return [figures_of(run) for run in sorted(found, key=lambda run: run.spec.seed)]
 
 
 def relation_rows(
     case: str,
-    trials: Sequence[Trial],
+    runs: Sequence[AgentRun],
     value: Callable[[Figures], float],
     what: str,
     published: Mapping[str, float | None],
@@ -178,16 +178,16 @@ def relation_rows(
 
     Args:
         case: Its name.
-        trials: Of the case.
+        runs: Of the case.
         value: What is compared.
         what: Its name, such as "mean latency".
         published: The paper's per cent, by rival.
         note: For every row.
     """
-    ours = of_agent(trials, AGENTS[0])
+    ours = of_agent(runs, AGENTS[0])
     rows = []
     for rival, paper in published.items():
-        theirs = of_agent(trials, rival)
+        theirs = of_agent(runs, rival)
         saved = [
             100.0 * (1.0 - value(mine) / value(other)) if value(other) > 0 else float("nan")
             for mine, other in zip(ours, theirs, strict=True)
@@ -204,20 +204,20 @@ def relation_rows(
 
 
 def agent_rows(
-    case: str, trials: Sequence[Trial], values: Mapping[str, tuple[Callable[[Figures], float], str]]
+    case: str, runs: Sequence[AgentRun], values: Mapping[str, tuple[Callable[[Figures], float], str]]
 ) -> list[Row]:
     """Return figures of each agent: median and spread over seeds.
 
     Args:
         case: Its name.
-        trials: Of the case.
+        runs: Of the case.
         values: What a row shows and its unit, by name.
     """
-    agents = dict.fromkeys(trial.spec.label for trial in trials)
+    agents = dict.fromkeys(run.spec.label for run in runs)
     rows = []
     for what, (value, unit) in values.items():
         for agent in agents:
-            numbers = [value(figures) for figures in of_agent(trials, agent)]
+            numbers = [value(figures) for figures in of_agent(runs, agent)]
             if not all(np.isnan(numbers)):
                 rows.append(row(f"{case}, {NAMES.get(agent, agent)}: {what}", numbers, unit=unit))
     return rows
@@ -230,11 +230,11 @@ def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: f
         case: Its name.
         rows: Those of :func:`agent_rows`, with the windows of each agent.
         what: The name of these, such as "windows to converge".
-        windows: The length of a trial.
+        windows: The length of a run.
         least: What is asked for, at least.
 
     Returns:
-        None where the windows are not known, as in trials without exact costs.
+        None where the windows are not known, as in runs without exact costs.
     """
     medians = {row.id: row.measured for row in rows}
     names = {NAMES[agent]: f"{case}, {NAMES[agent]}: {what}" for agent in AGENTS}
@@ -258,10 +258,10 @@ def times_fewer(
     Args:
         name: Of the row.
         slow: Windows that the slower one needs, the median of its seeds; None if half of them or more never
-            got there, which counts as the whole trial.
+            got there, which counts as the whole run.
         fast: Windows that the faster one needs; None if half of its seeds or more never got there, which
             leaves no ratio.
-        windows: The length of the slower one's trial.
+        windows: The length of the slower one's run.
         least: What is asked for, at least.
     """
     notes = ["ratio of the medians"]

@@ -17,9 +17,9 @@ import numpy as np
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
+from tuner.laboratory.agent_run import RunSpec, new_agent, serving, stage_environment, train_agent
 from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.trial import TrialSpec, new_agent, serving, stage_environment, train_agent
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -63,7 +63,7 @@ class WarmStart(Experiment[WarmTask, Figures]):
         return [WarmTask(server, error) for server in SERVERS for error in self.errors]
 
     def measure(self, task: WarmTask, seed: int) -> Figures:
-        spec = TrialSpec(
+        spec = RunSpec(
             env=SERVERS[task.server],
             arguments={"model": "inception", **MEAN},
             workload="constant",
@@ -72,13 +72,13 @@ class WarmStart(Experiment[WarmTask, Figures]):
             exact=not self.options.quick,
         )
 
-        def make(spec: TrialSpec, env: Any) -> Agent:
+        def make(spec: RunSpec, env: Any) -> Agent:
             agent = new_agent(spec, env)
             return agent if task.error is None else with_wrong_prior(agent, spec, env, task.error)
 
-        agent, trial = train_agent(spec, make=make)
+        agent, run = train_agent(spec, make=make)
         agent.close()
-        return figures_of(trial)
+        return figures_of(run)
 
     def rows(self, found: Answers[WarmTask, Figures]) -> Iterator[Row]:
         for task, figures in found.items():
@@ -127,12 +127,12 @@ class WarmStart(Experiment[WarmTask, Figures]):
         return [style.save(figure, folder, result.experiment)]
 
 
-def with_wrong_prior(agent: Agent, spec: TrialSpec, env: Any, error: float) -> Agent:
+def with_wrong_prior(agent: Agent, spec: RunSpec, env: Any, error: float) -> Agent:
     """Give an agent what a wrong simulation says as its prior.
 
     Args:
         agent: RRL that learned nothing yet.
-        spec: The trial.
+        spec: The run.
         env: Its environment, which knows the truth.
         error: Standard deviation of the logarithm of the random error, beside :data:`BIAS`.
 
@@ -153,7 +153,7 @@ def with_wrong_prior(agent: Agent, spec: TrialSpec, env: Any, error: float) -> A
     return agent
 
 
-def _nominal(spec: TrialSpec) -> float:
+def _nominal(spec: RunSpec) -> float:
     from tuner.envs.batched_env import BatchedEnv
 
     env = stage_environment(spec)

@@ -129,14 +129,14 @@ def test_training_says_in_words_what_it_did_not_learn(tuner):
 def test_help_names_every_agent_environment_and_workload():
     """What the options list is what there is; it is written out so that `--help` need not import it."""
     from tuner.agents.catalogue import AGENTS
-    from tuner.cli import trial
+    from tuner.cli import agent_options
     from tuner.laboratory.environment import environments
     from tuner.option import options_of
     from tuner.setting import Load
     from tuner.workload import WORKLOADS
 
-    env = get_type_hints(trial.TrialOptions, include_extras=True)["env"].__metadata__[0]
-    assert re.findall(r"\w+", trial.AGENT_HELP.split("Names:")[1]) == list(AGENTS)
+    env = get_type_hints(agent_options.AgentOptions, include_extras=True)["env"].__metadata__[0]
+    assert re.findall(r"\w+", agent_options.AGENT_HELP.split("Names:")[1]) == list(AGENTS)
     assert sorted(re.findall(r"tuner/\S+v0", env.help)) == environments()
     assert set(WORKLOADS) <= set(re.findall(r"\w+", options_of(Load)["workload"].help))
 

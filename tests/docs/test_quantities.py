@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.control.store.schema import SCHEMA
-from tuner.laboratory.trial import FIGURES
+from tuner.laboratory.agent_run import FIGURES
 from tuner.measurement import QUANTITIES, Quantity
 from tuner.report import Served, WindowReport
 

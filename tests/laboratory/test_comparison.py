@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.laboratory.trials import SMALL, made_trial
-from tuner.laboratory.comparison import Comparison, compared, trial_specs
-from tuner.laboratory.trial import Trial, TrialSpec
+from tests.laboratory.agent_runs import SMALL, made_run
+from tuner.laboratory.agent_run import AgentRun, RunSpec
+from tuner.laboratory.comparison import Comparison, compared, run_specs
 
 
-def trials(agent: str, converged: tuple[int | None, ...]) -> list[Trial]:
-    """A trial for each seed that converges after so many windows; None for never."""
+def runs(agent: str, converged: tuple[int | None, ...]) -> list[AgentRun]:
+    """A run for each seed that converges after so many windows; None for never."""
     found = []
     for seed, windows in enumerate(converged):
         expected = np.ones(100)
         expected[: 100 if windows is None else windows - SPAN] = 2.0
-        found.append(made_trial(agent=agent, seed=seed, expected=expected, cost=expected * 1.1))
+        found.append(made_run(agent=agent, seed=seed, expected=expected, cost=expected * 1.1))
     return found
 
 
@@ -28,7 +28,7 @@ SPAN = 10
 
 def test_rows_are_medians_over_seeds() -> None:
     """Who never converges counts as the greatest; low and high are of the windows to converge."""
-    fast, slow = compared([*trials("rrl", (20, 30, 25)), *trials("capes", (40, None, None))])
+    fast, slow = compared([*runs("rrl", (20, 30, 25)), *runs("capes", (40, None, None))])
 
     assert (fast.id, fast.windows_to_converge, fast.low, fast.high) == ("rrl", 25, 20, 30)
     assert (fast.converged, fast.seeds) == (3, 3)
@@ -43,7 +43,7 @@ def test_without_exact_costs_there_is_no_convergence() -> None:
     """The other figures are there."""
     unknown = np.full(30, math.nan)
 
-    (row,) = compared([made_trial(expected=unknown, best=unknown)])
+    (row,) = compared([made_run(expected=unknown, best=unknown)])
 
     assert (row.windows_to_converge, row.low, row.high, row.converged) == (None, None, None, None)
     assert row.mean_cost == 1.0
@@ -53,7 +53,7 @@ def test_comparisons_survive_a_round_trip(tmp_path: Path) -> None:
     """What was stored is what is read."""
     comparison = Comparison(
         env="e", workload="dynamic", rates=[1.0], arguments={"slo": "p95=30ms"}, windows=100, seeds=2,
-        seconds=1.0, command="c", rows=compared(trials("rrl", (20, 30))),
+        seconds=1.0, command="c", rows=compared(runs("rrl", (20, 30))),
     )  # fmt: skip
     comparison.save(tmp_path / "c.json")
 
@@ -62,10 +62,10 @@ def test_comparisons_survive_a_round_trip(tmp_path: Path) -> None:
 
 def test_every_agent_has_every_seed() -> None:
     """Seeds come first: neighbours in the list are different agents."""
-    spec = TrialSpec(**SMALL)
-    other = TrialSpec(**SMALL | {"agent": "hill_climb"})
+    spec = RunSpec(**SMALL)
+    other = RunSpec(**SMALL | {"agent": "hill_climb"})
 
-    found = trial_specs([spec, other], 2)
+    found = run_specs([spec, other], 2)
 
     assert [(one.agent, one.seed) for one in found] == [
         ("rrl", 0), ("hill_climb", 0), ("rrl", 1), ("hill_climb", 1),

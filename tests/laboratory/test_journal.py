@@ -14,10 +14,10 @@ from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory import journal as module
+from tuner.laboratory.agent_run import FIGURES, RunSpec
 from tuner.laboratory.journal import JOURNAL, TrainingJournal, read_journal
-from tuner.laboratory.trial import FIGURES, TrialSpec
 
-SPEC = TrialSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
+SPEC = RunSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
 KNOBS: list[dict[str, object]] = [{"name": "instances", "grid": [1.0, 2.0]}]
 
 

@@ -1,4 +1,4 @@
-"""What a trial comes to."""
+"""The figures of a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.laboratory import naive
-from tests.laboratory.trials import made_trial
+from tests.laboratory.agent_runs import made_run
 from tuner.laboratory.metrics import ccdf, figures_of, is_near, running_mean, windows_to_converge
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_measures_are_those_of_their_plain_twins(seed: int) -> None:
-    """Running means with gaps, and windows to converge, on random trials that settle at a random moment."""
+    """Running means with gaps, and windows to converge, on random runs that settle at a random moment."""
     generator = np.random.default_rng(seed)
     n = int(generator.integers(1, 80))
     values = np.where(generator.random(n) < 0.2, math.nan, generator.random(n))
@@ -52,9 +52,9 @@ def test_a_dear_best_allows_more() -> None:
 
 def test_without_exact_costs_nothing_is_said_of_convergence() -> None:
     """NaN, which is not the same as never."""
-    trial = made_trial(expected=np.full(30, math.nan), best=np.full(30, math.nan))
+    run = made_run(expected=np.full(30, math.nan), best=np.full(30, math.nan))
 
-    found = figures_of(trial)
+    found = figures_of(run)
 
     assert math.isnan(found.windows_to_converge)
     assert math.isnan(found.windows_off)
@@ -64,11 +64,11 @@ def test_without_exact_costs_nothing_is_said_of_convergence() -> None:
 def test_windows_that_were_not_measured_are_left_out_and_counted() -> None:
     """Means are over what was measured; the skipped ones are told."""
     cost = np.array([1.0, math.nan, 3.0, 2.0])
-    trial = made_trial(
+    run = made_run(
         cost=cost, learned=np.isfinite(cost), kept=np.array([0.0, 0.0, 1.0, 1.0]), gpu=np.full(4, math.nan)
     )
 
-    found = figures_of(trial)
+    found = figures_of(run)
 
     assert (found.mean_cost, found.skipped, found.slo_violations) == (2.0, 1, 0.5)
     assert found.resource == found.cpu

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.laboratory.trials import SMALL
+from tests.laboratory.agent_runs import SMALL
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.errors import InvalidInput, StorageError
+from tuner.laboratory.agent_run import RunSpec
 from tuner.laboratory.journal import JOURNAL
 from tuner.laboratory.training import train
-from tuner.laboratory.trial import TrialSpec
 
-SPEC = TrialSpec(**SMALL | {"rates": (100.0, 150.0), "windows": 8})
+SPEC = RunSpec(**SMALL | {"rates": (100.0, 150.0), "windows": 8})
 
 
 class Interrupted(Exception):
@@ -57,7 +57,7 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(tmp_path: Path, agen
 
     trained.agent.close()
     assert trained.repeated == 11
-    assert len(trained.trial.cost) == 16
+    assert len(trained.run.cost) == 16
     assert contents(parts) == contents(whole)
 
 
@@ -66,7 +66,7 @@ def test_windows_that_stand_alone_are_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int
 ) -> None:
     """In a batched simulator only the last is, and the end is the same: load, level, cost of a change."""
-    spec = TrialSpec(
+    spec = RunSpec(
         env="tuner/TFServingCPU-v0", arguments={"window": 5.0, "change_cost": 1.0}, workload="wikipedia",
         agent="random", windows=12, seed=3, exact=False,
     )  # fmt: skip
@@ -147,6 +147,6 @@ def test_tensorboard_sees_every_window_once(tmp_path: Path) -> None:
     found.Reload()
     costs = found.Scalars("cost/measured")
     assert [event.step for event in costs] == list(range(16))
-    assert [event.value for event in costs] == pytest.approx(trained.trial.cost.tolist(), rel=1e-6)
+    assert [event.value for event in costs] == pytest.approx(trained.run.cost.tolist(), rel=1e-6)
     assert {"agent/level", "agent/learned", "slo/kept"} <= set(found.Tags()["scalars"])
     assert "window/gpu" not in found.Tags()["scalars"]

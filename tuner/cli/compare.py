@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.agent_options import AGENT_HELP, MOST_WINDOWS, AgentOptions, parse_agents, run_spec
 from tuner.cli.options import Seed
 from tuner.cli.signature import fields_as_options
-from tuner.cli.trial import AGENT_HELP, MOST_WINDOWS, TrialOptions, parse_agents, trial_spec
 
 __all__ = ["EXAMPLES", "compare"]
 
@@ -17,7 +17,7 @@ EXAMPLES = """Example: [bold]tuner compare --agents rrl,capes,deeprm --env tuner
 --workload dynamic --windows 300 --seeds 4 --json comparison.json --plot .[/bold]"""
 
 
-WHERE = TrialOptions(env="tuner/TFServingCPU-v0")
+WHERE = AgentOptions(env="tuner/TFServingCPU-v0")
 
 
 @fields_as_options
@@ -25,11 +25,11 @@ def compare(
     agents: Annotated[
         str, typer.Option("--agents", help=f"Comma-separated; each {AGENT_HELP}")
     ] = "rrl,q_learning,capes,deeprm",
-    where: TrialOptions = WHERE,
+    where: AgentOptions = WHERE,
     windows: Annotated[
-        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each trial, per load.")
+        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each run, per load.")
     ] = 300,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Trials of each agent.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Runs of each agent.")] = 3,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
     plot: Annotated[
@@ -37,20 +37,20 @@ def compare(
     ] = None,
 ) -> None:
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
-    from tuner.cli.comparison import compare_trials
-    from tuner.laboratory.comparison import trial_specs
-    from tuner.laboratory.trial import check_trial, run_trial
+    from tuner.cli.comparison import compare_runs
+    from tuner.laboratory.agent_run import check_run, run_agent
+    from tuner.laboratory.comparison import run_specs
     from tuner.storage import make_folder
 
-    base = trial_spec(where, seed=seed, windows=windows)
+    base = run_spec(where, seed=seed, windows=windows)
     chosen = parse_agents(agents, base)
     for one in chosen:
-        check_trial(one)
+        check_run(one)
     if plot is not None:
         make_folder(plot, "--plot")
-    trials = compare_trials(run_trial, trial_specs(chosen, seeds), base, seeds=seeds, out=out)
+    runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, out=out)
     if plot is not None:
         from tuner.laboratory.figures import comparison_figures
 
-        for path in comparison_figures(trials, plot):
+        for path in comparison_figures(runs, plot):
             print(path)

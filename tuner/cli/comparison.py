@@ -1,4 +1,4 @@
-"""Runs trials in processes, prints and stores how they compare; for `compare` and `evaluate`."""
+"""Runs agents in processes, prints and stores how they compare; for `compare` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tuner.cli.trial import skipped_text
+from tuner.cli.agent_options import skipped_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tuner.laboratory.agent_run import AgentRun, RunSpec
     from tuner.laboratory.comparison import Comparison
-    from tuner.laboratory.trial import Trial, TrialSpec
 
-__all__ = ["compare_trials"]
+__all__ = ["compare_runs"]
 
 Task = TypeVar("Task")
 
 
-def compare_trials(
-    function: Callable[[Task], Trial],
+def compare_runs(
+    function: Callable[[Task], AgentRun],
     tasks: Sequence[Task],
-    base: TrialSpec,
+    base: RunSpec,
     *,
     seeds: int,
     out: Path | None,
-) -> list[Trial]:
-    """Run trials, print their rows and store them.
+) -> list[AgentRun]:
+    """Run agents, print their rows and store them.
 
     Args:
         function: Runs one; see :func:`tuner.laboratory.parallel.run_all`.
         tasks: Its arguments.
-        base: What all trials share.
-        seeds: Trials of each agent.
+        base: What all runs share.
+        seeds: Runs of each agent.
         out: Where the rows go.
 
     Raises:
@@ -47,7 +47,7 @@ def compare_trials(
     if out is not None:
         make_folder_of(out, "--json")
     begin = time.monotonic()
-    trials = run_all(function, tasks, "trials", bars=progress_bars(make_console()))
+    runs = run_all(function, tasks, "runs", bars=progress_bars(make_console()))
     comparison = Comparison(
         env=base.env,
         workload=base.workload or "",
@@ -57,13 +57,13 @@ def compare_trials(
         seeds=seeds,
         seconds=round(time.monotonic() - begin, 1),
         command=command_line(),
-        rows=compared(trials),
+        rows=compared(runs),
     )
     _show(comparison)
     if out is not None:
         comparison.save(out)
         print(out)
-    return trials
+    return runs
 
 
 def _show(comparison: Comparison) -> None:

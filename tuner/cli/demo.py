@@ -47,7 +47,7 @@ TRAINING = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class DemoCourse:
     """The model, and what the demo does with it."""
 
     rates: Annotated[
@@ -82,7 +82,7 @@ def demo(
     ] = None,
     goal: Goal = "latency",
     *,
-    course: Course,
+    course: DemoCourse,
     server: ServerName = "triton",
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.agent_options import MOST_WINDOWS, AgentOptions, run_spec
 from tuner.cli.options import Seed
 from tuner.cli.signature import fields_as_options
-from tuner.cli.trial import MOST_WINDOWS, TrialOptions, trial_spec
 
 __all__ = ["EXAMPLES", "evaluate"]
 
@@ -20,7 +20,7 @@ EXAMPLES = """Example: [bold]tuner evaluate policy --env tuner/TritonCPU-v0 --ra
 @fields_as_options
 def evaluate(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A folder that `tuner train` wrote.")],
-    where: TrialOptions,
+    where: AgentOptions,
     windows: Annotated[
         int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Windows of each seed, per load.")
     ] = 60,
@@ -31,14 +31,14 @@ def evaluate(
     """Run a stored policy greedily: it neither explores nor learns."""
     from dataclasses import replace
 
-    from tuner.cli.comparison import compare_trials
+    from tuner.cli.comparison import compare_runs
+    from tuner.laboratory.agent_run import knows_costs
     from tuner.laboratory.evaluation import ORACLE, POLICY, START, Evaluation
     from tuner.laboratory.evaluation import evaluate as evaluate_one
-    from tuner.laboratory.trial import knows_costs
 
-    spec = trial_spec(where, seed=seed, windows=windows)
+    spec = run_spec(where, seed=seed, windows=windows)
     who = (POLICY, ORACLE, START) if knows_costs(spec) else (POLICY, START)
     # One window alone shows what is wrong before much is done.
     evaluate_one(Evaluation(replace(spec, windows=1), POLICY, policy))
     tasks = [Evaluation(spec.seeded(seed + number), one, policy) for number in range(seeds) for one in who]
-    compare_trials(evaluate_one, tasks, spec, seeds=seeds, out=out)
+    compare_runs(evaluate_one, tasks, spec, seeds=seeds, out=out)

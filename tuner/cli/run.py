@@ -23,7 +23,7 @@ EXAMPLES = """Examples: [bold]tuner run triton://127.0.0.1:8001/resnet50 --slo p
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class RunCourse:
     """The course of a run: its length, its start, what it may change, and what it leaves behind."""
 
     windows: Annotated[
@@ -52,7 +52,7 @@ class Course:
 def run(
     target: Target,
     setting: Annotated[Setting, Fields(*LIVE)],
-    course: Course,
+    course: RunCourse,
     seed: Seed = 0,
 ) -> None:
     """Tune a live server toward its SLO, safely, until stopped.

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tuner.cli.options import Seed
-from tuner.cli.signature import Fields, fields_as_options
-from tuner.cli.trial import (
+from tuner.cli.agent_options import (
     AGENT_HELP,
     MOST_WINDOWS,
-    TrialOptions,
+    AgentOptions,
     parse_agent,
+    run_spec,
     skipped_text,
-    trial_spec,
 )
+from tuner.cli.options import Seed
+from tuner.cli.signature import Fields, fields_as_options
 from tuner.objective import Objective
 from tuner.option import options_of
 
 if TYPE_CHECKING:
+    from tuner.laboratory.agent_run import RunSpec
     from tuner.laboratory.training import Trained
-    from tuner.laboratory.trial import TrialSpec
 
 __all__ = ["EXAMPLES", "train"]
 
@@ -52,7 +52,7 @@ def train(
             help="Start from a policy, and with its agent, rather than from nothing.",
         ),
     ] = None,
-    where: Annotated[TrialOptions, Fields(*ORDER)],
+    where: Annotated[AgentOptions, Fields(*ORDER)],
     windows: Annotated[
         int,
         typer.Option("--windows", min=1, max=MOST_WINDOWS, help="How many windows to learn from, per load."),
@@ -79,13 +79,13 @@ def train(
     from dataclasses import replace
 
     from tuner.cli.console import make_console
-    from tuner.laboratory.trial import check_trial
+    from tuner.laboratory.agent_run import check_run
 
     learner = _learner(agent, policy, out)
-    spec = trial_spec(where, seed=seed, windows=windows, **learner)
+    spec = run_spec(where, seed=seed, windows=windows, **learner)
     if not spec.rates:
         spec = replace(spec, rates=_loads(spec))
-    check_trial(spec)
+    check_run(spec)
     trainings = _trainings(spec, seeds, out, tensorboard)
     console = make_console()
     try:
@@ -121,7 +121,7 @@ def _learner(agent: str | None, policy: Path | None, out: Path) -> dict[str, Any
     return {"agent": manifest.agent, "policy": str(policy), "policy_sha256": manifest.sha256}
 
 
-def _loads(spec: TrialSpec) -> tuple[float, ...]:
+def _loads(spec: RunSpec) -> tuple[float, ...]:
     """The loads where none is given; none for the environment's own."""
     if spec.env == TRITON:
         return LOADS
@@ -137,12 +137,12 @@ def _loads(spec: TrialSpec) -> tuple[float, ...]:
 class Training(NamedTuple):
     """One training."""
 
-    spec: TrialSpec
+    spec: RunSpec
     folder: Path
     tensorboard: Path | None
 
 
-def _trainings(spec: TrialSpec, seeds: int, out: Path, tensorboard: Path | None) -> list[Training]:
+def _trainings(spec: RunSpec, seeds: int, out: Path, tensorboard: Path | None) -> list[Training]:
     """Return the training of each seed, and make its folders; TensorBoard shows each folder as a run."""
     from tuner.storage import make_folder
 
@@ -184,20 +184,20 @@ def _summary(trained: Trained) -> list[str]:
     from tuner.agents.load_levels import LoadLevels
     from tuner.cli.console import configuration_text
 
-    agent, trial, space, repeated = trained
+    agent, run, space, repeated = trained
     levels = LoadLevels()
-    rates = {levels.level(rate): rate for rate in trial.spec.rates}
+    rates = {levels.level(rate): rate for rate in run.spec.rates}
     lines = [f"went on after {repeated} windows"] if repeated else []
-    seen = set(trial.level[trial.learned].tolist())
-    for level in rates or sorted(set(trial.level.tolist())):
+    seen = set(run.level[run.learned].tolist())
+    for level in rates or sorted(set(run.level.tolist())):
         start = int(space.encode(space.default))
         index = agent.best(State(level=level, configuration=start))
         cost = agent.costs(level)[index]
         rate = rates.get(level, round(levels.rate(level), 1))
         text = configuration_text(space, space.decode(index))
         lines.append(f"{rate:g} requests/s: {text}, {_cost_text(cost, seen)}")
-    if trial.skipped:
-        lines.append(skipped_text(trial.skipped))
+    if run.skipped:
+        lines.append(skipped_text(run.skipped))
     agent.close()
     return lines
 

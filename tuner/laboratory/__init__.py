@@ -1,5 +1,5 @@
 """The laboratory: agents learn in environments and are compared; models of live servers are fitted."""
 
-from tuner.laboratory.trial import Trial, TrialSpec, run_trial
+from tuner.laboratory.agent_run import AgentRun, RunSpec, run_agent
 
-__all__ = ["Trial", "TrialSpec", "run_trial"]
+__all__ = ["AgentRun", "RunSpec", "run_agent"]

@@ -1,4 +1,4 @@
-"""Compares agents: sums up the trials of each, over all seeds, in one row."""
+"""Compares agents: sums up the runs of each, over all seeds, in one row."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tuner.laboratory.agent_run import AgentRun, RunSpec
 from tuner.laboratory.metrics import Figures, figures_of
-from tuner.laboratory.trial import Trial, TrialSpec
 from tuner.stored import Part, Stored
 
-__all__ = ["AgentRow", "Comparison", "compared", "trial_specs"]
+__all__ = ["AgentRow", "Comparison", "compared", "run_specs"]
 
 
 class AgentRow(Part):
@@ -62,7 +62,7 @@ class Comparison(Stored):
     """Nominal loads, requests/s; empty for the environment's own."""
     arguments: dict[str, Any]
     windows: int
-    """Of each trial."""
+    """Of each run."""
     seeds: int
     seconds: float
     """How long it took."""
@@ -76,20 +76,20 @@ class Comparison(Stored):
     rows: list[AgentRow]
 
 
-def trial_specs(agents: Sequence[TrialSpec], seeds: int) -> list[TrialSpec]:
-    """Return the trials of a comparison: every agent with every seed, the same loads for all.
+def run_specs(agents: Sequence[RunSpec], seeds: int) -> list[RunSpec]:
+    """Return the runs of a comparison: every agent with every seed, the same loads for all.
 
-    All agents have the first seed, then all have the next, so that processes that take trials one by one work
+    All agents have the first seed, then all have the next, so that processes that take runs one by one work
     on different agents at a time: some agents take much longer than others.
     """
     return [spec.seeded(spec.seed + seed) for seed in range(seeds) for spec in agents]
 
 
-def compared(trials: Sequence[Trial]) -> list[AgentRow]:
-    """Sum up trials, a row for each agent in the order of their first trials."""
+def compared(runs: Sequence[AgentRun]) -> list[AgentRow]:
+    """Sum up runs, a row for each agent in the order of their first runs."""
     by_agent: dict[str, list[Figures]] = {}
-    for trial in trials:
-        by_agent.setdefault(trial.spec.label, []).append(figures_of(trial))
+    for run in runs:
+        by_agent.setdefault(run.spec.label, []).append(figures_of(run))
     return [_row(agent, figures) for agent, figures in by_agent.items()]
 
 

@@ -1,4 +1,4 @@
-"""Curves and bars of trials: the median over seeds, with the least and the greatest, for each agent."""
+"""Curves and bars of runs: the median over seeds, with the least and the greatest, for each agent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.metrics import SPAN, Figures, ccdf, figures_of, running_mean
-from tuner.laboratory.trial import Trial
 from tuner.report.series import Series, curve
 
 __all__ = ["bars", "by_agent", "exceeding", "over_time"]
@@ -19,54 +19,54 @@ THRESHOLDS = 80
 """Latencies at which a distribution is stored."""
 
 
-def by_agent(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    """Group trials by agent, in the order of their first trials."""
-    found: dict[str, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(trial.spec.label, []).append(trial)
+def by_agent(runs: Sequence[AgentRun]) -> dict[str, list[AgentRun]]:
+    """Group runs by agent, in the order of their first runs."""
+    found: dict[str, list[AgentRun]] = {}
+    for run in runs:
+        found.setdefault(run.spec.label, []).append(run)
     return found
 
 
 def over_time(
-    trials: Sequence[Trial], values: Callable[[Trial], np.ndarray], panel: str = ""
+    runs: Sequence[AgentRun], values: Callable[[AgentRun], np.ndarray], panel: str = ""
 ) -> list[Series]:
-    """Return how something went, window by window: running means of ten windows, or more in long trials.
+    """Return how something went, window by window: running means of ten windows, or more in long runs.
 
     Args:
-        trials: Of equal length.
-        values: What of a trial is shown.   # (n,)
+        runs: Of equal length.
+        values: What of a run is shown.   # (n,)
         panel: Of the figure.
     """
     found = []
-    for agent, group in by_agent(trials).items():
+    for agent, group in by_agent(runs).items():
         windows = len(group[0].cost)
         span = max(SPAN, math.ceil(windows / POINTS))
         at = np.arange(min(span, windows) - 1, windows, max(span // 2, 1))
-        means = np.array([running_mean(values(trial), span)[at] for trial in group])  # (seeds, points)
+        means = np.array([running_mean(values(run), span)[at] for run in group])  # (seeds, points)
         found.append(curve(agent, (at + 1).tolist(), means.T.tolist(), panel=panel))
     return found
 
 
 def exceeding(
-    trials: Sequence[Trial], values: Callable[[Trial], np.ndarray], panel: str = ""
+    runs: Sequence[AgentRun], values: Callable[[AgentRun], np.ndarray], panel: str = ""
 ) -> list[Series]:
     """Return the share of the windows that exceeded a value, on a logarithmic grid of values.
 
     Where it is 0, there is a gap: the curves are made for logarithmic axes.
 
     Args:
-        trials: Of the same load.
-        values: What of a trial is shown.   # (n,)
+        runs: Of the same load.
+        values: What of a run is shown.   # (n,)
         panel: Of the figure.
     """
-    pooled = np.concatenate([values(trial) for trial in trials])
+    pooled = np.concatenate([values(run) for run in runs])
     pooled = pooled[np.isfinite(pooled) & (pooled > 0)]
     if not pooled.size:
         return []
     at = np.geomspace(0.98 * pooled.min(), pooled.max(), THRESHOLDS)
     found = []
-    for agent, group in by_agent(trials).items():
-        shares = np.array([ccdf(values(trial), at) for trial in group])  # (seeds, thresholds)
+    for agent, group in by_agent(runs).items():
+        shares = np.array([ccdf(values(run), at) for run in group])  # (seeds, thresholds)
         found.append(
             Series(
                 name=agent,
@@ -80,14 +80,14 @@ def exceeding(
     return found
 
 
-def bars(trials: Sequence[Trial], value: Callable[[Figures], float], panel: str = "") -> list[Series]:
-    """Return one figure of each agent's trials, as a point each, in the order of the agents.
+def bars(runs: Sequence[AgentRun], value: Callable[[Figures], float], panel: str = "") -> list[Series]:
+    """Return one figure of each agent's runs, as a point each, in the order of the agents.
 
     What is infinite was not reached and counts as the greatest: the median and the high may be missing.
     """
     found = []
-    for place, (agent, group) in enumerate(by_agent(trials).items()):
-        ordered = sorted(value(figures_of(trial)) for trial in group)
+    for place, (agent, group) in enumerate(by_agent(runs).items()):
+        ordered = sorted(value(figures_of(run)) for run in group)
         middle = float(np.median(ordered)) if not np.isinf(ordered).all() else math.inf
         low, high = (v if math.isfinite(v) else None for v in (ordered[0], ordered[-1]))
         found.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner.agents.agent import Agent, State
-from tuner.laboratory.trial import Trial, TrialSpec, new_agent, serving, start_of, train_agent
+from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, start_of, train_agent
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -24,7 +24,7 @@ with."""
 class Evaluation(NamedTuple):
     """One evaluation: plain values, which travel to other processes."""
 
-    spec: TrialSpec
+    spec: RunSpec
     """The environment and the seed; its agent is not used."""
     who: str
     """What is evaluated: ``policy``, ``oracle`` or ``start``."""
@@ -83,7 +83,7 @@ class Fixed(Greedy):
         return self.configuration
 
 
-def evaluate(evaluation: Evaluation) -> Trial:
+def evaluate(evaluation: Evaluation) -> AgentRun:
     """Run one evaluation.
 
     Raises:
@@ -92,7 +92,7 @@ def evaluate(evaluation: Evaluation) -> Trial:
     """
     spec = replace(evaluation.spec, agent=evaluation.who, parameters={})
 
-    def make(spec: TrialSpec, env: gym.Env[Any, Any]) -> Agent:
+    def make(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
         if evaluation.who == POLICY:
             from tuner.agents.catalogue import load_agent
 
@@ -101,6 +101,6 @@ def evaluate(evaluation: Evaluation) -> Trial:
             return new_agent(spec, env)
         return Fixed(new_agent(replace(spec, agent="random"), env), start_of(env))
 
-    agent, trial = train_agent(spec, make=make)
+    agent, run = train_agent(spec, make=make)
     agent.close()
-    return trial
+    return run

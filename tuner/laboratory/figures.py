@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import bars, exceeding, over_time
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -26,50 +26,50 @@ WIDE = 8.0
 """Ratio of the greatest to the least value from which on an axis is logarithmic."""
 
 
-def comparison_figures(trials: Sequence[Trial], folder: Path, name: str = "comparison") -> list[Path]:
-    """Draw trials of the same load under several agents.
+def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comparison") -> list[Path]:
+    """Draw runs of the same load under several agents.
 
     Args:
-        trials: Of equal length.
+        runs: Of equal length.
         folder: Where the figures go.
         name: What their files begin with.
 
     Returns:
         The files.
     """
-    first = trials[0]
+    first = runs[0]
     where = f"{first.spec.env.removeprefix('tuner/')} {first.spec.workload or ''}".strip()
     latency = first.slo.statistic if first.slo.statistic in ("mean", "p99") else "p95"
     drawn = []
 
     figure, axes = style.figure(f"Cost over time, {where}", size=(7.5, 3.8))
-    draw_time(axes[0, 0], over_time(trials, lambda t: t.cost), "cost, running mean")
+    draw_time(axes[0, 0], over_time(runs, lambda t: t.cost), "cost, running mean")
     if np.isfinite(first.best).any():
-        best = over_time(trials[:1], lambda t: t.best)[0]
+        best = over_time(runs[:1], lambda t: t.best)[0]
         axes[0, 0].plot(best.x, best.y, color=style.MUTED, ls="--", lw=1, label="oracle, exact")
     above(axes[0, 0])
     drawn.append(style.save(figure, folder, f"{name}-cost"))
 
     if np.isfinite(first.best).any():
         figure, axes = style.figure(f"Windows until near the oracle for good, {where}", size=(6.5, 3.6))
-        series = bars(trials, lambda f: f.windows_to_converge)
+        series = bars(runs, lambda f: f.windows_to_converge)
         draw_bars(axes[0, 0], series, "windows", most=float(len(first.cost)))
         drawn.append(style.save(figure, folder, f"{name}-convergence"))
 
     figure, axes = style.figure(f"Windows whose {latency} exceeded a latency, {where}", size=(6, 3.8))
-    draw_ccdf(axes[0, 0], exceeding(trials, lambda t: t.shown[latency]), first.slo.latency)
+    draw_ccdf(axes[0, 0], exceeding(runs, lambda t: t.shown[latency]), first.slo.latency)
     above(axes[0, 0])
     drawn.append(style.save(figure, folder, f"{name}-ccdf"))
 
     figure, axes = style.figure(f"Windows that broke the SLO ({first.slo}), {where}", size=(6.5, 3.6))
-    draw_bars(axes[0, 0], bars(trials, lambda f: 100 * f.slo_violations), "% of the windows")
+    draw_bars(axes[0, 0], bars(runs, lambda f: 100 * f.slo_violations), "% of the windows")
     drawn.append(style.save(figure, folder, f"{name}-slo"))
 
     gpu = bool(np.isfinite(first.shown["gpu"]).any())
     figure, axes = style.figure(f"Resources in use, {where}", size=(7.5, 3.8))
     draw_time(
         axes[0, 0],
-        over_time(trials, lambda t: t.shown["gpu" if gpu else "cpu"]),
+        over_time(runs, lambda t: t.shown["gpu" if gpu else "cpu"]),
         "share of the GPU" if gpu else "cores",
     )
     above(axes[0, 0])
@@ -119,7 +119,7 @@ def draw_bars(panel: Axes, series: Sequence[Series], label: str, *, most: float 
         panel: Where.
         series: One per agent, as :func:`~tuner.laboratory.curves.bars` makes them.
         label: Of the horizontal axis.
-        most: Where the axis ends, such as the length of a trial; None to end it at the greatest value.
+        most: Where the axis ends, such as the length of a run; None to end it at the greatest value.
     """
     known = [value for one in series for value in (one.y[0], one.low[0], one.high[0]) if value]
     edge = 1.05 * max(known, default=1.0) if most is None else most

@@ -21,14 +21,14 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, Event, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
-from tuner.laboratory.trial import FIGURES, TrialSpec
+from tuner.laboratory.agent_run import FIGURES, RunSpec
 
 __all__ = ["JOURNAL", "TrainingJournal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
 FORMAT = "servetune-journal 2"
 CHECK = "check"
-_SPEC = TypeAdapter(TrialSpec)
+_SPEC = TypeAdapter(RunSpec)
 
 
 class TrainingJournal:
@@ -44,7 +44,7 @@ class TrainingJournal:
         StorageError: It cannot be read or written, is damaged, or another process is writing it.
     """
 
-    def __init__(self, folder: Path, spec: TrialSpec, knobs: Sequence[dict[str, object]]) -> None:
+    def __init__(self, folder: Path, spec: RunSpec, knobs: Sequence[dict[str, object]]) -> None:
         self.path = folder / JOURNAL
         self._file = _open(self.path)
         try:
@@ -95,7 +95,7 @@ class TrainingJournal:
             raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from error
 
 
-def read_journal(folder: Path) -> tuple[TrialSpec, list[dict[str, object]], list[Event]]:
+def read_journal(folder: Path) -> tuple[RunSpec, list[dict[str, object]], list[Event]]:
     """Read a journal without changing it.
 
     Returns:
@@ -162,7 +162,7 @@ def _checked(line: str) -> dict[str, Any] | None:
     return values
 
 
-def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[TrialSpec, list[dict[str, object]], list[Event]]:
+def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[RunSpec, list[dict[str, object]], list[Event]]:
     head = lines[0]
     if head.get("format") != FORMAT:
         raise StorageError(f"journal {path}: not a journal of this version; give another folder")
@@ -235,7 +235,7 @@ def _damaged(path: Path, number: int) -> StorageError:
     return StorageError(f"journal {path}, line {number}: damaged; train again in another folder")
 
 
-def _check_same(path: Path, there: TrialSpec, wanted: TrialSpec) -> None:
+def _check_same(path: Path, there: RunSpec, wanted: RunSpec) -> None:
     """Check that a journal belongs to the training that is wanted."""
     old, new = _flat(there), _flat(wanted)
     differing = [
@@ -251,7 +251,7 @@ def _check_same(path: Path, there: TrialSpec, wanted: TrialSpec) -> None:
         )
 
 
-def _flat(spec: TrialSpec) -> dict[str, Any]:
+def _flat(spec: RunSpec) -> dict[str, Any]:
     """The fields of a spec, with those of its arguments and parameters, by name."""
     values = _SPEC.dump_python(spec, mode="json")
     inner: dict[str, Any] = values.pop("arguments") | values.pop("parameters")

@@ -1,4 +1,4 @@
-"""The figures that sum up a trial: windows until the agent converged, costs, broken SLOs, resources.
+"""The figures that sum up a run: windows until the agent converged, costs, broken SLOs, resources.
 
 An agent has converged at the first window from which on the running mean of the exact cost of what it chose
 stays within 5 % of the oracle's over the same windows. The mean is over the last 10 windows, or over all of
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.laboratory.trial import Trial
+from tuner.laboratory.agent_run import AgentRun
 
 __all__ = ["NEAR", "SPAN", "Figures", "ccdf", "figures_of", "is_near", "running_mean", "windows_to_converge"]
 
@@ -26,7 +26,7 @@ NEAR = 1.05
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The figures of one trial."""
+    """The figures of one run."""
 
     windows_to_converge: float
     """Windows until it was near the oracle for good; infinite if never, NaN if no exact costs are known."""
@@ -57,22 +57,22 @@ class Figures:
         return self.cpu if math.isnan(self.gpu) else self.gpu
 
 
-def figures_of(trial: Trial) -> Figures:
-    """Sum a trial up; what was not measured is left out of every mean."""
-    near, known = is_near(trial.expected, trial.best), np.isfinite(trial.expected + trial.best)
-    expected, best = trial.expected[known], trial.best[known]
+def figures_of(run: AgentRun) -> Figures:
+    """Sum a run up; what was not measured is left out of every mean."""
+    near, known = is_near(run.expected, run.best), np.isfinite(run.expected + run.best)
+    expected, best = run.expected[known], run.best[known]
     return Figures(
-        windows_to_converge=windows_to_converge(trial.expected, trial.best),
+        windows_to_converge=windows_to_converge(run.expected, run.best),
         windows_off=float(np.count_nonzero(~near)) if known.any() else math.nan,
-        mean_cost=_mean(trial.cost),
+        mean_cost=_mean(run.cost),
         regret=float(expected.sum() / best.sum() - 1.0) if best.size and best.sum() > 0 else math.nan,
-        slo_violations=1.0 - _mean(trial.kept),
-        mean_latency=_mean(trial.shown["mean"]),
-        p95=_mean(trial.shown["p95"]),
-        p99=_mean(trial.shown["p99"]),
-        cpu=_mean(trial.shown["cpu"]),
-        gpu=_mean(trial.shown["gpu"]),
-        skipped=trial.skipped,
+        slo_violations=1.0 - _mean(run.kept),
+        mean_latency=_mean(run.shown["mean"]),
+        p95=_mean(run.shown["p95"]),
+        p99=_mean(run.shown["p99"]),
+        cpu=_mean(run.shown["cpu"]),
+        gpu=_mean(run.shown["gpu"]),
+        skipped=run.skipped,
     )
 
 

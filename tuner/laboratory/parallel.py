@@ -1,4 +1,4 @@
-"""Runs one function on many arguments in several processes, such as the trials of a comparison."""
+"""Runs one function on many arguments in several processes, such as the runs of a comparison."""
 
 from __future__ import annotations
 

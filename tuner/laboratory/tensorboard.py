@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuner.agents.training import EpisodeBegin, Event
 from tuner.errors import StorageError
-from tuner.laboratory.trial import FIGURES
+from tuner.laboratory.agent_run import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

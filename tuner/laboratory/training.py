@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from tuner.agents.agent import Agent
 from tuner.agents.training import Callbacks, Event, TrainingWindow
 from tuner.knobs import KnobSpace
+from tuner.laboratory.agent_run import AgentRun, RunSpec, serving, stage_environment, train_agent
 from tuner.laboratory.journal import TrainingJournal
 from tuner.laboratory.tensorboard import TensorBoard
-from tuner.laboratory.trial import Trial, TrialSpec, serving, stage_environment, train_agent
 
 __all__ = ["Trained", "train"]
 
@@ -21,7 +21,7 @@ class Trained(NamedTuple):
 
     agent: Agent
     """To be closed by the caller."""
-    trial: Trial
+    run: AgentRun
     space: KnobSpace
     repeated: int
     """Windows of the journal, from before the interruption."""
@@ -37,7 +37,7 @@ class Transfers(Protocol):
 
 
 def train(
-    spec: TrialSpec,
+    spec: RunSpec,
     folder: Path,
     *,
     tensorboard: Path | None = None,
@@ -72,7 +72,7 @@ def train(
             for event in journal.past:
                 board.add(event)
         callbacks = Callbacks(record=record, progress=progress)
-        agent, trial = train_agent(spec, past=journal.past, callbacks=callbacks)
+        agent, run = train_agent(spec, past=journal.past, callbacks=callbacks)
     finally:
         journal.close()
         if board is not None:
@@ -81,4 +81,4 @@ def train(
         agent.transfer()
     agent.save(folder)
     repeated = sum(isinstance(event, TrainingWindow) for event in journal.past)
-    return Trained(agent, trial, space, repeated)
+    return Trained(agent, run, space, repeated)

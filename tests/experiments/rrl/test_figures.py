@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
-from tests.laboratory.trials import made_trial
+from tests.laboratory.agent_runs import made_run
 from tuner.experiments.frame.experiment import Experiment
 from tuner.experiments.frame.result import Result, Row
 from tuner.experiments.rrl.fig11 import RegionSize
@@ -20,9 +20,9 @@ from tuner.experiments.rrl.fig15 import LeastResources
 from tuner.experiments.rrl.latency import LatencyStudy
 from tuner.experiments.rrl.rivals import RivalAgents
 from tuner.experiments.rrl.study import TIMES_FEWER, agent_rows, fewer_rows, relation_rows, times_fewer
+from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import bars, exceeding, over_time
 from tuner.laboratory.figures import comparison_figures, draw_bars
-from tuner.laboratory.trial import Trial
 from tuner.report import style
 from tuner.report.series import Series
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
-def trials() -> list[Trial]:
+def runs() -> list[AgentRun]:
     """Two seeds of two agents; CAPES needs twice as long, and half as long again with seed 1."""
     found = []
     for seed in (0, 1):
@@ -40,7 +40,7 @@ def trials() -> list[Trial]:
             values = np.full(40, mean)
             broken = np.arange(40) < (10 if agent == "capes" else 0)
             found.append(
-                made_trial(
+                made_run(
                     agent=agent, seed=seed, cost=10 * values, mean=values, p95=2 * values,
                     kept=1.0 - broken, expected=1.0 + broken, best=np.ones(40),
                 )
@@ -51,7 +51,7 @@ def trials() -> list[Trial]:
 def test_relations_are_seed_by_seed() -> None:
     """RRL is 50 and 75 % below; the published value stands beside the median."""
     (found,) = relation_rows(
-        "Inception, WiKi", trials(), lambda f: f.mean_latency, "mean latency", {"capes": 50.6}
+        "Inception, WiKi", runs(), lambda f: f.mean_latency, "mean latency", {"capes": 50.6}
     )
 
     assert (found.measured, found.low, found.high, found.published) == (62.5, 50.0, 75.0, 50.6)
@@ -60,7 +60,7 @@ def test_relations_are_seed_by_seed() -> None:
 
 def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
     """As when it never broke the SLO."""
-    swapped = [t._replace(kept=np.ones(40)) for t in trials()]
+    swapped = [t._replace(kept=np.ones(40)) for t in runs()]
 
     (found,) = relation_rows("x", swapped, lambda f: f.slo_violations, "broken", {"capes": 1.0})
 
@@ -71,7 +71,7 @@ def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
 def test_agents_have_their_own_rows() -> None:
     """Medians over seeds; what was never measured has none."""
     rows = agent_rows(
-        "x", trials(), {"latency": (lambda f: f.mean_latency, "s"), "gpu": (lambda f: float("nan"), "")}
+        "x", runs(), {"latency": (lambda f: f.mean_latency, "s"), "gpu": (lambda f: float("nan"), "")}
     )
 
     assert [(row.id, row.measured) for row in rows] == [("x, RRL: latency", 0.1), ("x, CAPES: latency", 0.3)]
@@ -79,9 +79,9 @@ def test_agents_have_their_own_rows() -> None:
 
 def test_curves_are_medians_with_their_range() -> None:
     """Over time, beyond a value, and as bars."""
-    latest = next(one for one in over_time(trials(), lambda t: t.cost) if one.name == "capes")
-    tail = exceeding(trials(), lambda t: t.shown["p95"])
-    broken = bars(trials(), lambda f: f.slo_violations)
+    latest = next(one for one in over_time(runs(), lambda t: t.cost) if one.name == "capes")
+    tail = exceeding(runs(), lambda t: t.shown["p95"])
+    broken = bars(runs(), lambda f: f.slo_violations)
 
     assert (latest.y[-1], latest.low[-1], latest.high[-1]) == (3.0, 2.0, 4.0)
     assert tail[0].y[0] == 1.0
@@ -104,7 +104,7 @@ def drawn_bars(series: list[Series], most: float | None = None) -> tuple[Axes, l
 
 
 def test_bars_where_nobody_converges_have_the_whole_trial_as_their_axis() -> None:
-    """As long as the trial, not as wide as nothing; all labels are level with their agents."""
+    """As long as the run, not as wide as nothing; all labels are level with their agents."""
     panel, texts = drawn_bars([bar("rrl", 0.0, None), bar("capes", 1.0, None)], most=25.0)
 
     assert panel.get_xlim() == (0.0, 25.0)
@@ -128,7 +128,7 @@ def test_bars_say_how_many_seeds_never_converged() -> None:
 
 
 def test_bars_of_shares_end_at_the_greatest() -> None:
-    """Without a length of the trial; where there is nothing but zeros the axis is still one."""
+    """Without a length of the run; where there is nothing but zeros the axis is still one."""
     panel, texts = drawn_bars([bar("rrl", 0.0, 0.5, 0.0, 2.0)])
     zero, _ = drawn_bars([bar("rrl", 0.0, 0.0, 0.0, 0.0)])
 
@@ -138,7 +138,7 @@ def test_bars_of_shares_end_at_the_greatest() -> None:
 
 
 def test_fewer_windows_are_a_ratio_of_medians() -> None:
-    """A rival that never gets there needs the whole trial at least; RRL that never does has no ratio."""
+    """A rival that never gets there needs the whole run at least; RRL that never does has no ratio."""
     both = times_fewer("x", 2745.0, 1381.5, windows=3000, least=5.0)
     never = times_fewer("x", None, 30.0, windows=3000, least=8.0)
     short = times_fewer("x", None, 1500.0, windows=3000, least=8.0)
@@ -183,9 +183,9 @@ def test_stored_ratios_are_those_of_the_stored_medians(kind: type[LatencyStudy])
 
 def test_comparisons_are_drawn(tmp_path: Path) -> None:
     """Five figures, four where no exact costs are known."""
-    unknown = [t._replace(expected=np.full(40, np.nan), best=np.full(40, np.nan)) for t in trials()]
+    unknown = [t._replace(expected=np.full(40, np.nan), best=np.full(40, np.nan)) for t in runs()]
 
-    assert len(comparison_figures(trials(), tmp_path)) == 5
+    assert len(comparison_figures(runs(), tmp_path)) == 5
     assert len(comparison_figures(unknown, tmp_path, "other")) == 4
 
 

@@ -12,7 +12,7 @@ from tuner.experiments.rrl import warm
 from tuner.experiments.rrl.study import MEAN
 from tuner.experiments.rrl.warm import WarmStart, with_wrong_prior
 from tuner.knobs import KnobSpace
-from tuner.laboratory.trial import TrialSpec, new_agent
+from tuner.laboratory.agent_run import RunSpec, new_agent
 
 
 class World:
@@ -27,7 +27,7 @@ class World:
 
 def test_the_prior_is_wrong_by_a_fifth_and_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's prior is the truth, 1.2 times, and a tenth up or down."""
-    spec = TrialSpec(env="tuner/TFServingCPU-v0", arguments=dict(MEAN), windows=2)
+    spec = RunSpec(env="tuner/TFServingCPU-v0", arguments=dict(MEAN), windows=2)
     env = warm.stage_environment(spec)
     agent = new_agent(spec, env)
     world = World(warm.serving(env).space)

@@ -1,4 +1,4 @@
-"""A trial: one agent learns in one environment, from one seed; exact costs judge every window."""
+"""A run of an agent: it learns in one environment, from one seed; exact costs judge every window."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIGURES",
-    "Trial",
-    "TrialSpec",
-    "check_trial",
+    "AgentRun",
+    "RunSpec",
+    "check_run",
     "knows_costs",
     "new_agent",
-    "run_trial",
+    "run_agent",
     "serving",
     "stage_environment",
     "start_of",
@@ -49,8 +49,8 @@ FIGURES = (*JUDGED, *SHOWN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrialSpec:
-    """What a trial consists of: plain values, which travel to other processes and head a journal."""
+class RunSpec:
+    """What a run consists of: plain values, which travel to other processes and head a journal."""
 
     env: str
     """Id of the environment."""
@@ -86,15 +86,15 @@ class TrialSpec:
         """What the agent is called in tables: its name, and the parameters that were given."""
         return ":".join([self.agent, *(f"{name}={value}" for name, value in self.parameters.items())])
 
-    def seeded(self, seed: int) -> TrialSpec:
-        """Return the same trial with another seed."""
+    def seeded(self, seed: int) -> RunSpec:
+        """Return the same run with another seed."""
         return replace(self, seed=seed)
 
 
-class Trial(NamedTuple):
-    """The result of a trial; every array has one value for each window."""
+class AgentRun(NamedTuple):
+    """The result of a run; every array has one value for each window."""
 
-    spec: TrialSpec
+    spec: RunSpec
     slo: Slo
     """What counts as kept."""
     level: np.ndarray  # (n,) int64
@@ -113,30 +113,30 @@ class Trial(NamedTuple):
         return int(np.count_nonzero(~self.learned))
 
 
-def run_trial(spec: TrialSpec) -> Trial:
-    """Run a trial from its beginning to its end; the same spec gives the same trial."""
-    agent, trial = train_agent(spec)
+def run_agent(spec: RunSpec) -> AgentRun:
+    """Let an agent learn from beginning to end; the same spec gives the same run."""
+    agent, run = train_agent(spec)
     agent.close()
-    return trial
+    return run
 
 
 def train_agent(
-    spec: TrialSpec,
+    spec: RunSpec,
     *,
-    make: Callable[[TrialSpec, gym.Env[Any, Any]], Agent] | None = None,
+    make: Callable[[RunSpec, gym.Env[Any, Any]], Agent] | None = None,
     past: Sequence[Event] = (),
     callbacks: Callbacks = SILENT,
-) -> tuple[Agent, Trial]:
-    """Run a trial, or go on with one.
+) -> tuple[Agent, AgentRun]:
+    """Let an agent learn, or go on with a run that was interrupted.
 
     Args:
-        spec: The trial.
+        spec: The run.
         make: Makes the agent; the one that the spec names if None.
         past: The events before an interruption, see :func:`tuner.agents.training.learn`.
-        callbacks: Called as the trial goes on; its figures are those of the trial.
+        callbacks: Called as the run goes on; its figures are those of the run.
 
     Returns:
-        The agent, to be closed, and what the trial showed.
+        The agent, to be closed, and what the run showed.
 
     Raises:
         InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
@@ -162,13 +162,13 @@ def train_agent(
         slo = serving(env).objective.slo
         env.close()
     assert agent is not None, "there is at least one stage"
-    return agent, _trial(spec, slo, windows)
+    return agent, _agent_run(spec, slo, windows)
 
 
 def _one_thread() -> None:
     """Keep PyTorch to one thread: for tiny networks the threads cost more than they save.
 
-    Trials that run side by side would also compete for the cores.
+    Runs side by side would also compete for the cores.
     """
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
@@ -176,8 +176,8 @@ def _one_thread() -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch reads it when it is imported
 
 
-def check_trial(spec: TrialSpec) -> None:
-    """Check that a trial can be run, before much is done.
+def check_run(spec: RunSpec) -> None:
+    """Check that a run is possible, before much is done.
 
     Raises:
         InvalidInput: An unknown agent, environment or workload (lists those there are), or a bad value.
@@ -189,15 +189,15 @@ def check_trial(spec: TrialSpec) -> None:
         env.close()
 
 
-def knows_costs(spec: TrialSpec) -> bool:
-    """Whether the exact cost of every configuration is known in the environment of a trial."""
+def knows_costs(spec: RunSpec) -> bool:
+    """Whether the exact cost of every configuration is known in the environment of a run."""
     env = stage_environment(spec)
     known = serving(env).knows_costs
     env.close()
     return known
 
 
-def stage_environment(spec: TrialSpec, stage: int = 0) -> gym.Env[Any, Any]:
+def stage_environment(spec: RunSpec, stage: int = 0) -> gym.Env[Any, Any]:
     """Make the environment of a stage; its episode is as long as the stage.
 
     Raises:
@@ -212,8 +212,8 @@ def stage_environment(spec: TrialSpec, stage: int = 0) -> gym.Env[Any, Any]:
     return make_environment(spec.env, {**arguments, "episode_windows": spec.windows}, LoadLevels())
 
 
-def new_agent(spec: TrialSpec, env: gym.Env[Any, Any]) -> Agent:
-    """Make the agent of a trial; it has learned nothing yet, unless it starts from a policy.
+def new_agent(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
+    """Make the agent of a run; it has learned nothing yet, unless it starts from a policy.
 
     Raises:
         InvalidInput: There is no such agent (lists those there are), it has no such parameter, or the policy
@@ -279,7 +279,7 @@ class _Judge:
 
 
 def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
-    """Split events into the stages of a trial."""
+    """Split events into the stages of a run."""
     stages: list[list[Event]] = [[]]
     count = 0
     for event in past:
@@ -291,12 +291,12 @@ def _by_stage(past: Sequence[Event], windows: int) -> list[list[Event]]:
     return stages
 
 
-def _trial(spec: TrialSpec, slo: Slo, windows: list[TrainingWindow]) -> Trial:
+def _agent_run(spec: RunSpec, slo: Slo, windows: list[TrainingWindow]) -> AgentRun:
     figures = {name: np.array([w.figures[name] for w in windows], dtype=float) for name in FIGURES}
     shown = {name: figures.pop(name) for name in SHOWN}
     cost = np.array([w.cost for w in windows], dtype=float)
     cost[np.isnan(figures["kept"])] = math.nan  # nothing was asked: the reward is 0, and no cost was measured
-    return Trial(
+    return AgentRun(
         spec=spec,
         slo=slo,
         level=np.array([w.level for w in windows], dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Trials: an agent in an environment, described by plain values."""
+"""Runs: an agent in an environment, described by plain values."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.laboratory.trials import SMALL
+from tests.laboratory.agent_runs import SMALL
 from tuner.envs.cluster import EXAMPLE
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
-from tuner.laboratory.environment import environments
-from tuner.laboratory.metrics import figures_of
-from tuner.laboratory.trial import (
+from tuner.laboratory.agent_run import (
     SHOWN,
-    TrialSpec,
-    check_trial,
+    RunSpec,
+    check_run,
     knows_costs,
-    run_trial,
+    run_agent,
     serving,
     stage_environment,
 )
+from tuner.laboratory.environment import environments
+from tuner.laboratory.metrics import figures_of
 
-SPEC = TrialSpec(**SMALL)
+SPEC = RunSpec(**SMALL)
 
 
 def test_the_same_spec_gives_the_same_trial() -> None:
     """And another seed another one."""
-    first, again, other = (run_trial(spec) for spec in (SPEC, SPEC, SPEC.seeded(1)))
+    first, again, other = (run_agent(spec) for spec in (SPEC, SPEC, SPEC.seeded(1)))
 
     for name in first._fields[2:-1]:
         assert np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), name
@@ -40,22 +40,22 @@ def test_the_same_spec_gives_the_same_trial() -> None:
 
 def test_loads_follow_each_other() -> None:
     """Each has its windows and its level; the agent stays the same."""
-    trial = run_trial(replace(SPEC, rates=(60.0, 150.0), windows=6))
+    run = run_agent(replace(SPEC, rates=(60.0, 150.0), windows=6))
 
-    assert len(trial.cost) == 12
-    assert trial.level[:6].max() < trial.level[6:].min()
-    assert trial.skipped == np.count_nonzero(~trial.learned)
+    assert len(run.cost) == 12
+    assert run.level[:6].max() < run.level[6:].min()
+    assert run.skipped == np.count_nonzero(~run.learned)
 
 
 def test_windows_in_which_nothing_was_asked_break_no_slo() -> None:
     """At ten requests in a hundred seconds most windows are empty: those answered are judged alone."""
-    trial = run_trial(replace(SPEC, agent="random", rates=(0.2,), windows=10, exact=False))
+    run = run_agent(replace(SPEC, agent="random", rates=(0.2,), windows=10, exact=False))
 
-    empty = np.isnan(trial.kept)
-    assert 0 < np.count_nonzero(empty) == trial.skipped < 10
-    assert np.array_equal(empty, np.isnan(trial.shown["mean"]))
-    assert np.array_equal(empty, np.isnan(trial.cost))
-    assert figures_of(trial).slo_violations == 0
+    empty = np.isnan(run.kept)
+    assert 0 < np.count_nonzero(empty) == run.skipped < 10
+    assert np.array_equal(empty, np.isnan(run.shown["mean"]))
+    assert np.array_equal(empty, np.isnan(run.cost))
+    assert figures_of(run).slo_violations == 0
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_windows_in_which_nothing_was_asked_break_no_slo() -> None:
 def test_what_cannot_be_tried_is_named(change: dict[str, Any], named: str) -> None:
     """Unknown names list what there is."""
     with pytest.raises(InvalidInput, match=named):
-        check_trial(replace(SPEC, **change))
+        check_run(replace(SPEC, **change))
 
 
 def test_environments_are_made_from_plain_values() -> None:
     """A server model and a cluster as their files hold them; the live environment is not for training."""
     server = ServerModel(cores=4.0)
     env = stage_environment(replace(SPEC, arguments={"server": server.to_json()}))
-    cluster = TrialSpec(env="tuner/Cluster-v0", arguments={"scenario": EXAMPLE.model_dump(mode="json")})
+    cluster = RunSpec(env="tuner/Cluster-v0", arguments={"scenario": EXAMPLE.model_dump(mode="json")})
 
     assert serving(env).objective.cores == 4.0
     assert serving(stage_environment(cluster)).space.size == 720

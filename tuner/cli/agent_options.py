@@ -15,20 +15,20 @@ from tuner.option import options_of
 from tuner.setting import Setting, parse_grids, parse_window
 
 if TYPE_CHECKING:
-    from tuner.laboratory.trial import TrialSpec
+    from tuner.laboratory.agent_run import RunSpec
 
 __all__ = [
     "AGENT_HELP",
     "MOST_WINDOWS",
-    "TrialOptions",
+    "AgentOptions",
     "parse_agent",
     "parse_agents",
+    "run_spec",
     "skipped_text",
-    "trial_spec",
 ]
 
 MOST_WINDOWS = 1_000_000
-"""Most windows of a trial, per load."""
+"""Most windows of a run, per load."""
 MOST_REQUESTS = 10_000_000.0
 """Highest nominal rate of a cluster; the environments of single servers have lower bounds."""
 COMMA = re.compile(r",(?![^\[]*\])")
@@ -40,7 +40,7 @@ AGENT_HELP = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialOptions:
+class AgentOptions:
     """Where agents learn: the environment, its load, and what of its own setting is replaced."""
 
     env: Annotated[
@@ -101,21 +101,21 @@ class TrialOptions:
         return given
 
 
-def trial_spec(options: TrialOptions, *, seed: int, windows: int, **others: Any) -> TrialSpec:
-    """Return the trial that a command's options describe.
+def run_spec(options: AgentOptions, *, seed: int, windows: int, **others: Any) -> RunSpec:
+    """Return the run that a command's options describe.
 
     Args:
         options: Where.
         seed: Of everything random.
         windows: For each load.
-        others: Other fields of the trial, such as its agent.
+        others: Other fields of the run, such as its agent.
 
     Raises:
         InvalidInput: The options cannot be used.
     """
-    from tuner.laboratory.trial import TrialSpec
+    from tuner.laboratory.agent_run import RunSpec
 
-    return TrialSpec(
+    return RunSpec(
         env=options.env,
         arguments=options.arguments(),
         workload=options.workload,
@@ -149,8 +149,8 @@ def parse_agent(text: str, setting: str = "--agent") -> tuple[str, dict[str, Any
     return name, parameters
 
 
-def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
-    """Read a comma-separated list of agents, and return the trial of each.
+def parse_agents(text: str, spec: RunSpec) -> list[RunSpec]:
+    """Read a comma-separated list of agents, and return the run of each.
 
     Raises:
         InvalidInput: An agent is unknown or given twice, or cannot be made with these parameters.
@@ -159,7 +159,7 @@ def parse_agents(text: str, spec: TrialSpec) -> list[TrialSpec]:
 
     from tuner.errors import InvalidInput
 
-    specs: list[TrialSpec] = []
+    specs: list[RunSpec] = []
     for part in filter(None, (part.strip() for part in COMMA.split(text))):
         name, parameters = parse_agent(part, "--agents")
         one = replace(spec, agent=name, parameters=parameters)
