@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["load_yaml", "read_yaml"]
+__all__ = ["load_yaml"]
 
 LARGEST = 10_000_000
 """Bytes."""
@@ -46,43 +46,30 @@ class _Refused(Exception):
         self.mistake = _Mistake(line, text)
 
 
-def read_yaml(path: Path) -> Any:
-    """Return the plain values of a file, unchecked; for choosing the model that it is to be checked against.
-
-    Raises:
-        StorageError: The file cannot be read.
-        InvalidInput: It is not YAML.
-    """
-    return _values(path)[0]
-
-
-def load_yaml(path: Path, model: type[Model]) -> Model:
+def load_yaml(path: Path, model: type[Model], **context: Any) -> Model:
     """Read a file and check it.
 
     Args:
         path: A YAML 1.2 file of at most 10 MB.
         model: What it must describe.
+        context: What validators find in ``info.context``, besides the file's folder.
 
     Raises:
         StorageError: The file cannot be read.
         InvalidInput: It is not YAML, or not what the model asks for; names file, line and field of up to 5
             mistakes, such as ``cluster.yaml line 4: sessions[0].slo_ms: must be greater than 0, but got -5``.
     """
-    value, lines = _values(path)
     try:
-        return model.model_validate(value, context={"folder": path.parent})
+        value, lines = _parse(_read(path))
+    except _Refused as refused:
+        raise _invalid(path, [refused.mistake]) from None
+    try:
+        return model.model_validate(value, context={"folder": path.parent, **context})
     except ValidationError as error:
         details: Sequence[Any] = error.errors(include_url=False, include_context=False)
         mistakes = [_mistake(model, value, lines, detail) for detail in details]
         first = {mistake.text.partition(": ")[0]: mistake for mistake in reversed(mistakes)}  # one per place
         raise _invalid(path, sorted(first.values(), key=lambda m: m.line)) from None
-
-
-def _values(path: Path) -> tuple[Any, dict[Place, int]]:
-    try:
-        return _parse(_read(path))
-    except _Refused as refused:
-        raise _invalid(path, [refused.mistake]) from None
 
 
 def _read(path: Path) -> str:

@@ -15,12 +15,12 @@ from statistics import median
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from tuner.cluster.mixed import MixedCluster, simulate_mixed
+from tuner.cluster import Scenario, simulate
 from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
 from tuner.experiments.frame.options import Options
 from tuner.experiments.kairos.cell import PoolSetting, make_space
 from tuner.planning.pools.bound import bounds
-from tuner.planning.pools.paper import QOS
+from tuner.planning.pools.paper import SLOS
 from tuner.scheduling.distribution.matching import make_matching, match
 
 __all__ = ["run"]
@@ -99,7 +99,7 @@ def _queries(queries: int, instances: int, seed: int) -> np.ndarray:
     Instances are the rows where there are more queries.
     """
     generator = np.random.default_rng(seed)
-    space, qos = make_space(PoolSetting("rm2")), QOS["rm2"]
+    space, qos = make_space(PoolSetting("rm2")), SLOS["rm2"]
     kinds = np.where(np.arange(instances) < max(instances // 14, 1), 0, 2)  # g4dn.xlarge, r5n.large
     weight = space.offers.latency[0, -1] / space.offers.latency[:, -1]
     items = generator.choice(space.offers.latency.shape[1], queries, p=_paper_sizes())
@@ -112,7 +112,7 @@ def _queries(queries: int, instances: int, seed: int) -> np.ndarray:
 
 
 def _paper_sizes() -> np.ndarray:
-    from tuner.planning.pools.sizes import paper_sizes
+    from tuner.workload.sizes import paper_sizes
 
     return paper_sizes().probability
 
@@ -132,8 +132,8 @@ def _simulation(queries: int, repeats: int) -> Iterator[BenchRow]:
         speeds = {}
         for policy in ("kairos", "ribbon"):
             cluster = _cluster(policy, rate, queries)
-            assert cluster.seconds > 0  # draws the arrivals once, which is not part of it
-            speeds[policy] = queries / seconds_of(partial(simulate_mixed, cluster), repeats)
+            assert cluster.interval.last > 0  # draws the arrivals once, which is not part of it
+            speeds[policy] = queries / seconds_of(partial(simulate, cluster), repeats)
         yield compared(
             f"simulation, 13 instances, {words}",
             speeds["kairos"],
@@ -143,13 +143,15 @@ def _simulation(queries: int, repeats: int) -> Iterator[BenchRow]:
         )
 
 
-def _cluster(policy: str, rate: float, queries: int) -> MixedCluster:
-    return MixedCluster.model_validate(
+def _cluster(policy: str, rate: float, queries: int) -> Scenario:
+    return Scenario.model_validate(
         {
             "policy": policy,
             "instances": [{"type": name, "count": count} for name, count in POOL.items()],
-            "sessions": [{"name": "rm2", "model": "rm2", "qos_ms": QOS["rm2"] * 1e3, "rate": rate}],
-            "queries": queries,
+            "sessions": [
+                {"name": "rm2", "model": "rm2", "slo_ms": SLOS["rm2"] * 1e3, "sizes": "paper", "rate": rate}
+            ],
+            "requests": queries,
             "seed": 1,
         }
     )

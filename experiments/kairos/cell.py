@@ -7,14 +7,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tuner.cluster.mixed import MixedCluster, allowable_throughput, climb_threshold
+from tuner.cluster.goodput import goodput
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.threshold import climb_threshold
 from tuner.experiments.frame.experiment import Experiment, Scaled
 from tuner.planning.pools.bound import Terms, bounds, make_terms
 from tuner.planning.pools.catalogue import InstanceType, Offers, make_offers
 from tuner.planning.pools.choice import best_homogeneous, choose
-from tuner.planning.pools.paper import BUDGET, MODELS, QOS, QUANTILE, paper_catalogue
+from tuner.planning.pools.paper import BUDGET, MODELS, QUANTILE, SLOS, paper_catalogue
 from tuner.planning.pools.pool import pools_within, ranked
-from tuner.planning.pools.sizes import parse_sizes
+from tuner.workload.sizes import parse_sizes
 
 __all__ = [
     "GAUSSIAN",
@@ -98,10 +100,10 @@ def measure(cell: Cell, seed: int, at_least: float = 0.0) -> float:
         seed: Of the simulation.
         at_least: Queries/s; what serves less may be said to serve nothing, which is found sooner.
     """
-    cluster = _cluster(cell, seed)
+    scenario = _scenario(cell, seed)
     if cell.policy == "drs":
-        return climb_threshold(cluster).best.rate
-    return allowable_throughput(cluster, at_least=at_least).rate
+        return climb_threshold(scenario).best.rate
+    return goodput(scenario, at_least=at_least).rate
 
 
 @cache
@@ -134,7 +136,7 @@ def name_of(pool: Pool) -> str:
 
 
 def _qos(setting: PoolSetting) -> float:
-    return QOS[setting.model] * setting.stretch
+    return SLOS[setting.model] * setting.stretch
 
 
 def _types(setting: PoolSetting) -> tuple[InstanceType, ...]:
@@ -144,7 +146,7 @@ def _types(setting: PoolSetting) -> tuple[InstanceType, ...]:
     )
 
 
-def _cluster(cell: Cell, seed: int) -> MixedCluster:
+def _scenario(cell: Cell, seed: int) -> Scenario:
     setting = cell.setting
     types = _types(setting)
     policy, _, change = cell.policy.partition(", ")
@@ -154,11 +156,11 @@ def _cluster(cell: Cell, seed: int) -> MixedCluster:
     session = {
         "name": setting.model,
         "model": setting.model,
-        "qos_ms": _qos(setting) * 1e3,
+        "slo_ms": _qos(setting) * 1e3,
         "sizes": setting.sizes,
         "arrival": setting.arrival,
     }
-    return MixedCluster.model_validate(
+    return Scenario.model_validate(
         {
             "policy": policy,
             "options": options,
@@ -168,7 +170,7 @@ def _cluster(cell: Cell, seed: int) -> MixedCluster:
             "catalogue": [kind.model_dump() for kind in types],
             "sessions": [session],
             "noise": setting.noise,
-            "queries": setting.queries,
+            "requests": setting.queries,
             "seed": seed,
         }
     )
@@ -198,7 +200,7 @@ class PoolExperiment(Experiment[Task, Answer]):
         return {
             "queries": self.queries,
             "quantile": QUANTILE,
-            "qos_ms": {model: QOS[model] * 1e3 for model in MODELS},
+            "qos_ms": {model: SLOS[model] * 1e3 for model in MODELS},
             "budget": BUDGET,
             "types": [kind.name for kind in paper_catalogue()],
             "sizes": "paper",

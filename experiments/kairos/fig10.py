@@ -14,7 +14,7 @@ from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, PoolExperiment, name_of
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, search_pools, until_best
-from tuner.planning.pools.search import Found
+from tuner.planning.pools.search import SearchResult
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -32,7 +32,7 @@ UNTIL_BEST, UNTIL_SURE = "until the best is tried", "until none can be better"
     paper="Kairos",
     minutes=6,
 )
-class PoolsTried(PoolExperiment[PoolSearch, Found]):
+class PoolsTried(PoolExperiment[PoolSearch, SearchResult]):
     """Searches the best pool of every model under every policy."""
 
     limit = Scaled[int | None](None, quick=QUICK_LIMIT)
@@ -41,17 +41,17 @@ class PoolsTried(PoolExperiment[PoolSearch, Found]):
     def tasks(self) -> list[PoolSearch]:
         return [self._search(model, policy) for model in LABELS for policy in POLICIES]
 
-    def measure(self, task: PoolSearch, seed: int) -> Found:
+    def measure(self, task: PoolSearch, seed: int) -> SearchResult:
         known = {}
         if (task.policy, seed) == STORED and not self.options.quick:
             known = measured_pools(self.options.folder, task.setting.model)["kairos"]
         return search_pools(task, seed, self.rate, known)
 
-    def rows(self, found: Answers[PoolSearch, Found]) -> Iterator[Row]:
+    def rows(self, found: Answers[PoolSearch, SearchResult]) -> Iterator[Row]:
         for task, searches in found.items():
             yield from _rows(f"{LABELS[task.setting.model]}, {task.policy}", searches, task.policy)
 
-    def series(self, found: Answers[PoolSearch, Found]) -> Iterator[Series]:
+    def series(self, found: Answers[PoolSearch, SearchResult]) -> Iterator[Series]:
         for panel, count in ((UNTIL_BEST, until_best), (UNTIL_SURE, lambda one: len(one.evaluations))):
             for policy in POLICIES:
                 shares = [
@@ -80,7 +80,7 @@ class PoolsTried(PoolExperiment[PoolSearch, Found]):
         return [style.save(figure, folder, result.experiment)]
 
 
-def _rows(name: str, searches: list[Found], policy: str) -> Iterator[Row]:
+def _rows(name: str, searches: list[SearchResult], policy: str) -> Iterator[Row]:
     best = max(searches, key=lambda one: one.rate)
     names = " ".join(dict.fromkeys(name_of(one.pool) for one in searches if one.pool))
     note = f"best {names}, {best.rate:.4g} queries/s" if best.pool else "none serves anything"

@@ -14,10 +14,10 @@ from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, Cell, CellExperiment, Pool, PoolSpace, name_of
 from tuner.planning.pools.ceiling import ceilings
-from tuner.planning.pools.paper import QOS
-from tuner.planning.pools.sizes import parse_sizes
+from tuner.planning.pools.paper import SLOS
 from tuner.report import style
 from tuner.report.series import Series, curve
+from tuner.workload.sizes import parse_sizes
 
 __all__ = ["EveryPool", "measured_pools"]
 
@@ -154,7 +154,7 @@ def _oracle_rows(space: PoolSpace, pools: list[Pool], bound: np.ndarray, rates: 
     """How near the oracle, who serves all queries, comes to the bound and to the ceiling; as above."""
     setting = space.setting
     probability = parse_sizes(setting.sizes).probability
-    ceiling = ceilings(np.array(pools), space.offers.latency, QOS[setting.model], probability)  # (n,)
+    ceiling = ceilings(np.array(pools), space.offers.latency, SLOS[setting.model], probability)  # (n,)
     label = LABELS[setting.model]
     yield row(
         f"{label}: most that the oracle exceeds the bound of a pool by",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.kairos.cell import Cell, Pool, PoolSetting, PoolSpace, make_space, name_of
-from tuner.planning.pools.search import Found, kairos_plus
+from tuner.planning.pools.search import SearchResult, kairos_plus
 
 __all__ = ["QUICK_LIMIT", "PoolSearch", "optimum_rows", "search_pools", "until_best"]
 
@@ -25,7 +25,9 @@ class PoolSearch(NamedTuple):
     limit: int | None = None
 
 
-def search_pools(task: PoolSearch, seed: int, rate: Rate, known: Mapping[Pool, float] | None = None) -> Found:
+def search_pools(
+    task: PoolSearch, seed: int, rate: Rate, known: Mapping[Pool, float] | None = None
+) -> SearchResult:
     """Search the best pool.
 
     Args:
@@ -46,7 +48,7 @@ def search_pools(task: PoolSearch, seed: int, rate: Rate, known: Mapping[Pool, f
     return kairos_plus(space.pools, space.bound, space.order, evaluate, task.limit)
 
 
-def until_best(found: Found) -> int:
+def until_best(found: SearchResult) -> int:
     """Return how many pools were tried when the best had been."""
     return next(
         (n for n, one in enumerate(found.evaluations, 1) if one.pool == found.pool), len(found.evaluations)
@@ -54,7 +56,7 @@ def until_best(found: Found) -> int:
 
 
 def optimum_rows(
-    name: str, space: PoolSpace, chosen: Sequence[float], searches: Sequence[Found]
+    name: str, space: PoolSpace, chosen: Sequence[float], searches: Sequence[SearchResult]
 ) -> Iterator[Row]:
     """Say which pool is the best in a setting, where it stands among the bounds, and how near Kairos is.
 

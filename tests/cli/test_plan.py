@@ -10,7 +10,7 @@ import pytest
 from tests.command_line import Ended, Run
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-SESSION = "sessions: [{name: s, model: m, qos_ms: 40, sizes: 'gaussian:100,20'}]\n"
+SESSION = "sessions: [{name: s, model: m, slo_ms: 40, sizes: 'gaussian:100,20'}]\n"
 CATALOGUE = """catalogue:
   - {name: gpu, price: 1.0, max_count: 3, profile: {m: {alpha_ms: 0.01, beta_ms: 5}}}
   - {name: cpu, price: 0.1, max_count: 9, profile: {m: {1: 1, 64: 20, 128: 19, 256: 80}}}
@@ -65,7 +65,7 @@ def test_a_catalogue_may_be_a_file_beside_the_scenario(plan):
     ("text", "names"),
     [
         (f"{CATALOGUE}{SESSION}", "budget: is missing"),
-        (f"budget: 0.2\n{CATALOGUE}{SESSION}", "0.2 $/h buys no instance that keeps qos_ms"),
+        (f"budget: 0.2\n{CATALOGUE}{SESSION}", "0.2 $/h buys no instance that meets slo_ms"),
         (
             f"budget: 2\n{CATALOGUE}{SESSION.replace('100,20', '300,20')}",
             "profile of m on cpu: holds 1 to 256",

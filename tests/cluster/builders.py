@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tuner.cluster.workload import ArrivalProcess, Chunk, Workload
+from tuner.cluster.process import ArrivalProcess
+from tuner.cluster.simulation import Interval
+from tuner.cluster.workload import Chunk, Workload
 from tuner.scheduling.batching import eager
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.workload.load import RateSchedule
@@ -20,7 +22,7 @@ GRID = 2.0**-10
 
 
 class Arrivals:
-    """A workload of given arrivals, in chunks of so many."""
+    """A workload of given arrivals, in chunks of a given size."""
 
     def __init__(self, times: np.ndarray, sessions: np.ndarray, chunk: int) -> None:
         self.times, self.sessions, self.chunk = times, sessions, chunk
@@ -56,6 +58,11 @@ class StandIn:
     seed: int = 0
     noise: float = 0.0
     network: Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
+
+    @property
+    def interval(self) -> Interval:
+        end = self.warmup_seconds + self.seconds
+        return Interval(self.warmup_seconds, end, end)
 
     def cluster_spec(self) -> ClusterSpec:
         sessions = [

@@ -65,8 +65,8 @@ def test_mm1(load: float) -> None:
     latency = SERVICE / (1 - load)
 
     assert session.mean_queueing == pytest.approx(latency - SERVICE, rel=2 * TOLERANCE)
-    assert session.quantile(0.5) == pytest.approx(latency * math.log(2), rel=2 * TOLERANCE)
-    assert session.quantile(0.95) == pytest.approx(latency * math.log(20), rel=2 * TOLERANCE)
+    assert session.latency(0.5) == pytest.approx(latency * math.log(2), rel=2 * TOLERANCE)
+    assert session.latency(0.95) == pytest.approx(latency * math.log(20), rel=2 * TOLERANCE)
 
 
 @pytest.mark.parametrize("load", [0.5, 0.8])

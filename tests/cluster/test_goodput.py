@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import pytest
@@ -29,19 +30,34 @@ class Curve:
     bad: float = 1.0
     """The bad rate far beyond the knee."""
 
-    def __call__(self, scenario):
+    def __call__(self, scenario: Scenario) -> Any:
         over = max(0.0, 1 - self.knee / scenario.total_rate)
-        return Told(bad_rate=self.bad * over / 2, worst_bad_rate=self.bad * over, scenario=scenario)
+        return Fake(worst_bad_rate=self.bad * over, scenario=scenario)
 
 
 @dataclass
-class Told:
+class FakeSession:
     bad_rate: float
+    requests: int = 100
+
+
+@dataclass
+class Fake:
+    """An outcome of which all requests together have half the bad rate of the worst session."""
+
     worst_bad_rate: float
     scenario: Scenario
-    requests: int = 1
+    requests: int = 100
 
-    def to_json(self):
+    @property
+    def bad_rate(self) -> float:
+        return self.worst_bad_rate / 2
+
+    @property
+    def sessions(self) -> list[FakeSession]:
+        return [FakeSession(self.worst_bad_rate)]
+
+    def to_json(self) -> dict[str, float]:
         return {"bad_rate": self.bad_rate}
 
 

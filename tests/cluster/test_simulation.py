@@ -77,10 +77,10 @@ def test_plain_attributes() -> None:
     assert outcome.worst_bad_rate == outcome.bad_rate == session.bad_rate
     assert outcome.mean_utilisation == pytest.approx(np.mean(outcome.utilisation))
     assert session.batches @ np.arange(19) >= session.good + session.late
-    assert session.mean_queueing < session.mean_latency < session.quantile(1.0)
+    assert session.mean_queueing < session.mean_latency < session.latency(1.0)
     limits, shares = session.distribution()
     assert shares[-1] == 1
-    assert np.interp(0.95, shares, limits) == pytest.approx(session.quantile(0.95), rel=0.01)
+    assert np.interp(0.95, shares, limits) == pytest.approx(session.latency(0.95), rel=0.01)
 
 
 def test_a_session_without_requests() -> None:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tuner.cluster.workload import ArrivalProcess, Workload, alias_table
+from tuner.cluster.process import ArrivalProcess, alias_table
+from tuner.cluster.workload import Workload
 from tuner.workload.load import RateSchedule
 
 

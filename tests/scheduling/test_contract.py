@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.scheduling.batching import eager
-from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
+from tuner.scheduling.catalogue import BATCHING_POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.fleet import Fleet
 from tuner.scheduling.policy import Functions, register
@@ -94,7 +94,7 @@ def test_every_policy_is_here() -> None:
     """No policy of the catalogue is left out."""
     held = {kind.name for kind in OfCatalogue.__subclasses__()}
 
-    assert held == set(POLICIES)
+    assert held == set(BATCHING_POLICIES)
 
 
 Spoil = Callable[[Cluster], None]

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.mixed import goodput_mixed, is_mixed
-from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
+from tuner.cli.scenario import (
+    File,
+    Out,
+    Seconds,
+    Seed,
+    load_scenario,
+    outcome_json,
+    outcome_table,
+    rate_text,
+    save,
+    with_threshold,
+)
 
 if TYPE_CHECKING:
     from tuner.cluster.goodput import Trial
+    from tuner.cluster.scenario import Scenario
 
 __all__ = ["EXAMPLES", "goodput"]
-
-LIMIT = "1%"
 
 EXAMPLES = """Example: [bold]tuner goodput cluster.yaml --json goodput.json[/bold];
 docs/examples/cluster.yaml is a file to begin with, mixed.yaml beside it one of mixed instances."""
@@ -29,50 +38,54 @@ def goodput(
         typer.Option("--overall", help="Hold all requests together to the limit, not those of each session."),
     ] = False,
     limit: Annotated[
-        str, typer.Option("--limit", metavar="SHARE", help="Requests that may be late or dropped.")
-    ] = LIMIT,
+        str | None,
+        typer.Option(
+            "--limit",
+            metavar="SHARE",
+            help="Requests that may be late or dropped, instead of what each session's quantile leaves (1%).",
+        ),
+    ] = None,
     seed: Seed = None,
     seconds: Seconds = None,
 ) -> None:
-    """Search the highest total rate at which at most 1 % of each session's requests are late or dropped.
+    """Search the highest total rate at which every session has its quantile of requests within its SLO.
 
-    All rates of the file are multiplied by the same number. A file with
-    `instances` is a mixed cluster, whose sessions each have a `quantile` that
-    must be within QoS: docs/mixed-instances.md.
+    Without a `quantile` at most 1 % of a session's requests may be late or
+    dropped. All rates of the file are multiplied by the same number.
     """
     from tuner.cli.console import make_console, make_progress
     from tuner.cluster.goodput import goodput as search
-    from tuner.errors import InvalidInput
 
-    if is_mixed(file):
-        if seconds is not None:
-            raise InvalidInput("--seconds", "a mixed cluster is measured over its queries", "write `queries`")
-        if overall or limit != LIMIT:
-            problem = (
-                "the sessions of a mixed cluster each have a `quantile`, which says how many may be late"
-            )
-            raise InvalidInput("--overall" if overall else "--limit", problem, "write it there")
-        goodput_mixed(file, out, seed)
-        return
-    share = _share(limit)
-    scenario = load_scenario(file, seed, seconds, out)
+    share = None if limit is None else _share(limit)
+    scenario = load_scenario(file, "goodput", seed, seconds, out)
     console = make_console()
+    for note in scenario.notes:
+        console.print(f"[yellow]note:[/yellow] {note}")
     with make_progress(console) as progress:
         task = progress.add_task("searching", total=None)
 
         def show(trial: Trial) -> None:
-            text = f"{trial.rate:,.0f} requests/s: {trial.bad_rate:.2%} bad"
+            text = f"{rate_text(trial.rate)} requests/s: {trial.bad_rate:.2%} bad"
             progress.update(task, advance=1, description=text)
 
+        scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
         found = search(scenario, limit=share, overall=overall, progress=show)
     console.print(outcome_table(scenario, found.outcome))
-    whose = "all" if overall else "each session's"
-    most = f"{100 * share:g} % of {whose} requests late or dropped"
+    most = _limit_text(scenario, share, overall)
     if found.rate:
-        console.print(f"[bold]{found.rate:,.0f} requests/s[/bold] with at most {most}")
+        console.print(f"[bold]{rate_text(found.rate)} requests/s[/bold] with at most {most}")
     else:
         console.print(f"[bold]no rate[/bold] with at most {most}; the table shows the lowest tried")
-    save(out, scenario, found.outcome.seconds, found.to_json())
+    content = {**outcome_json(scenario, found.outcome), "rate": found.rate}
+    save(out, scenario, found.outcome.seconds, {"rate": found.rate, **content})
+
+
+def _limit_text(scenario: Scenario, limit: float | None, overall: bool) -> str:
+    """Return what may be late or dropped."""
+    whose = "all" if overall else "each session's"
+    shares = {1 - session.quantile for session in scenario.sessions} if limit is None else {limit}
+    share = f"{100 * shares.pop():g} %" if len(shares) == 1 else "what its quantile leaves"
+    return f"{share} of {whose} requests late or dropped"
 
 
 def _share(text: str) -> float:

@@ -37,18 +37,19 @@ def plan_instances(
         ),
     ] = None,
 ) -> None:
-    """Choose the instances of mixed types that serve most queries within the latency target and the budget.
+    """Choose the instances of mixed types that serve most requests within the SLO and the budget.
 
     Nothing is started: the choice is made from upper bounds of the throughput
-    (Kairos, section 5.2). If the file says which `instances` run now, also
-    tells what a switch would gain and cost.
+    (Kairos, section 5.2). If the file says which `instances` run now, the
+    gain and the cost of a switch are shown, too.
     """
     from tuner.cli.console import make_console
-    from tuner.planning.pools import LearnedFile, MixedScenario, plan_scenario, running_pool
+    from tuner.cluster.scenario import Scenario
+    from tuner.planning.pools import LearnedFile, plan_scenario, running_pool
     from tuner.storage import make_folder_of, write_atomically
     from tuner.yaml_file import load_yaml
 
-    scenario = load_yaml(file, MixedScenario)
+    scenario = load_yaml(file, Scenario, use="plan")
     if out is not None:
         make_folder_of(out, "--json")
     learned = load_yaml(profiles, LearnedFile) if profiles is not None else None  # JSON is YAML
@@ -59,7 +60,7 @@ def plan_instances(
         console.print(f"[yellow]note:[/yellow] {note}")
     console.print(_table(plan))
     counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
-    rate = f"{_rate(plan.chosen.bound)} queries/s"
+    rate = f"{_rate(plan.chosen.bound)} requests/s"
     console.print(f"[bold]{counts}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
     for sentence in (*plan.why, *([running.text] if running else [])):
         console.print(f"  {sentence}")
@@ -77,7 +78,7 @@ def _table(plan: PoolPlan) -> object:
 
     title = f"{plan.session.name}: the {len(plan.top)} highest bounds of {plan.pools:,} pools"
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("", *plan.offers.names, "bound, queries/s", "ceiling", "$/h", "distance"):
+    for name in ("", *plan.offers.names, "bound, requests/s", "ceiling", "$/h", "distance"):
         table.add_column(name, justify="right")
     table.add_column("bottleneck")
     for rank, pool in enumerate(plan.top, 1):

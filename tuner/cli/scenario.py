@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from tuner.cluster.outcome import Outcome, SessionOutcome
-    from tuner.cluster.scenario import Scenario
+    from tuner.cluster.scenario import Rental, Scenario
 
-__all__ = ["File", "Out", "Seconds", "Seed", "load_scenario", "outcome_table", "save"]
+__all__ = [
+    "File",
+    "Out",
+    "Seconds",
+    "Seed",
+    "load_scenario",
+    "outcome_json",
+    "outcome_table",
+    "rate_text",
+    "save",
+    "with_threshold",
+]
 
 ROWS = 40
 """Sessions in the table; of more, those with the highest bad rate."""
@@ -27,11 +39,18 @@ Seconds = Annotated[
 ]
 
 
-def load_scenario(path: Path, seed: int | None, seconds: float | None, *folders: Path | None) -> Scenario:
+def load_scenario(
+    path: Path,
+    use: Literal["simulate", "goodput"],
+    seed: int | None,
+    seconds: float | None,
+    *folders: Path | None,
+) -> Scenario:
     """Read the scenario's file, after checking that results can be stored.
 
     Args:
         path: The file.
+        use: The command, which decides what the file must hold.
         seed: Instead of the file's, if given.
         seconds: Instead of the file's, if given.
         folders: Files that are to be written; None for those not wanted.
@@ -44,15 +63,37 @@ def load_scenario(path: Path, seed: int | None, seconds: float | None, *folders:
     from tuner.storage import make_folder_of
     from tuner.yaml_file import load_yaml
 
-    scenario = load_yaml(path, Scenario)
+    scenario = load_yaml(path, Scenario, use=use)
     for file in folders:
         if file is not None:
             make_folder_of(file, str(file))
+    if seconds is not None and scenario.requests is not None:
+        raise InvalidInput("--seconds", "the file is measured over its `requests`", "leave them out there")
     given = {"seed": seed, "seconds": seconds}
     changed = scenario.model_copy(update={name: value for name, value in given.items() if value is not None})
     if seconds is not None and (problem := changed.too_many_requests()):
         raise InvalidInput("--seconds", problem)
     return changed
+
+
+def with_threshold(scenario: Scenario, report: Callable[[str], None]) -> Scenario:
+    """Return the scenario with a threshold found by hill climbing, if its policy is ``drs`` and has none."""
+    from tuner.cluster.threshold import climb_threshold
+
+    if scenario.policy != "drs" or "threshold" in scenario.options:
+        return scenario
+    climb = climb_threshold(
+        scenario, progress=lambda items, rate: report(f"threshold {items}: {rate_text(rate)} requests/s")
+    )
+    return scenario.model_copy(update={"options": {**scenario.options, "threshold": climb.threshold}})
+
+
+def outcome_json(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
+    """Return what is stored of an outcome; of rented instances also their cost and what each type served."""
+    if scenario.rental is None:
+        return outcome.to_json()
+    rented = scenario.rental.to_json(scenario.each_session, outcome)
+    return {"options": scenario.options, **rented}
 
 
 def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[str, Any]) -> None:
@@ -71,44 +112,66 @@ def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    count = len(outcome.utilisation)
-    title = f"{scenario.policy}, {count} accelerator{'s' * (count > 1)} {outcome.mean_utilisation:.0%} busy"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(title=_title(scenario, outcome), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     table.add_column("session", no_wrap=True)
     for name in ("SLO ms", "requests/s", "good %", "dropped %", "late %"):
         table.add_column(name, justify="right")
-    for name in ("p50 ms", "p95 ms", "p99 ms", "batch", "queueing ms, max"):
+    rental = scenario.rental
+    for name in ("p50 ms", "p95 ms", "p99 ms", *(() if rental else ("batch", "queueing ms, max"))):
         table.add_column(name, justify="right")
+    for kind, share in rental.busy(outcome).items() if rental else ():
+        table.add_column(f"% by {kind}", justify="right", footer=f"{share:.0%} busy")
+    table.show_footer = rental is not None
     shown = list(outcome.sessions)
     if len(shown) > ROWS:
         shown = sorted(shown, key=lambda session: -session.bad_rate)[:ROWS]
         table.caption = f"the {ROWS} sessions of {len(outcome.sessions)} with the highest bad rate"
     for session in shown:
-        table.add_row(*_row(session))
+        table.add_row(*_row(session, rental))
     if len(outcome.sessions) > 1:
         good = sum(session.good for session in outcome.sessions)
         dropped = sum(session.dropped for session in outcome.sessions)
         late = sum(session.late for session in outcome.sessions)
         shares = _shares(outcome.requests, good, dropped, late)
-        table.add_row("all", "", f"{outcome.rate:,.0f}", *shares, style="bold")
+        table.add_row("all", "", rate_text(outcome.rate), *shares, style="bold")
     return table
 
 
-def _row(session: SessionOutcome) -> list[str]:
-    times = [session.quantile(share) * 1e3 for share in (0.50, 0.95, 0.99)]
+def _title(scenario: Scenario, outcome: Outcome) -> str:
+    if scenario.rental is None:
+        count = len(outcome.utilisation)
+        what = f"{count} accelerator{'s' * (count > 1)}"
+        return f"{scenario.policy}, {what} {outcome.mean_utilisation:.0%} busy"
+    options = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
+    pool = ", ".join(f"{count} x {name}" for name, count in scenario.rental.pool.items())
+    cost = f"{scenario.rental.cost:.4g} $/h"
+    return f"{scenario.policy}{f' ({options})' if options else ''} on {pool} for {cost}"
+
+
+def _row(session: SessionOutcome, rental: Rental | None) -> list[str]:
+    times = [session.latency(share) * 1e3 for share in (0.50, 0.95, 0.99)]
+    if rental is None:
+        last = [_number(session.mean_batch), _number(session.max_queueing * 1e3)]
+    else:
+        served = rental.served(session).values()
+        last = _shares(sum(served), *served, digits=1)
     return [
         session.name,
         f"{session.slo * 1e3:g}",
-        f"{session.rate:,.0f}",
+        rate_text(session.rate),
         *_shares(session.requests, session.good, session.dropped, session.late),
         *(_number(time) for time in times),
-        _number(session.mean_batch),
-        _number(session.max_queueing * 1e3),
+        *last,
     ]
 
 
-def _shares(requests: int, *counts: int) -> list[str]:
-    return [f"{100 * count / requests:.2f}" if requests else "-" for count in counts]
+def _shares(requests: int, *counts: int, digits: int = 2) -> list[str]:
+    return [f"{100 * count / requests:.{digits}f}" if requests else "-" for count in counts]
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate as tables show it, without the unit."""
+    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"
 
 
 def _number(value: float) -> str:

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.mixed import is_mixed, simulate_mixed_file
-from tuner.cli.scenario import File, Out, Seconds, Seed, load_scenario, outcome_table, save
+from tuner.cli.scenario import (
+    File,
+    Out,
+    Seconds,
+    Seed,
+    load_scenario,
+    outcome_json,
+    outcome_table,
+    save,
+    with_threshold,
+)
 
 if TYPE_CHECKING:
     from tuner.scheduling.log import EventLog
@@ -35,26 +44,23 @@ def simulate(
     seed: Seed = None,
     seconds: Seconds = None,
 ) -> None:
-    """Simulate a cluster that serves models under a scheduling policy, and tell how it served them.
+    """Simulate a cluster that serves models under a policy, and show how it served them.
 
-    A file with `instances` is a mixed cluster, which serves queries of many
-    sizes: docs/mixed-instances.md.
+    The cluster has accelerators, or instances of mixed types that are rented:
+    docs/mixed-instances.md.
     """
     from tuner.cli.console import make_console, make_progress
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
-    from tuner.errors import InvalidInput
 
-    if is_mixed(file):
-        if seconds is not None:
-            raise InvalidInput("--seconds", "a mixed cluster is measured over its queries", "write `queries`")
-        _simulate_mixed(file, out, trace, seed)
-        return
-    scenario = load_scenario(file, seed, seconds, out, trace)
+    scenario = load_scenario(file, "simulate", seed, seconds, out, trace)
     console = make_console()
+    for note in scenario.notes:
+        console.print(f"[yellow]note:[/yellow] {note}")
     log = EventLog(TRACED) if trace is not None else None
     with make_progress(console) as progress:
         task = progress.add_task("simulating", total=100)
+        scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
         outcome = run(
             scenario,
             log=log,
@@ -63,19 +69,7 @@ def simulate(
     console.print(outcome_table(scenario, outcome))
     if trace is not None and log is not None:
         _save_trace(trace, [session.name for session in scenario.each_session], log)
-    save(out, scenario, outcome.seconds, outcome.to_json())
-
-
-def _simulate_mixed(file: Path, out: Path | None, trace: Path | None, seed: int | None) -> None:
-    from tuner.cluster import EventLog
-
-    log = EventLog(TRACED) if trace is not None else None
-
-    def save_trace(names: list[str]) -> None:
-        if trace is not None and log is not None:
-            _save_trace(trace, names, log)
-
-    simulate_mixed_file(file, out, seed, log, save_trace)
+    save(out, scenario, outcome.seconds, outcome_json(scenario, outcome))
 
 
 def _save_trace(path: Path, names: list[str], log: EventLog) -> None:

@@ -3,7 +3,7 @@
 from tuner.cluster.chrome import chrome_trace
 from tuner.cluster.outcome import Outcome, SessionOutcome
 from tuner.cluster.scenario import Network, Scenario
-from tuner.cluster.session import Session
+from tuner.cluster.scenario.session import Session
 from tuner.cluster.simulation import Simulation, simulate
 from tuner.scheduling.log import EventLog, replay
 

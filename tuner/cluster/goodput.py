@@ -1,14 +1,19 @@
 """Goodput: the highest total rate at which few enough requests are late or dropped.
 
-All rates of a scenario are multiplied by one number, whose highest good value is searched: first bracketed,
-beginning near what the accelerators could execute at best, then bisected. Every rate is tried with the same
-seed, which gives the same requests faster or slower; so two rates differ by the rate, and not by luck.
-The result does not depend on how high the rates in the scenario are, only on their proportions.
+Every session must answer its ``quantile`` of the requests within its SLO. All rates of a scenario are
+multiplied by one number. Its highest good value is first bracketed, beginning near what the accelerators
+could execute at best, then bisected. Every rate is tried with the same seed, which gives the same requests
+faster or slower; so two rates differ by the rate, and not by luck. The result depends on the proportions of
+the rates in the scenario only.
 
-A bad rate of 1 % cannot be told from few requests. If a session would have fewer than ``least_requests`` in
-the measured part, that part is lengthened, though not beyond ``LONGEST`` times; scenarios with a schedule
-or a trace are taken as they are. Near the limit the bad rate of n requests has a standard error of about
-``0.1 / sqrt(n)`` (0.3 % for 1,000), and of many sessions the unluckiest counts: measure longer if it matters.
+A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``least_requests``
+in the measured part, that part is lengthened up to ``LONGEST`` times; scenarios with a schedule or a trace,
+and those that are measured over a number of requests, are taken as they are. Near the limit the bad rate of
+n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 % for 1,000), and of many sessions the
+unluckiest counts: measure longer if it matters.
+
+A scenario that is measured over a number of requests is not simulated to its end where a rate is too high: it
+stops when more requests are late or dropped than all of them together allow.
 """
 
 from __future__ import annotations
@@ -20,9 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.cluster.outcome import Outcome
+from tuner.cluster.outcome import Outcome, within
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
+from tuner.planning.pools.ceiling import ceilings
+from tuner.scheduling.cluster import SessionSpec
 
 __all__ = ["Goodput", "Trial", "capacity", "goodput", "highest"]
 
@@ -34,7 +41,11 @@ MOST = 16.0
 LOWEST = 1e-4
 """Share of the capacity below which a rate counts as none."""
 LONGEST = 20.0
-"""The measured part is lengthened at most so many times."""
+"""Times by which the measured part is lengthened at most."""
+TOLERANCE = 0.005
+"""Relative distance of the result from a rate that is known to be too high, at most."""
+MARGIN = 1.2
+"""How many requests a session may have at most, relative to its share of a given number of requests."""
 
 
 class Trial(NamedTuple):
@@ -51,7 +62,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goodput:
-    """What was found."""
+    """The result of a search."""
 
     rate: float
     """The highest total rate within the limit, requests/s; 0 if there is none."""
@@ -70,51 +81,122 @@ class Goodput:
 def goodput(
     scenario: Scenario,
     *,
-    limit: float = 0.01,
+    limit: float | None = None,
     overall: bool = False,
-    tolerance: float = 0.005,
+    tolerance: float = TOLERANCE,
     least_requests: int = 1000,
+    at_least: float = 0.0,
     progress: Callable[[Trial], None] | None = None,
-    run: Callable[[Scenario], Outcome] = simulate,
+    run: Callable[[Scenario], Outcome] | None = None,
 ) -> Goodput:
     """Search the highest rate.
 
+    The oracle has one rate, that at which it serves all requests; nothing is searched for it.
+
     Args:
-        scenario: Says in which proportion the sessions' rates are.
-        limit: The largest share of late or dropped requests that is good.
+        scenario: Gives the proportions of the sessions' rates.
+        limit: The largest share of late or dropped requests that is good; by default what the quantile of
+            each session leaves.
         overall: Whether it holds for all requests together, instead of for those of every session.
-        tolerance: The result is at most so far below the next rate known to be too high, relative.
-        least_requests: How many every session must have, if lengthening the simulation can do it.
-        progress: Told of every rate tried.
+        tolerance: As ``TOLERANCE``.
+        least_requests: How many every session must have, if lengthening the simulation achieves it.
+        at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
+            result is 0 after one trial. So the best of many clusters is found without searching most of them.
+        progress: Called after every rate tried.
         run: Simulates one rate.
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
     """
-    if not (0 <= limit < 1 and 0 < tolerance < 1):
+    if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
         raise ValueError(
             f"`0 <= limit < 1` and `0 < tolerance < 1` must hold, but got {limit=}, {tolerance=}"
         )
-    trials: list[Trial] = []
-    outcomes: dict[float, Outcome] = {}
-
-    def kept(multiplier: float) -> bool:
-        tried = long_enough(scenario.scaled(multiplier), least_requests)
-        outcome = outcomes[multiplier] = run(tried)
-        bad_rate = outcome.bad_rate if overall else outcome.worst_bad_rate
-        good = bad_rate <= limit and outcome.requests > 0  # of no requests nothing is known
-        trials.append(Trial(multiplier, tried.total_rate, bad_rate, good))
-        if progress:
-            progress(trials[-1])
-        return trials[-1].kept
-
-    low = highest(kept, capacity(scenario) / scenario.total_rate, limit, tolerance)
-    return Goodput(
-        rate=next((trial.rate for trial in trials if trial.multiplier == low), 0.0),
-        multiplier=low,
-        outcome=outcomes[low or min(outcomes)],
-        evaluations=tuple(trials),
+    allowed = np.array(
+        [1 - session.quantile if limit is None else limit for session in scenario.each_session]
     )
+    search = _Search(
+        scenario,
+        allowed=allowed,
+        overall=overall,
+        least_requests=least_requests,
+        progress=progress,
+        run=run,
+    )
+    if scenario.at_once:
+        return search.result(1.0 if search.kept(1.0) else 0.0, whole=False)
+    total = scenario.total_rate
+    if at_least and not search.kept(at_least / total):
+        return search.result(0.0, whole=False)
+    return search.result(highest(search.kept, capacity(scenario) / total, float(allowed.max()), tolerance))
+
+
+class _Search:
+    """The trials of one search; :meth:`kept` makes another, :meth:`result` sums up."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        allowed: np.ndarray,
+        overall: bool,
+        least_requests: int,
+        progress: Callable[[Trial], None] | None,
+        run: Callable[[Scenario], Outcome] | None,
+    ) -> None:
+        self._scenario = scenario
+        self._allowed = allowed  # (M,) share of late or dropped requests
+        self._overall = overall
+        self._least_requests = least_requests
+        self._progress = progress
+        self._run = run or self._simulate
+        self._trials: list[Trial] = []
+        self._outcomes: dict[float, Outcome] = {}
+
+    def kept(self, multiplier: float) -> bool:
+        """Try a multiple of the scenario's rates; return whether it is good."""
+        tried = long_enough(self._scenario.scaled(multiplier), self._least_requests)
+        outcome = self._outcomes[multiplier] = self._run(tried)
+        enough = self._overall_kept if self._overall else self._each_kept
+        good = outcome.requests > 0 and enough(outcome)  # without requests nothing is known
+        bad_rate = outcome.bad_rate if self._overall else outcome.worst_bad_rate
+        rate = outcome.rate if tried.at_once else tried.total_rate
+        self._trials.append(Trial(multiplier, rate, bad_rate, good))
+        if self._progress:
+            self._progress(self._trials[-1])
+        return good
+
+    def result(self, multiplier: float, *, whole: bool = True) -> Goodput:
+        """Return the result for the highest good multiplier; 0 if there is none.
+
+        Args:
+            multiplier: A good one, or 0.
+            whole: Whether the lowest rate is simulated to its end if that simulation was stopped early.
+        """
+        outcome = self._outcomes[multiplier or min(self._outcomes)]
+        if not multiplier and whole and self._scenario.requests is not None:
+            outcome = simulate(self._scenario.scaled(min(self._outcomes)))
+        return Goodput(
+            rate=next((trial.rate for trial in self._trials if trial.multiplier == multiplier), 0.0),
+            multiplier=multiplier,
+            outcome=outcome,
+            evaluations=tuple(self._trials),
+        )
+
+    def _each_kept(self, outcome: Outcome) -> bool:
+        pairs = zip(outcome.sessions, self._allowed.tolist(), strict=True)
+        return all(within(session.bad_rate, allowed) for session, allowed in pairs)
+
+    def _overall_kept(self, outcome: Outcome) -> bool:
+        requests = np.array([session.requests for session in outcome.sessions])
+        return within(outcome.bad_rate, float(self._allowed @ requests) / outcome.requests)
+
+    def _simulate(self, scenario: Scenario) -> Outcome:
+        if scenario.requests is None or scenario.at_once or self._overall or not scenario.steady:
+            return simulate(scenario)
+        rates = np.array([session.mean_rate(math.inf) for session in scenario.each_session])
+        shares = rates / rates.sum() * (MARGIN if rates.size > 1 else 1.0)
+        return simulate(scenario, most_bad=scenario.requests * shares * self._allowed)
 
 
 def highest(kept: Callable[[float], bool], full: float, limit: float, tolerance: float) -> float:
@@ -124,7 +206,7 @@ def highest(kept: Callable[[float], bool], full: float, limit: float, tolerance:
         kept: Tries one, and returns whether it is good.
         full: The multiplier that takes the whole capacity, about.
         limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
-        tolerance: The result is at most so far below one known to be too high, relative.
+        tolerance: As ``TOLERANCE``.
     """
     low, high = _bracket(kept, full, limit)
     while low and high - low > tolerance * low:
@@ -134,27 +216,46 @@ def highest(kept: Callable[[float], bool], full: float, limit: float, tolerance:
 
 
 def capacity(scenario: Scenario) -> float:
-    """Return the total rate that the accelerators could execute without a pause, requests/s.
+    """Return about the highest total rate that the accelerators could execute, requests/s.
 
-    Every session in the batches that execute fastest per request and within its SLO; with unlike
-    accelerators all of them are shared by all sessions alike, which is near the truth.
+    Under a batching policy every session executes in the batches that take the least time per request and end
+    within its SLO. Under a distribution policy it is the ceiling of every session alone. The accelerators are
+    shared by all sessions alike, which is near the truth.
     """
     spec = scenario.cluster_spec()
-    counts = np.bincount(spec.kinds, minlength=len(scenario.kinds))  # (K,)
+    counts = np.bincount(spec.kinds, minlength=len(scenario.hardware.kinds))  # (K,)
     rates = [session.mean_rate(scenario.duration) for session in scenario.each_session]
-    load = 0.0  # share of the accelerators that a rate of 1 request/s in all takes
-    for session, rate in zip(spec.sessions, rates, strict=True):
-        latency = session.latency[:, 1:]  # (K, B)
-        throughput = np.where(latency <= session.slo, np.arange(1, latency.shape[1] + 1) / latency, 0)
-        load += rate / sum(rates) / float(counts @ throughput.max(axis=1))
+    load, total = 0.0, sum(rates)  # share of the accelerators that 1 request/s in all takes, and requests/s
+    for session, rate, probability in zip(spec.sessions, rates, scenario.size_probabilities, strict=True):
+        if scenario.distributes:
+            most = _distributed(session, probability, counts)
+        else:
+            most = _batched(session, counts)
+        load += rate / total / most
     return 1.0 / load
 
 
+def _batched(session: SessionSpec, counts: np.ndarray) -> float:
+    """Return the highest rate of a session in batches on these accelerators.   # counts: (K,)."""
+    latency = session.latency[:, 1:]  # (K, B)
+    throughput = np.where(latency <= session.slo, np.arange(1, latency.shape[1] + 1) / latency, 0)
+    return float(counts @ throughput.max(axis=1))
+
+
+def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarray) -> float:
+    """Return about the highest rate of a session whose requests execute alone.   # probability: (S+1,)."""
+    latency = session.latency
+    most = float(ceilings(counts[None, :], latency, session.slo, probability, session.quantile)[0])
+    if most == 0:  # no kind meets the SLO at large sizes
+        most = float((counts / (latency @ probability)).sum())
+    return most
+
+
 def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
-    """Return a scenario in which every session has so many requests, if that does not take too long."""
+    """Return a scenario in which every session has that many requests, if that does not take too long."""
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
     plain = not any(session.arrival.startswith("trace:") for session in scenario.sessions)
-    if not plain or len(rates) < len(scenario.each_session):
+    if scenario.requests is not None or not plain or len(rates) < len(scenario.each_session):
         return scenario
     seconds = min(least_requests / min(rates), LONGEST * scenario.seconds)
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})

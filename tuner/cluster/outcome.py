@@ -9,21 +9,27 @@ from typing import Any
 import numpy as np
 
 from tuner.cluster.statistics import Totals, edges, median, quantile
+from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Outcome", "SessionOutcome", "make_session_outcome"]
+__all__ = ["Outcome", "SessionOutcome", "make_session_outcome", "within"]
+
+ROUNDING = 1e-12
+"""What a quantile loses in ``1 - quantile``; far less than one of many requests."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionOutcome:
     """What happened to the requests of one session that count.
 
-    Latencies are those of answered requests, good and late; dropped requests have none. They are told from
+    Latencies are those of answered requests, good and late; dropped requests have none. They are counted in
     bins of less than 1 % width. A statistic of no requests is NaN.
     """
 
     name: str
     slo: float
     """s"""
+    quantile: float
+    """Share of the requests that must be answered within the SLO."""
     seconds: float
     """Measured, s."""
     good: int
@@ -56,6 +62,11 @@ class SessionOutcome:
         return (self.late + self.dropped) / self.requests if self.requests else 0.0
 
     @property
+    def kept(self) -> bool:
+        """Whether no more requests are late or dropped than the quantile allows."""
+        return within(self.bad_rate, 1 - self.quantile)
+
+    @property
     def rate(self) -> float:
         """Requests per second offered."""
         return self.requests / self.seconds
@@ -76,7 +87,7 @@ class SessionOutcome:
         """Median size of the batches, each batch counted once (not once per request)."""
         return median(self.batches)
 
-    def quantile(self, share: float) -> float:
+    def latency(self, share: float) -> float:
         """Return the latency that a share of the answered requests stays within, s."""
         return quantile(self.latencies, share)
 
@@ -93,9 +104,9 @@ class SessionOutcome:
             "good": self.good,
             "dropped": self.dropped,
             "late": self.late,
-            "p50_ms": _number(self.quantile(0.50) * 1e3),
-            "p95_ms": _number(self.quantile(0.95) * 1e3),
-            "p99_ms": _number(self.quantile(0.99) * 1e3),
+            "p50_ms": _number(self.latency(0.50) * 1e3),
+            "p95_ms": _number(self.latency(0.95) * 1e3),
+            "p99_ms": _number(self.latency(0.99) * 1e3),
             "mean_batch": _number(self.mean_batch),
             "median_batch": _number(self.median_batch),
             "max_queueing_ms": self.max_queueing * 1e3,
@@ -129,6 +140,11 @@ class Outcome:
         return max(session.bad_rate for session in self.sessions)
 
     @property
+    def kept(self) -> bool:
+        """Whether every session keeps its quantile."""
+        return all(session.kept for session in self.sessions)
+
+    @property
     def rate(self) -> float:
         """Requests per second offered."""
         return self.requests / self.seconds
@@ -152,24 +168,22 @@ class Outcome:
         }
 
 
-def make_session_outcome(
-    totals: Totals, session: int, name: str, slo: float, seconds: float
-) -> SessionOutcome:
+def make_session_outcome(totals: Totals, index: int, session: SessionSpec, seconds: float) -> SessionOutcome:
     """Return a copy of what was counted for one session.
 
     Args:
         totals: The counts.
-        session: Its index in them.
-        name: Of the session.
-        slo: Of the session, s.
+        index: Of the session in them.
+        session: Its name, SLO and quantile.
         seconds: Measured, s.
     """
-    tally = totals.sessions[session]
+    tally = totals.sessions[index]
     good, late = int(tally["good"]), int(tally["late"])
     answered = good + late
     return SessionOutcome(
-        name=name,
-        slo=slo,
+        name=session.name,
+        slo=session.slo,
+        quantile=session.quantile,
         seconds=seconds,
         good=good,
         late=late,
@@ -177,10 +191,15 @@ def make_session_outcome(
         mean_latency=float(tally["latency"]) / answered if answered else math.nan,
         mean_queueing=max(0.0, float(tally["queueing"]) / answered) if answered else math.nan,
         max_queueing=float(tally["longest"]),
-        latencies=totals.latencies[session].copy(),
-        batches=totals.batches[session].copy(),
-        served=totals.served[session].copy(),
+        latencies=totals.latencies[index].copy(),
+        batches=totals.batches[index].copy(),
+        served=totals.served[index].copy(),
     )
+
+
+def within(bad_rate: float, allowed: float) -> bool:
+    """Whether a share of late or dropped requests is at most the allowed one, but for rounding."""
+    return bad_rate <= allowed + ROUNDING
 
 
 def _number(value: float) -> float | None:

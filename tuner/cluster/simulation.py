@@ -1,9 +1,9 @@
-"""A cluster in virtual time: drives a policy with a workload, in pieces or from beginning to end."""
+"""A cluster in virtual time: runs a policy on a workload, in pieces or from beginning to end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,41 +19,43 @@ from tuner.cluster.engine import (
 from tuner.cluster.execution import Execution, lengthen, make_execution
 from tuner.cluster.outcome import Outcome, make_session_outcome
 from tuner.cluster.statistics import Totals, clear, make_totals
-from tuner.cluster.workload import Chunk
+from tuner.cluster.workload import Arriving, Chunk
 from tuner.scheduling.cluster import ClusterSpec, grow
 from tuner.scheduling.log import EventLog
 from tuner.scheduling.vocabulary import FULL, OK
 
-__all__ = ["Simulatable", "Simulation", "simulate"]
+__all__ = ["Interval", "Simulatable", "Simulation", "simulate"]
 
 BUFFER = 1 << 13
 """Entries of the log noted in compiled code before Python takes them."""
 
 
-class Arriving(Protocol):
-    """What a simulation needs of a workload."""
+PIECES = 20
+"""Of a simulation, after each of which it is checked whether it can stop early."""
 
-    def next_chunk(self) -> Chunk:
-        """Return all arrivals from the end of the chunk before to the end of this one."""
-        ...
+
+class Interval(NamedTuple):
+    """Which requests of a simulation count."""
+
+    begin: float
+    """s; requests that arrive from then on count, and so does the executing done from then on."""
+    end: float
+    """s; until then. Infinite: until everything is answered."""
+    last: float
+    """s; all requests arrive before then."""
 
 
 class Simulatable(Protocol):
     """What a simulation needs of a scenario."""
 
     @property
-    def seconds(self) -> float:
-        """Length of the measured part."""
-        ...
-
-    @property
-    def warmup_seconds(self) -> float:
-        """Length of the part before it."""
+    def interval(self) -> Interval:
+        """Which requests count."""
         ...
 
     @property
     def seed(self) -> int:
-        """Of all randomness."""
+        """Of everything random."""
         ...
 
     @property
@@ -66,7 +68,7 @@ class Simulatable(Protocol):
         ...
 
     def make_policy(self) -> Any:
-        """Return the state of the policy at time 0."""
+        """Return the policy's state at time 0."""
         ...
 
     def make_workload(self) -> Arriving:
@@ -81,18 +83,18 @@ class Simulatable(Protocol):
 
 
 class Simulation:
-    """A cluster that stands at a time and can be let run on.
+    """A cluster at a point in virtual time.
 
-    In the beginning it is time 0 and everything is idle; all that happens is counted. :meth:`advance` as
-    often as wanted, with :meth:`occupy` in between; :meth:`outcome` tells what happened since the last
-    :meth:`reset_totals`. :meth:`drain` ends the arrivals and answers what waits.
+    It begins at time 0 with everything idle, and counts everything. Call :meth:`advance` any number of times,
+    with :meth:`occupy` in between; :meth:`outcome` returns the counts since the last :meth:`reset_totals`.
+    :meth:`drain` ends the arrivals and answers the requests that wait.
 
     The same scenario gives the same results, however time is cut into pieces.
 
     Args:
         scenario: What to simulate.
         log: Records what happens; see :class:`~tuner.scheduling.log.EventLog`.
-        factor: Draws the factors on execution times, instead of the scenario's ``noise``.
+        factor: Draws the factors on execution times in place of the scenario's ``noise``.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Simulation:
 
     @property
     def now(self) -> float:
-        """The time that the simulation has reached, s."""
+        """The virtual time, s."""
         return float(self._execution.clock[0].now)
 
     @property
@@ -121,16 +123,16 @@ class Simulation:
 
     @property
     def totals(self) -> Totals:
-        """What was counted so far."""
+        """The counts so far."""
         return self._totals
 
     def measure(self, begin: float, end: float) -> None:
-        """Count the requests that arrive between two times, and the executing done between them, only."""
+        """Count only the requests that arrive between two times, and the executing done between them."""
         clear(self._totals)
         self._totals.interval[0] = (begin, end, begin, end)
 
     def reset_totals(self) -> None:
-        """Count afresh: all requests sent or dropped from now on, and the executing done from now on."""
+        """Set the counts to 0; requests sent or dropped from now on count, and executing from now on."""
         clear(self._totals)
         self._totals.interval[0] = (-np.inf, np.inf, self.now, np.inf)
         ahead = _seconds_ahead(self._execution, self.now)  # (N, D)
@@ -138,20 +140,20 @@ class Simulation:
         self._totals.accelerators["batches"] = (ahead > 0).sum(axis=1)
 
     def occupy(self, accelerator: int, seconds: float) -> None:
-        """Keep an accelerator from executing, after what it was sent already: a model is loading there.
+        """Block an accelerator after the batches that it was sent, as when it loads a model.
 
-        The policy is not told; the time does not count as executing.
+        The policy does not know; the time does not count as executing.
         """
         line = self._execution.lines[accelerator]
         line.busy_until = max(line.busy_until, self.now) + seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. What would happen at its very end is left for the next call."""
+        """Let time pass. Events at its very end happen in the next call."""
         for _ in self.steps(self.now + seconds):
             pass
 
     def steps(self, until: float) -> Iterator[float]:
-        """Let time pass up to a time in pieces of computing well below a second; yields the time reached."""
+        """Let time pass up to a time, s; yields the virtual time every fraction of a second of computing."""
         while self.now < until:
             limit = min(until, self._chunk.until)
             status = advance(self._policy, self._execution, self._chunk, self._totals, limit)
@@ -166,7 +168,7 @@ class Simulation:
         """End the arrivals, and let time pass until all requests are answered.
 
         Raises:
-            AssertionError: The policy leaves some without an answer.
+            AssertionError: The policy leaves requests without an answer.
         """
         clock = self._execution.clock
         self._feed(Chunk(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), np.inf))
@@ -181,10 +183,10 @@ class Simulation:
         assert not left, f"policy {self._name} leaves {left} of {clock[0].arrived} requests without an answer"
 
     def outcome(self) -> Outcome:
-        """Return what was counted up to now, since the last :meth:`reset_totals` or as :meth:`measure` says.
+        """Return the counts up to now, since the last :meth:`reset_totals` or as :meth:`measure` says.
 
         Raises:
-            ValueError: No time has passed that counts.
+            ValueError: No time that counts has passed.
         """
         interval = self._totals.interval[0]
         end = min(self.now, float(interval.busy_until))
@@ -197,7 +199,7 @@ class Simulation:
         busy = self._totals.accelerators["busy"] - ahead.sum(axis=1)
         return Outcome(
             sessions=tuple(
-                make_session_outcome(self._totals, index, session.name, session.slo, seconds)
+                make_session_outcome(self._totals, index, session, seconds)
                 for index, session in enumerate(self._spec.sessions)
             ),
             utilisation=tuple((busy / seconds).clip(0.0, 1.0).tolist()),
@@ -213,7 +215,7 @@ class Simulation:
         self._execution.clock[0].taken = 0
 
     def _provide(self, status: int) -> None:
-        """Give the engine what it stopped for."""
+        """Give the engine what it stopped for; see its statuses."""
         if status == FULL:
             self._policy = grow(self._policy)
         elif status == CROWDED:
@@ -241,23 +243,29 @@ def simulate(
     *,
     log: EventLog | None = None,
     progress: Callable[[float], None] | None = None,
+    most_bad: np.ndarray | None = None,
 ) -> Outcome:
-    """Simulate a scenario from beginning to end and return what happened in its measured part.
+    """Simulate a scenario from beginning to end and return what happened to the requests that count.
 
-    Those requests count that arrive after the warm-up and before the end. All of them are answered: after
-    the end no more arrive, and time passes until nothing waits any more.
+    All of them are answered: after the last arrival time passes until no request waits any more.
 
     Args:
         scenario: What to simulate.
         log: Records what happens.
         progress: Called a few times per second or more often with the share done so far, in [0, 1].
+        most_bad: Late or dropped requests of each session beyond which the simulation stops early, with
+            the counts up to then.   # (M,)
     """
     simulation = Simulation(scenario, log=log)
-    end = scenario.warmup_seconds + scenario.seconds
-    simulation.measure(scenario.warmup_seconds, end)
-    for now in simulation.steps(end):
-        if progress:
-            progress(min(1.0, now / end))
+    begin, end, last = scenario.interval
+    simulation.measure(begin, end)
+    for until in np.linspace(0.0, last, PIECES + 1)[1:].tolist() if most_bad is not None else [last]:
+        for now in simulation.steps(until):
+            if progress:
+                progress(min(1.0, now / last))
+        counts = simulation.totals.sessions
+        if most_bad is not None and (counts["late"] + counts["dropped"] > most_bad).any():
+            return simulation.outcome()
     simulation.drain()
     return simulation.outcome()
 

@@ -4,38 +4,47 @@ Sessions with Poisson arrivals of constant rates are drawn together: exponential
 for each request its session with a probability proportional to the session's rate, which is the same as a
 process for each. All others, and Poisson processes that are rare among them, are renewal processes of their
 own, which are merged: gaps of unit mean (gamma, or equal) are stretched by the rate schedule. The first gap
-is what remains of one under way at time 0, so that the processes are stationary from the beginning, and
+is the rest of one that began before time 0, so that the processes are stationary from the beginning, and
 sessions are not in step.
 
-Every process has a generator of its own, so that what arrives depends on the seed, not on the chunks; and
-the same seed at another rate gives the same requests, faster or slower.
+Every process has a generator of its own, and so have the sizes of every session. So the requests depend on
+the seed and not on the chunks, and the same seed at another rate gives the same requests, faster or slower.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tuner.workload.load import RateSchedule
+from tuner.cluster.process import (
+    RENEWALS,
+    SOURCES,
+    ArrivalProcess,
+    GivenTimes,
+    Renewal,
+    Superposition,
+    make_generator,
+)
+from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["CHUNK", "ArrivalProcess", "Chunk", "Workload"]
+__all__ = ["CHUNK", "Arriving", "AtOnce", "Chunk", "Workload"]
 
 CHUNK = 65_536
 """Requests per chunk, about."""
 LEAST_CHUNK = 256
 RARE = 1e-3
 """Share of all requests below which those of Poisson processes are not drawn together."""
-BLOCK = 16_384
-"""Requests whose sessions are drawn at a time: what fits into the cache takes half the time."""
 
 NO_ITEMS = np.empty(0, np.int64)
 
-# What the streams of random numbers are for: the first part of their key.
-GAPS, CHOICES, SOURCES, RENEWALS = range(4)
+SIZES, SHARES = 10, 11
+"""Streams of random numbers that share the seed with those of the arrivals."""
+
+Sizes = Sequence[SizeDistribution | None]
+"""Of the requests of each session; None for requests of size 1."""
 
 
 class Chunk(NamedTuple):
@@ -45,67 +54,46 @@ class Chunk(NamedTuple):
     session: np.ndarray  # (n,) i8
     source: np.ndarray  # (n,) i8, the frontend that receives it
     until: float  # s; infinite: nothing arrives any more
-    items: np.ndarray = NO_ITEMS  # (n,) i8, how large each is; empty: all of size 1
+    items: np.ndarray = NO_ITEMS  # (n,) i8, sizes; empty: all of size 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArrivalProcess:
-    """How the requests of one session arrive: random gaps that follow a schedule, or given times.
+class Arriving(Protocol):
+    """What a simulation needs of a workload."""
 
-    >>> ArrivalProcess(schedule=RateSchedule.constant(200.0)).rate
-    200.0
-    """
-
-    schedule: RateSchedule | None = None
-    """Offered rate over time; None with ``times``."""
-    shape: float = 1.0
-    """Of the gamma distribution of the gaps: 1 Poisson, below 1 bursts, infinite equal gaps."""
-    times: np.ndarray | None = None
-    """s, not decreasing, at least 0; nothing is random about them.   # (n,)"""
-    whole_ms: bool = False
-    """Gaps are Poisson-distributed numbers of whole milliseconds, at a constant rate, as in Kairos's code."""
-
-    def __post_init__(self) -> None:
-        if (self.schedule is None) == (self.times is None):
-            raise ValueError("an arrival process has either a schedule or times")
-        if self.whole_ms and (self.schedule is None or len(self.schedule.steps) > 1):
-            raise ValueError("gaps of whole milliseconds need a constant rate")
-        if not self.shape > 0:
-            raise ValueError(f"`shape > 0` must hold, but got {self.shape=}")
-
-    @property
-    def rate(self) -> float:
-        """The highest rate of the schedule, or the mean rate of the times, requests/s."""
-        if self.schedule is not None:
-            return max(rate for _, rate in self.schedule.steps)
-        assert self.times is not None
-        return self.times.size / float(self.times[-1]) if self.times.size and self.times[-1] else 1.0
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is Poisson of a constant rate."""
-        constant = self.schedule is not None and len(self.schedule.steps) == 1
-        return constant and self.shape == 1 and not self.whole_ms
+    def next_chunk(self) -> Chunk:
+        """Return all arrivals from the end of the chunk before to the end of this one."""
+        ...
 
 
 class Workload:
-    """The stream of arrivals of all sessions; each chunk is given once, in order.
+    """The stream of requests of all sessions; each chunk is given once, in order.
 
     Args:
         processes: One for each session.
         seed: Of everything random.
         frontends: Each request is received by one of them, chosen at random.
         chunk: Requests per chunk, about.
+        sizes: Of the requests of each session; all have size 1 if None.
+        count: How many requests of all sessions together arrive; None for no end.
     """
 
     def __init__(
-        self, processes: Sequence[ArrivalProcess], *, seed: int = 0, frontends: int = 1, chunk: int = CHUNK
+        self,
+        processes: Sequence[ArrivalProcess],
+        *,
+        seed: int = 0,
+        frontends: int = 1,
+        chunk: int = CHUNK,
+        sizes: Sizes | None = None,
+        count: int | None = None,
     ) -> None:
         self._chunk = max(chunk, LEAST_CHUNK)
         self._frontends = frontends
-        self._sources = _generator(seed, SOURCES)
+        self._sources = make_generator(seed, SOURCES)
         self._zeros = np.zeros(self._chunk, np.int64)  # shared by chunks, which are only read
         self._until = 0.0
+        self._left = math.inf if count is None else count
+        self._sizes = None if sizes is None or not any(sizes) else _SizeStream(sizes, seed)
         total = sum(process.rate for process in processes)
         self._window = self._chunk / total  # s, if chunks are not cut by a number of requests
         plain = [index for index, process in enumerate(processes) if process.plain]
@@ -113,18 +101,20 @@ class Workload:
         if rate < RARE * total:
             plain = []  # a chunk that ends with the next of so few would hold too many of the others
         self._poisson_count = max(int(self._chunk * rate / total), 1)
-        self._poisson = _Superposition(plain, [processes[i].rate for i in plain], seed) if plain else None
-        self._others: list[_Renewal | _Times] = []
+        self._poisson = Superposition(plain, [processes[i].rate for i in plain], seed) if plain else None
+        self._others: list[Renewal | GivenTimes] = []
         drawn = set(plain)
         for index, process in enumerate(processes):
             if process.times is not None:
-                self._others.append(_Times(index, process.times))
+                self._others.append(GivenTimes(index, process.times))
             elif index not in drawn:
                 block = int(self._chunk * process.rate / total) + 64
-                self._others.append(_Renewal(index, process, _generator(seed, RENEWALS, index), block))
+                self._others.append(Renewal(index, process, make_generator(seed, RENEWALS, index), block))
 
     def next_chunk(self) -> Chunk:
-        """Return the arrivals of the next piece of time; empty and until infinity when there are no more."""
+        """Return the requests of the next piece of time; empty and until infinity when there are no more."""
+        if self._left == 0:
+            return Chunk(np.empty(0), NO_ITEMS, NO_ITEMS, math.inf)
         if self._poisson is not None:
             time, session = self._poisson.draw(self._poisson_count)
             self._until = self._poisson.until
@@ -135,7 +125,21 @@ class Workload:
                 self._until = math.inf
         if self._others:
             time, session = self._merge(time, session)
-        return Chunk(time, session, self._receivers(time.size), self._until)
+        if time.size >= self._left:
+            time, session = time[: int(self._left)], session[: int(self._left)]
+            self._until = math.inf
+        self._left -= time.size
+        items = NO_ITEMS if self._sizes is None else self._sizes.draw(session)
+        return Chunk(time, session, self._receivers(time.size), self._until, items)
+
+    def last_arrival(self) -> float:
+        """Return when the last request arrives, s. It uses up all chunks; a workload without end has none."""
+        last = 0.0
+        while True:
+            chunk = self.next_chunk()
+            last = float(chunk.time[-1]) if chunk.time.size else last
+            if chunk.until == math.inf:
+                return last
 
     def _merge(self, time: np.ndarray, session: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         taken = [other.take(self._until) for other in self._others]
@@ -152,160 +156,49 @@ class Workload:
         return self._zeros[:count]
 
 
-class _Superposition:
-    """Poisson processes of constant rates as one, with a random session for each request."""
+class _SizeStream:
+    """The sizes of requests, from a generator for each session."""
 
-    def __init__(self, sessions: Sequence[int], rates: Sequence[float], seed: int) -> None:
-        self.until = 0.0
-        """All requests drawn so far come before it, s."""
-        self._last = 0.0
-        self._gaps = _generator(seed, GAPS)
-        self._choices = _generator(seed, CHOICES)
-        self._mean_gap = 1.0 / sum(rates)
-        self._sessions = np.array(sessions)
-        self._all = list(sessions) == list(range(len(sessions)))
-        self._threshold, self._alias = alias_table(np.array(rates))
-        self._even = bool((self._threshold >= 1).all())
-        self._same = np.empty(0, np.int64)
+    def __init__(self, sizes: Sizes, seed: int) -> None:
+        self._sizes = sizes
+        self._generators = [_size_generator(seed, index) for index in range(len(sizes))]
 
-    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return times and sessions of the next requests, of as many as asked for."""
-        times = self._gaps.standard_exponential(count)
-        times *= self._mean_gap
-        times[0] += self._last
-        np.cumsum(times, out=times)
-        if times[0] < self.until:  # so short a gap that rounding took it; the previous chunk is closed
-            np.maximum(times, self.until, out=times)
-        self._last = float(times[-1])
-        self.until = float(np.nextafter(self._last, np.inf))
-        return times, self._choose(count)
-
-    def _choose(self, count: int) -> np.ndarray:
-        size = self._sessions.size
-        if size == 1:
-            if self._same.size < count:
-                self._same = np.full(count, self._sessions[0])
-            return self._same[:count]
-        chosen = np.empty(count, np.int64)
-        for first in range(0, count, BLOCK):
-            part = chosen[first : first + BLOCK]
-            place = self._choices.random(part.size)
-            place *= size
-            part[:] = place  # rounds down
-            if not self._even:
-                place -= part
-                np.copyto(part, self._alias[part], where=place >= self._threshold[part])
-            if not self._all:
-                part[:] = self._sessions[part]
-        return chosen
+    def draw(self, session: np.ndarray) -> np.ndarray:
+        """Return the sizes of the next requests, given their sessions.   # (n,)."""
+        items = np.ones(session.size, np.int64)
+        for index, (sizes, generator) in enumerate(zip(self._sizes, self._generators, strict=True)):
+            if sizes is not None:
+                own = session == index
+                items[own] = sizes.sample(generator, int(own.sum()))
+        return items
 
 
-class _Renewal:
-    """One session's process of random gaps, stretched by its schedule.
-
-    Gaps of whole milliseconds begin with a whole one.
-    """
-
-    ended = False
-
-    def __init__(
-        self, session: int, process: ArrivalProcess, generator: np.random.Generator, block: int
-    ) -> None:
-        assert process.schedule is not None
-        self.session = session
-        self._schedule = process.schedule
-        self._shape = process.shape
-        self._mean_ms = 1e3 / process.rate if process.whole_ms else None
-        self._generator = generator
-        self._block = block
-        self._first: float | None = None if process.whole_ms else self._remainder()
-        self._expected = 0.0  # requests expected by the time of the last one drawn
-        self._drawn = np.empty(0)  # (n,) s, drawn but not taken
-
-    def take(self, until: float) -> np.ndarray:
-        """Return the arrivals before a time that were not taken yet.   # (n,) s."""
-        parts = [self._drawn]
-        while not parts[-1].size or parts[-1][-1] < until:
-            parts.append(self._draw(parts[-1][-1] if parts[-1].size else 0.0))
-        times = np.concatenate(parts)
-        count = int(np.searchsorted(times, until))
-        self._drawn = times[count:]
-        return times[:count]
-
-    def _draw(self, last: float) -> np.ndarray:
-        expected = self._gaps()
-        expected[0] += self._expected
-        np.cumsum(expected, out=expected)
-        self._expected = float(expected[-1])
-        if len(self._schedule.steps) == 1:
-            return np.asarray(expected / self._schedule.steps[0][1])
-        times = self._schedule.times(expected)
-        times[0] = max(times[0], last)
-        return np.maximum.accumulate(times)  # where a step ends, rounding may go back
-
-    def _gaps(self) -> np.ndarray:
-        """Gaps of unit mean."""
-        if self._mean_ms is not None:
-            gaps = self._generator.poisson(self._mean_ms, self._block) / self._mean_ms
-        elif math.isinf(self._shape):
-            gaps = np.ones(self._block)
-        else:
-            gaps = self._generator.standard_gamma(self._shape, self._block)
-            gaps /= self._shape
-        if self._first is not None:
-            gaps[0], self._first = self._first, None
-        return gaps
-
-    def _remainder(self) -> float:
-        """What remains, at a random moment, of the gap under way: long gaps are met more often."""
-        gap = 1.0
-        if math.isfinite(self._shape):
-            gap = self._generator.standard_gamma(self._shape + 1) / self._shape
-        return gap * (1.0 - self._generator.random())
-
-
-class _Times:
-    """One session's given times."""
-
-    def __init__(self, session: int, times: np.ndarray) -> None:
-        self.session = session
-        self._times = times
-        self._taken = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether all were taken."""
-        return self._taken == self._times.size
-
-    def take(self, until: float) -> np.ndarray:
-        """Return the times before a time that were not taken yet.   # (n,) s."""
-        first = self._taken
-        self._taken = first + int(np.searchsorted(self._times[first:], until))
-        return self._times[first : self._taken]
-
-
-def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return Walker's table: take a place at random, keep it with probability ``threshold``, else its alias.
+class AtOnce:
+    """All requests at time 0, the smallest first, for the oracle, which lets each come when it wants.
 
     Args:
-        weights: Positive; their sum is of no matter.   # (n,)
-
-    Returns:
-        threshold   # (n,) in [0, 1]; 1 where the alias is never taken
-        alias       # (n,) i8
+        shares: Of each session among the requests.
+        sizes: Of the requests of each session.
+        count: Requests of all sessions together.
+        seed: Of everything random.
     """
-    share = weights * (weights.size / weights.sum())
-    share[np.abs(share - 1) < 1e-12] = 1.0
-    threshold, alias = np.ones(weights.size), np.arange(weights.size)
-    small = [index for index in range(share.size) if share[index] < 1]
-    large = [index for index in range(share.size) if share[index] >= 1]
-    while small and large:
-        less, more = small.pop(), large.pop()
-        threshold[less], alias[less] = share[less], more
-        share[more] -= 1 - share[less]
-        (small if share[more] < 1 else large).append(more)
-    return threshold, alias
+
+    def __init__(self, shares: np.ndarray, sizes: Sizes, *, count: int, seed: int) -> None:
+        counts = np.random.default_rng((seed, SHARES)).multinomial(count, shares / shares.sum())
+        drawn = [
+            np.ones(own, np.int64) if one is None else np.sort(one.sample(_size_generator(seed, index), own))
+            for index, (one, own) in enumerate(zip(sizes, counts.tolist(), strict=True))
+        ]
+        self._session = np.repeat(np.arange(len(drawn)), counts)
+        self._items = np.concatenate(drawn)
+
+    def next_chunk(self) -> Chunk:
+        """Return all; then none."""
+        session, items = self._session, self._items
+        self._session, self._items = session[:0], items[:0]
+        nothing = np.zeros(items.size, np.int64)
+        return Chunk(np.zeros(items.size), session, nothing, math.inf, items)
 
 
-def _generator(seed: int, *key: int) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+def _size_generator(seed: int, session: int) -> np.random.Generator:
+    return np.random.default_rng((seed, SIZES, session))

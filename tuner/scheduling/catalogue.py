@@ -8,11 +8,13 @@ from typing import Any
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec
 
-__all__ = ["POLICIES", "QUERY_POLICIES", "build_policy", "options_of"]
+__all__ = ["BATCHING_POLICIES", "DISTRIBUTION_POLICIES", "POLICIES", "build_policy", "options_of"]
 
-POLICIES = ("symphony", "eager", "clockwork", "nexus", "timeout", "clipper")
-QUERY_POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "oracle")
-"""Those that distribute queries of many items to instances of mixed types."""
+BATCHING_POLICIES = ("symphony", "eager", "clockwork", "nexus", "timeout", "clipper")
+"""They make batches of requests of one size."""
+DISTRIBUTION_POLICIES = ("kairos", "ribbon", "drs", "clkwrk", "oracle")
+"""They send each request, which has a size, alone to one of several unlike accelerators."""
+POLICIES = (*BATCHING_POLICIES, *DISTRIBUTION_POLICIES)
 
 
 def options_of(name: str) -> type:
@@ -29,7 +31,7 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
     """Return the state of a policy at time 0.
 
     Args:
-        name: One of ``POLICIES`` or ``QUERY_POLICIES``.
+        name: One of ``POLICIES``.
         spec: Sessions and accelerators.
         options: An instance of :func:`options_of`; the defaults if None.
 
@@ -40,9 +42,7 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
 
 
 def _module(name: str) -> Any:
-    if name in QUERY_POLICIES:
-        return import_module(f"tuner.scheduling.distribution.{name}")
     if name not in POLICIES:
-        known = ", ".join((*POLICIES, *QUERY_POLICIES))
-        raise InvalidInput("policy", f"there is no {name!r}", f"use one of {known}")
-    return import_module(f"tuner.scheduling.batching.{name}")
+        raise InvalidInput("policy", f"there is no {name!r}", f"use one of {', '.join(POLICIES)}")
+    kind = "distribution" if name in DISTRIBUTION_POLICIES else "batching"
+    return import_module(f"tuner.scheduling.{kind}.{name}")

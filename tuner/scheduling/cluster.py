@@ -1,4 +1,4 @@
-"""Build the state that policies share from a description in plain Python, and let its queues grow."""
+"""The cluster as policies know it: its description in plain Python, and the state that is built from it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from tuner.scheduling.vocabulary import (
     records,
 )
 
-__all__ = ["ClusterSpec", "Delays", "SessionSpec", "build_cluster", "grow", "linear_latency"]
+__all__ = ["QUANTILE", "ClusterSpec", "Delays", "SessionSpec", "build_cluster", "grow", "linear_latency"]
 
 LARGEST = 1024
 """Batches larger than this are never formed from a linear profile."""
 FIRST_RING = 64
 """Requests per queue that the rings hold at first."""
+QUANTILE = 0.99
+"""Share of a session's requests that must be answered within its SLO, unless it says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delays:
-    """What the scheduler allows for on the network, s."""
+    """The delays of the network that a policy assumes, s."""
 
     control: float = 0.0
     """From its decision to the accelerator."""
@@ -53,6 +55,8 @@ class SessionSpec:
     """s from arrival to the client's answer."""
     latency: np.ndarray
     """Execution latency per kind of accelerator and batch size.   # (K, B+1) s; [:, 0] is 0."""
+    quantile: float = QUANTILE
+    """Share of the requests that must be answered within the SLO; policies need not know it."""
 
     def __post_init__(self) -> None:
         table = self.latency

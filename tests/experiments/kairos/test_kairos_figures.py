@@ -36,7 +36,7 @@ from tuner.experiments.kairos.fig16 import GainUnderNoise
 from tuner.experiments.kairos.gain import gain_of, gain_rows
 from tuner.experiments.kairos.pools import EveryPool
 from tuner.experiments.kairos.search import until_best
-from tuner.planning.pools.search import Evaluation, Found
+from tuner.planning.pools.search import Evaluation, SearchResult
 
 NEAR = 0.8
 """Of its bound, that a pool serves in these tests."""
@@ -161,7 +161,7 @@ def test_searches_run_on_the_pools_that_were_measured(tmp_path: Path) -> None:
 def test_searches_count_until_the_best() -> None:
     """The evaluation that found the best, not the last one."""
     evaluations = tuple(Evaluation((n,), rate) for n, rate in ((1, 5.0), (2, 9.0), (3, 7.0)))
-    found = Found((2,), 9.0, evaluations, 10, 4, 3, complete=True)
+    found = SearchResult((2,), 9.0, evaluations, 10, 4, 3, complete=True)
 
     assert until_best(found) == 2
     rows = quick(PoolsTried, seeds=2).run().rows

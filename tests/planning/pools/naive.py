@@ -25,10 +25,10 @@ def equation_13(u, v, base, large, small, share):
     return v * small / share + (u * large - (1 - share) / share * v * small) / (u * large) * u * base
 
 
-def rates(latency, qos, sizes):
-    """Q_b, Q_b^s+, Q_a, f and s of a base type (first) and an auxiliary one, from a list of queries."""
+def rates(latency, slo, sizes):
+    """Q_b, Q_b^s+, Q_a, f and s of a base type (first) and an auxiliary one, from a list of requests."""
     base, auxiliary = latency
-    cutoff = max((size for size in set(sizes) if auxiliary[size] <= qos), default=0)
+    cutoff = max((size for size in set(sizes) if auxiliary[size] <= slo), default=0)
     small = [size for size in sizes if size <= cutoff]
     large = [size for size in sizes if size > cutoff]
     return (
@@ -50,14 +50,14 @@ def pools_within(price, max_count, base, budget):
     return found
 
 
-def throughput(pool, latency, qos, sizes, probability, shares):
-    """Queries/s of a pool whose type i gets shares[i][k] of the queries of sizes[k], all within QoS."""
+def throughput(pool, latency, slo, sizes, probability, shares):
+    """Requests/s of a pool whose type i gets shares[i][k] of the requests of sizes[k], all within the SLO."""
     most = float("inf")
     for kind, count in enumerate(pool):
         work = 0.0
         for k, size in enumerate(sizes):
             if shares[kind][k]:
-                assert latency[kind][size] <= qos
+                assert latency[kind][size] <= slo
                 work += shares[kind][k] * probability[size] * latency[kind][size]
         if work:
             most = min(most, count / work)

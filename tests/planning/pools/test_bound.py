@@ -23,25 +23,25 @@ QUERIES = st.lists(st.integers(1, SIZES), min_size=2, max_size=30)
 COUNT = st.integers(1, 9)
 
 
-def probability(queries):
-    return np.bincount(queries, minlength=SIZES + 1) / len(queries)
+def probability(requests):
+    return np.bincount(requests, minlength=SIZES + 1) / len(requests)
 
 
-def one_of_each(latency, queries):
-    """The QoS target that only the first type keeps at the largest size, or no example."""
+def one_of_each(latency, requests):
+    """The SLO that only the first type meets at the largest size, or no example."""
     latency[0] = np.minimum(latency[0], latency[1] * 0.99)  # the first is faster
-    largest = max(queries)
-    qos = (latency[0, largest] + latency[1, largest]) / 2
-    assume((latency[1, min(queries)]) <= qos)
-    return qos
+    largest = max(requests)
+    slo = (latency[0, largest] + latency[1, largest]) / 2
+    assume((latency[1, min(requests)]) <= slo)
+    return slo
 
 
 @given(tables(2), QUERIES, COUNT, COUNT)
-def test_one_auxiliary_type_gives_equations_9_and_11_to_13(latency, queries, u, v):
+def test_one_auxiliary_type_gives_equations_9_and_11_to_13(latency, requests, u, v):
     """Eq. 15 reduces to eq. 9 and 11 for one instance of each, and to eq. 12 and 13 for several."""
-    qos = one_of_each(latency, queries)
-    base, large, small, share, _ = naive.rates(latency, qos, queries)
-    terms = make_terms(latency, qos, probability(queries))
+    slo = one_of_each(latency, requests)
+    base, large, small, share, _ = naive.rates(latency, slo, requests)
+    terms = make_terms(latency, slo, probability(requests))
 
     single, several = bounds(np.array([[1, 1], [u, v]]), terms)
 
@@ -56,35 +56,35 @@ def test_one_auxiliary_type_gives_equations_9_and_11_to_13(latency, queries, u, 
 
 
 @given(tables(2), QUERIES)
-def test_the_terms_are_those_of_the_text(latency, queries):
-    """Q_b, Q_b^s+, Q_a, f and s equal sums over the single queries."""
-    qos = one_of_each(latency, queries)
-    terms = make_terms(latency, qos, probability(queries))
-    base, large, small, share, cutoff = naive.rates(latency, qos, queries)
+def test_the_terms_are_those_of_the_text(latency, requests):
+    """Q_b, Q_b^s+, Q_a, f and s equal sums over the single requests."""
+    slo = one_of_each(latency, requests)
+    terms = make_terms(latency, slo, probability(requests))
+    base, large, small, share, cutoff = naive.rates(latency, slo, requests)
 
     assert terms.base.tolist() == [True, False]
     assert terms.base_rate == pytest.approx([base, 0])
     assert terms.large_rate[0, 1] == pytest.approx(large)
     assert terms.small_rate[1, 1] == pytest.approx(small)
     assert terms.share[1] == pytest.approx(share)
-    served = [size for size in queries if size <= terms.cutoff[1]]
+    served = [size for size in requests if size <= terms.cutoff[1]]
     assert max(served) == cutoff
 
 
 @given(tables(1), QUERIES, COUNT)
-def test_without_auxiliary_instances_the_bound_is_that_of_the_base(latency, queries, u):
+def test_without_auxiliary_instances_the_bound_is_that_of_the_base(latency, requests, u):
     """u Q_b."""
-    terms = make_terms(latency, latency[0, max(queries)], probability(queries))
+    terms = make_terms(latency, latency[0, max(requests)], probability(requests))
 
-    assert bounds(np.array([[u]]), terms)[0] == pytest.approx(u / (latency[0] @ probability(queries)))
+    assert bounds(np.array([[u]]), terms)[0] == pytest.approx(u / (latency[0] @ probability(requests)))
 
 
 @given(tables(3), QUERIES, COUNT, COUNT)
-def test_two_equal_auxiliary_types_count_as_one(latency, queries, v, w):
+def test_two_equal_auxiliary_types_count_as_one(latency, requests, v, w):
     """Eq. 14 sums over types."""
-    qos = one_of_each(latency, queries)
+    slo = one_of_each(latency, requests)
     latency[2] = latency[1]
-    terms = make_terms(latency, qos, probability(queries))
+    terms = make_terms(latency, slo, probability(requests))
 
     both, one = bounds(np.array([[2, v, w], [2, v + w, 0]]), terms)
 
@@ -92,11 +92,11 @@ def test_two_equal_auxiliary_types_count_as_one(latency, queries, v, w):
 
 
 @given(tables(3), QUERIES, COUNT, COUNT)
-def test_two_equal_base_types_count_as_one(latency, queries, u, w):
+def test_two_equal_base_types_count_as_one(latency, requests, u, w):
     """The sums over several base types are those of one."""
-    qos = one_of_each(latency, queries)
+    slo = one_of_each(latency, requests)
     latency[2] = latency[0]
-    terms = make_terms(latency, qos, probability(queries))
+    terms = make_terms(latency, slo, probability(requests))
 
     both, one = bounds(np.array([[u, 3, w], [u + w, 3, 0]]), terms)
 
@@ -106,7 +106,7 @@ def test_two_equal_base_types_count_as_one(latency, queries, u, w):
 def test_weaker_auxiliary_types_are_credited_with_the_strongest_ones_cutoff():
     """f' = max f over the types in the pool, not over those in the catalogue (eq. 14)."""
     latency = np.array([[0, 1, 1, 1], [0, 1, 1, 9], [0, 1, 9, 9]], dtype=float)
-    terms = make_terms(latency, qos=2, probability=np.array([0, 0.25, 0.25, 0.5]))
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0.25, 0.25, 0.5]))
 
     assert terms.cutoff.tolist() == [3, 2, 1]
     assert terms.share.tolist() == [1, 0.5, 0.25]
@@ -117,10 +117,10 @@ def test_weaker_auxiliary_types_are_credited_with_the_strongest_ones_cutoff():
     assert bounds(np.array([[4, 1, 1]]), terms)[0] == pytest.approx(together)
 
 
-def test_a_type_that_keeps_qos_at_no_size_counts_for_nothing():
+def test_a_type_that_meets_the_slo_at_no_size_counts_for_nothing():
     """Its instances add nothing, with a useful type or without."""
     latency = np.array([[0, 1, 1], [0, 1, 5], [0, 5, 5]], dtype=float)
-    terms = make_terms(latency, qos=2, probability=np.array([0, 0.5, 0.5]))
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
 
     found = bounds(np.array([[2, 1, 0], [2, 1, 3], [2, 0, 0], [2, 0, 3]]), terms)
 
@@ -130,9 +130,9 @@ def test_a_type_that_keeps_qos_at_no_size_counts_for_nothing():
 
 
 def test_a_pool_without_a_base_instance_serves_nothing():
-    """Its largest queries would be late."""
+    """Its largest requests would be late."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
-    terms = make_terms(latency, qos=2, probability=np.array([0, 0.5, 0.5]))
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
 
     assert bounds(np.array([[0, 3], [0, 0]]), terms).tolist() == [0, 0]
 
@@ -140,16 +140,16 @@ def test_a_pool_without_a_base_instance_serves_nothing():
 def test_the_bottleneck_is_told():
     """Few auxiliary instances are always busy, many wait for the base."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
-    terms = make_terms(latency, qos=2, probability=np.array([0, 0.5, 0.5]))
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
 
     assert auxiliary_limited(np.array([[2, 1], [2, 9], [2, 0]]), terms).tolist() == [True, False, False]
 
 
 @given(tables(3), QUERIES, st.integers(0, 2**32 - 1))
-def test_more_instances_never_lower_the_bound(latency, queries, seed):
+def test_more_instances_never_lower_the_bound(latency, requests, seed):
     """As far as the cut-off stays: adding an instance of a type that the pool has."""
-    qos = one_of_each(latency, queries)
-    terms = make_terms(latency, qos, probability(queries))
+    slo = one_of_each(latency, requests)
+    terms = make_terms(latency, slo, probability(requests))
     pool = np.random.default_rng(seed).integers(1, 6, size=3)
 
     found = bounds(pool + np.vstack([np.zeros(3, int), np.eye(3, dtype=int)]), terms)
@@ -160,7 +160,7 @@ def test_more_instances_never_lower_the_bound(latency, queries, seed):
 def test_chunks_do_not_show():
     """A pool has the same bound wherever it stands in a long list."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
-    terms = make_terms(latency, qos=2, probability=np.array([0, 0.5, 0.5]))
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
     pools = np.random.default_rng(4).integers(0, 9, size=(CHUNK + 10, 2))
 
     found = bounds(pools, terms)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tuner.errors import InvalidInput
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType, make_offers
 from tuner.planning.pools.paper import MODELS, paper_catalogue
-from tuner.planning.pools.sizes import observed_sizes, parse_sizes
+from tuner.workload.sizes import observed_sizes, parse_sizes
 
 TEN_TO_FORTY = observed_sizes(np.array([10, 20, 40]))
 
@@ -29,7 +29,7 @@ def test_between_the_sizes_of_a_table_the_time_is_interpolated():
 
 
 def test_a_line_knows_every_size():
-    """alpha per item and beta per query, in milliseconds."""
+    """alpha per item and beta per request, in milliseconds."""
     offers = make_offers([instance({"alpha_ms": 0.5, "beta_ms": 1})], "m", parse_sizes("gaussian:500,200"))
 
     assert offers.latency[0, [1, 1000]] == pytest.approx([0.0015, 0.501])
@@ -38,12 +38,12 @@ def test_a_line_knows_every_size():
 @pytest.mark.parametrize("table", [{20: 1.0, 40: 2.0}, {10: 1.0, 30: 2.0}])
 def test_sizes_outside_a_table_are_refused(table):
     """The message names model, type, and both ranges."""
-    with pytest.raises(InvalidInput, match=r"profile of m on cpu: holds .* but queries have 10 to 40"):
+    with pytest.raises(InvalidInput, match=r"profile of m on cpu: holds .* but requests have 10 to 40"):
         make_offers([instance(table)], "m", TEN_TO_FORTY)
 
 
 def test_a_table_that_falls_is_raised_and_told():
-    """A larger query never takes less time than a smaller one did."""
+    """A larger request never takes less time than a smaller one did."""
     offers = make_offers([instance({10: 2.0, 20: 1.5, 30: 3.0, 40: 2.9})], "m", TEN_TO_FORTY)
 
     assert offers.latency[0, [10, 20, 30, 40]] == pytest.approx([0.002, 0.002, 0.003, 0.003])

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tuner.cluster.scenario import Scenario, Session
 from tuner.planning.pools.bound import Terms, bounds
 from tuner.planning.pools.catalogue import InstanceType, make_offers
 from tuner.planning.pools.choice import choose
-from tuner.planning.pools.paper import BUDGET, INSTANCES, MODELS, QOS, paper_catalogue
+from tuner.planning.pools.paper import BUDGET, INSTANCES, MODELS, SLOS, paper_catalogue
 from tuner.planning.pools.planner import plan_instances, plan_scenario
 from tuner.planning.pools.pool import pools_within, ranked
-from tuner.planning.pools.scenario import MixedScenario, QuerySession
-from tuner.planning.pools.sizes import paper_sizes
+from tuner.workload.sizes import paper_sizes
 
 PUBLISHED = {
     "dien": ((2, 0, 9, 0), 1.46),
@@ -31,7 +31,7 @@ PUBLISHED = {
     "wnd": ((1, 0, 13, 0), 1.33),
 }
 # Q_b of the GPU; then of c5n.2xlarge, r5n.large, t3.xlarge: f, the part of the GPU's time that the small
-# queries take, and Q_a by the type whose cut-off is used.
+# requests take, and Q_a by the type whose cut-off is used.
 AUTHORS = {
     "dien": (
         105.56,
@@ -106,9 +106,9 @@ def test_the_authors_terms_give_the_published_pools_and_gains(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_the_shipped_catalogue_gives_the_published_pools(model):
     """And the gains within 3 %, as alpha and beta are lines through measured times."""
-    session = QuerySession(name=model, model=model, qos_ms=QOS[model] * 1e3)
+    session = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper")
 
-    plan = plan_scenario(MixedScenario(sessions=[session], budget=BUDGET))
+    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))
 
     pool, gain = PUBLISHED[model]
     assert plan.pools == 331
@@ -130,7 +130,7 @@ def test_the_measured_table_gives_the_published_pools(model):
         InstanceType(name=t.name, price=t.price, max_count=t.max_count, profile={model: tables[t.name]})
         for t in paper_catalogue()
     ]
-    session, sizes = QuerySession(name=model, model=model, qos_ms=QOS[model] * 1e3), paper_sizes()
+    session, sizes = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper"), paper_sizes()
 
     plan = plan_instances(session, sizes, make_offers(types, model, sizes), BUDGET)
 
@@ -141,9 +141,9 @@ def test_the_measured_table_gives_the_published_pools(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_eq_15_is_close_below_what_no_policy_exceeds(model):
-    """At most 9 % above it, for the ten highest bounds, if every query must keep QoS."""
-    session = QuerySession(name=model, model=model, qos_ms=QOS[model] * 1e3, quantile=0.999999)
+    """At most 9 % above it, for the ten highest bounds, if every request must meet the SLO."""
+    session = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper", quantile=0.999999)
 
-    plan = plan_scenario(MixedScenario(sessions=[session], budget=BUDGET))
+    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))
 
     assert all(1 <= pool.ceiling / pool.bound <= 1.09 for pool in plan.top[:10])

@@ -1,4 +1,4 @@
-"""Plans from profiles of observed servers, and what their batching knobs do to a query."""
+"""Plans from profiles of observed servers, and what their batching knobs do to a request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
@@ -15,9 +16,8 @@ from tuner.planning.pools.catalogue import Line, make_offers
 from tuner.planning.pools.learned import LearnedFile, read_observations, with_profiles
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.planning.pools.planner import plan_scenario
-from tuner.planning.pools.scenario import MixedScenario
-from tuner.planning.pools.sizes import parse_sizes
 from tuner.profile import BatchingProfile
+from tuner.workload.sizes import parse_sizes
 from tuner.yaml_file import load_yaml
 
 PAPER = parse_sizes("paper")
@@ -49,14 +49,16 @@ def observed(path, *windows):
 def plan_with(tmp_path, learned, **fields):
     (tmp_path / "learned.json").write_text(json.dumps(learned))
     file = load_yaml(tmp_path / "learned.json", LearnedFile)
-    scenario = MixedScenario(budget=2.5, sessions=[{"name": "a", "model": "rm2", "qos_ms": 350}], **fields)
+    scenario = Scenario(
+        budget=2.5, sessions=[{"name": "a", "model": "rm2", "slo_ms": 350, "sizes": "paper"}], **fields
+    )
     return plan_scenario(scenario, file)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 24, 25, 40, 1000])
 @pytest.mark.parametrize("parallel", [1, 2, 3])
 def test_large_queries_are_sent_in_parts(size, parallel):
-    """A query executes in rounds of full parts, and the rest in the last round."""
+    """A request executes in rounds of full parts, and the rest in the last round."""
     line = Line(alpha_ms=1, beta_ms=5, max_batch=8, parallel=parallel)
 
     parts = [8] * (size // 8) + ([size % 8] if size % 8 else [])
@@ -97,7 +99,7 @@ def test_observations_of_the_latest_configuration_count(tmp_path):
 
 
 def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path):
-    """The knobs under which the queries that come take least on average."""
+    """The knobs under which the requests that come take least on average."""
     rows = [
         {
             "configuration": {},

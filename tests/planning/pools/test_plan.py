@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tuner.cluster.scenario import Scenario, Session
 from tuner.errors import InvalidInput
 from tuner.planning.pools.catalogue import make_offers
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.planning.pools.planner import plan_instances, plan_scenario
-from tuner.planning.pools.scenario import MixedScenario, QuerySession
-from tuner.planning.pools.sizes import SizeMonitor, parse_sizes
+from tuner.workload.sizes import SizeMonitor, parse_sizes
 
 GPU = {"name": "gpu", "price": 1.0, "max_count": 3, "profile": {"m": {"alpha_ms": 0.01, "beta_ms": 5}}}
 CPU = {"name": "cpu", "price": 0.1, "max_count": 9, "profile": {"m": {"alpha_ms": 0.1, "beta_ms": 0}}}
 
 
-def scenario(*types, qos_ms=20.0, budget=2.5, sizes="paper"):
-    return MixedScenario(
+def scenario(*types, slo_ms=20.0, budget=2.5, sizes="paper"):
+    return Scenario(
         catalogue=list(types) or "paper",
         budget=budget,
-        sessions=[{"name": "s", "model": "m" if types else "rm2", "qos_ms": qos_ms, "sizes": sizes}],
+        sessions=[{"name": "s", "model": "m" if types else "rm2", "slo_ms": slo_ms, "sizes": sizes}],
     )
 
 
 def test_a_plan_holds_the_twenty_highest_bounds_with_the_chosen_pool():
     """Best first, all within the budget; distances for ten; plain JSON."""
-    plan = plan_scenario(scenario(qos_ms=350.0))
+    plan = plan_scenario(scenario(slo_ms=350.0))
 
     bounds = [pool.bound for pool in plan.top]
     assert len(plan.top) == 20
@@ -49,15 +49,15 @@ def test_a_plan_holds_the_twenty_highest_bounds_with_the_chosen_pool():
 
 def test_a_plan_says_why():
     """What was compared, what each type is good for, the rule of the choice, the bottleneck, the gain."""
-    agreed = " ".join(plan_scenario(scenario(qos_ms=350.0)).why)
+    agreed = " ".join(plan_scenario(scenario(slo_ms=350.0)).why)
     nearest = " ".join(
         plan_scenario(
-            MixedScenario(budget=2.5, sessions=[QuerySession(name="s", model="mtwnd", qos_ms=25)])
+            Scenario(budget=2.5, sessions=[Session(name="s", model="mtwnd", slo_ms=25, sizes="paper")])
         ).why
     )
 
     assert "331 pools cost at most 2.5 $/h" in agreed
-    assert "r5n.large keeps 350 ms up to 863 items, 98.3% of the queries." in agreed
+    assert "r5n.large meets 350 ms up to 863 items, 98.3% of the requests." in agreed
     assert "have the same base instances, so the highest is taken" in agreed
     assert "2.00 times that of 4 x g4dn.xlarge" in agreed
     assert "summed squared distance 38" in nearest
@@ -73,20 +73,20 @@ def test_the_only_pool_is_chosen():
 
 
 def test_useless_types_are_named():
-    """A type that is too slow for the smallest query is not rented."""
+    """A type that is too slow for the smallest request is not rented."""
     slow = {**CPU, "profile": {"m": {"alpha_ms": 0, "beta_ms": 90}}}
 
     plan = plan_scenario(scenario(GPU, slow))
 
     assert plan.chosen.counts == {"gpu": 2, "cpu": 0}
-    assert "cpu keeps 20 ms at no size that comes, and is of no use." in plan.why
+    assert "cpu meets 20 ms at no size that comes, and is of no use." in plan.why
     assert "No auxiliary instances are worth their price." in plan.why
     assert plan.why[-1] == "Mixed pools gain nothing here: 2 x gpu is the best pool of one type, too."
 
 
 def test_several_base_types_may_serve_together():
-    """Where both keep QoS at the largest size, both are base types."""
-    plan = plan_scenario(scenario(GPU, CPU, qos_ms=200.0))
+    """Where both meet the SLO at the largest size, both are base types."""
+    plan = plan_scenario(scenario(GPU, CPU, slo_ms=200.0))
 
     assert plan.terms.base.tolist() == [True, True]
     assert "(gpu or cpu)" in plan.why[0]
@@ -94,34 +94,34 @@ def test_several_base_types_may_serve_together():
 
 def test_a_change_of_sizes_changes_the_plan():
     """What a monitor saw replaces the session's sizes."""
-    session = QuerySession(name="s", model="rm2", qos_ms=350)
+    session = Session(name="s", model="rm2", slo_ms=350, sizes="paper")
     monitor = SizeMonitor()
     monitor.observe(parse_sizes("gaussian:900,60").sample(np.random.default_rng(1), 20_000))
     seen = monitor.distribution()
 
-    before = plan_scenario(MixedScenario(budget=2.5, sessions=[session]))
+    before = plan_scenario(Scenario(budget=2.5, sessions=[session]))
     after = plan_instances(session, seen, make_offers(paper_catalogue(), "rm2", seen), 2.5)
 
-    assert after.sizes.name == "last 10,000 queries"
+    assert after.sizes.name == "last 10,000 requests"
     assert after.chosen.counts != before.chosen.counts
 
 
 def test_a_model_that_no_type_serves_in_time_is_refused():
-    """It says which size fails, where, and up to where each type keeps QoS."""
+    """It says which size fails, where, and up to where each type meet the SLO."""
     with pytest.raises(InvalidInput) as error:
-        plan_scenario(scenario(GPU, CPU, qos_ms=14.0))
+        plan_scenario(scenario(GPU, CPU, slo_ms=14.0))
 
     assert str(error.value) == (
-        "session s: no instance type keeps qos_ms 14 at the largest size, 1000 items: "
-        "gpu needs 15 ms and keeps it up to 900 items; cpu needs 100 ms and keeps it up to 140 items; "
-        "raise qos_ms, or add a faster "
+        "session s: no instance type meets slo_ms 14 at the largest size, 1000 items: "
+        "gpu needs 15 ms and meets it up to 900 items; cpu needs 100 ms and meets it up to 140 items; "
+        "raise slo_ms, or add a faster "
         "instance type"
     )
 
 
 @pytest.mark.parametrize(
     ("budget", "says"),
-    [(0.05, "buys no instance; the cheapest costs 0.1"), (0.5, "buys no instance that keeps qos_ms")],
+    [(0.05, "buys no instance; the cheapest costs 0.1"), (0.5, "buys no instance that meets slo_ms")],
 )
 def test_a_budget_that_buys_nothing_is_refused(budget, says):
     """It says what is needed at least."""
@@ -138,11 +138,11 @@ def test_a_budget_of_exactly_one_instance_buys_it():
 
 def test_a_plan_needs_a_budget_and_one_session():
     """Both are told."""
-    session = {"name": "s", "model": "rm2", "qos_ms": 350}
+    session = {"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}
     with pytest.raises(InvalidInput, match="budget: is missing"):
-        plan_scenario(MixedScenario(sessions=[session]))
+        plan_scenario(Scenario(sessions=[session]))
     with pytest.raises(InvalidInput, match="for one session, but got s, t"):
-        plan_scenario(MixedScenario(budget=1, sessions=[session, {**session, "name": "t"}]))
+        plan_scenario(Scenario(budget=1, sessions=[session, {**session, "name": "t"}]))
 
 
 @pytest.mark.parametrize(
@@ -155,30 +155,30 @@ def test_a_plan_needs_a_budget_and_one_session():
         {"catalogue": []},
         {"catalogue": [CPU, CPU]},
         {"sessions": []},
-        {"queries": 0},
+        {"requests": 0},
         {"instances": [{"type": "cpu", "count": -1}]},
         {"budgets": 3},
     ],
 )
 def test_mistakes_in_a_scenario_are_refused(change):
     """By the field they are in."""
-    good = {"budget": 2.5, "sessions": [{"name": "s", "model": "rm2", "qos_ms": 350}]}
-    MixedScenario.model_validate(good)
+    good = {"budget": 2.5, "sessions": [{"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}]}
+    Scenario.model_validate(good)
 
     with pytest.raises(ValidationError) as error:
-        MixedScenario.model_validate({**good, **change})
+        Scenario.model_validate({**good, **change})
 
     assert error.value.errors()[0]["loc"][0] == next(iter(change))
 
 
 @pytest.mark.parametrize(
-    "change", [{"qos_ms": 0}, {"quantile": 1.0}, {"sizes": "zipf:2"}, {"sizes": "trace:no"}]
+    "change", [{"slo_ms": 0}, {"quantile": 1.0}, {"sizes": "zipf:2"}, {"sizes": "trace:no"}]
 )
 def test_mistakes_in_a_session_are_refused(change):
     """By the field they are in."""
-    session = {"name": "s", "model": "rm2", "qos_ms": 350}
+    session = {"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}
 
     with pytest.raises(ValidationError) as error:
-        MixedScenario.model_validate({"sessions": [{**session, **change}]})
+        Scenario.model_validate({"sessions": [{**session, **change}]})
 
     assert error.value.errors()[0]["loc"][-1] == next(iter(change))

@@ -16,7 +16,7 @@ MOST = np.array([5, 6, 17, 15])
 
 
 def test_the_papers_budget_buys_331_pools():
-    """Those with a GPU; 366 others keep within the budget, too, but cannot serve the largest queries."""
+    """Those with a GPU; 366 others keep within the budget, too, but cannot serve the largest requests."""
     with_base = pools_within(PRICE, MOST, np.array([True, False, False, False]), 2.5)
     everything = pools_within(PRICE, MOST, np.ones(4, dtype=bool), 2.5)
 

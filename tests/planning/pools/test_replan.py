@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.cluster.scenario import Scenario, Session
 from tuner.errors import InvalidInput
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.planning.pools.planner import plan_scenario
 from tuner.planning.pools.replan import Replanner, Rules
-from tuner.planning.pools.scenario import MixedScenario, QuerySession
-from tuner.planning.pools.sizes import parse_sizes
 from tuner.planning.pools.switch import make_switch, running_pool
+from tuner.workload.sizes import parse_sizes
 
-SESSION = QuerySession(name="a", model="rm2", qos_ms=350)
+SESSION = Session(name="a", model="rm2", slo_ms=350, sizes="paper")
 PAPER = parse_sizes("paper")
 CHOSEN = {"g4dn.xlarge": 1, "r5n.large": 13}
 PRICE = {kind.name: kind.price for kind in paper_catalogue()}
@@ -25,7 +25,7 @@ def planner(pool=CHOSEN, **fields):
 
 
 def pass_by(watch, sizes, rate, count, start=0.0, seed=1):
-    """Let queries come; return the time of the last."""
+    """Let requests come; return the time of the last."""
     rng = np.random.default_rng(seed)
     times = start + np.cumsum(rng.standard_exponential(count)) / rate
     for now, items in zip(times.tolist(), sizes.sample(rng, count).tolist(), strict=True):
@@ -34,14 +34,14 @@ def pass_by(watch, sizes, rate, count, start=0.0, seed=1):
 
 
 def test_nothing_is_decided_from_few_queries():
-    """Below a thousand queries the pool stays."""
+    """Below a thousand requests the pool stays."""
     watch = planner()
     pass_by(watch, PAPER, 90.0, 999)
 
     decision = watch.decide(100.0)
 
     assert (decision.do, decision.pool) == ("keep", CHOSEN)
-    assert decision.reason == "only 999 queries were seen, 1000 are needed"
+    assert decision.reason == "only 999 requests were seen, 1000 are needed"
     assert decision.switch.none
 
 
@@ -71,7 +71,7 @@ def test_a_change_of_sizes_is_seen_within_a_thousand_queries():
     assert decision.reason.startswith("the sizes have changed: ")
     assert decision.would_serve > decision.serves * 1.05
     assert decision.gain == pytest.approx(decision.would_serve / decision.serves - 1)
-    scenario = MixedScenario(budget=2.5, sessions=[SESSION.model_copy(update={"sizes": "gaussian:850,30"})])
+    scenario = Scenario(budget=2.5, sessions=[SESSION.model_copy(update={"sizes": "gaussian:850,30"})])
     expected = plan_scenario(scenario).chosen.counts
     assert sum(abs(decision.pool.get(name, 0) - count) for name, count in expected.items()) <= 3
     assert decision.switch.cost == pytest.approx(
@@ -89,7 +89,7 @@ def test_sizes_that_no_instance_of_the_pool_serves_in_time():
     assert decision.do == "switch"
     assert decision.serves == 0
     assert decision.gain == float("inf")
-    assert decision.reason.startswith("no instance keeps 350 ms at 1000 items: ")
+    assert decision.reason.startswith("no instance meets 350 ms at 1000 items: ")
 
 
 def test_load_that_grows_takes_a_larger_pool():
@@ -161,7 +161,7 @@ def test_after_a_switch_there_is_rest():
 
 
 def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest():
-    """Money was saved a minute ago, then larger queries come: once the switch is done, the next may be."""
+    """Money was saved a minute ago, then larger requests come: once the switch is done, the next may be."""
     watch = planner()
     now = pass_by(watch, PAPER, 20.0, 2000)
     watch.switched(watch.decide(now).pool, now)
@@ -175,7 +175,7 @@ def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest():
 
 
 def test_without_a_plan_older_queries_tell_of_a_change():
-    """If nobody says what the pool was planned for, the recent queries are compared with the older ones."""
+    """If nobody says what the pool was planned for, the recent requests are compared with the older ones."""
     watch = Replanner(SESSION, paper_catalogue(), 2.5, CHOSEN)
     now = pass_by(watch, PAPER, 85.0, 5000)
     assert not watch.decide(now).changed
@@ -207,7 +207,7 @@ def test_a_switch_is_what_differs():
 
 def test_a_plan_beside_the_pool_that_runs():
     """The file's instances are compared with the chosen pool."""
-    scenario = MixedScenario(
+    scenario = Scenario(
         budget=2.5,
         sessions=[SESSION],
         instances=[{"type": "g4dn.xlarge", "count": 2}, {"type": "r5n.large", "count": 9}],

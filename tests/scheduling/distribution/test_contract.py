@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tuner.scheduling.catalogue import QUERY_POLICIES, build_policy, options_of
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.testing.policy import PolicyContract
 
@@ -60,4 +60,4 @@ class TestOracle(OfCatalogue):
 
 def test_every_policy_is_here() -> None:
     """No policy of the catalogue is left out."""
-    assert {kind.name for kind in OfCatalogue.__subclasses__()} == set(QUERY_POLICIES)
+    assert {kind.name for kind in OfCatalogue.__subclasses__()} == set(DISTRIBUTION_POLICIES)

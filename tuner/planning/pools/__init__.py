@@ -1,34 +1,34 @@
-"""Kairos: which instances of mixed types to rent for a model, and how queries are shared out among them."""
+"""Kairos: which instances of mixed types to rent for a model, within a budget."""
 
 from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
 from tuner.planning.pools.catalogue import InstanceType, Line, Offers, Table, make_offers
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.choice import best_homogeneous, choose
+from tuner.planning.pools.demand import Demand, PlanningScenario
 from tuner.planning.pools.learned import Learned, LearnedFile, read_observations, with_profiles
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.planning.pools.plan import PoolPlan
 from tuner.planning.pools.planner import plan_instances, plan_scenario
 from tuner.planning.pools.pool import pools_within, ranked
-from tuner.planning.pools.replan import Decision, Replanner, Rules
-from tuner.planning.pools.scenario import MixedScenario, QuerySession
-from tuner.planning.pools.search import Found, kairos_plus
-from tuner.planning.pools.sizes import SizeDistribution, SizeMonitor, parse_sizes
+from tuner.planning.pools.replan import PoolDecision, Replanner, Rules
+from tuner.planning.pools.search import SearchResult, kairos_plus
 from tuner.planning.pools.switch import Running, Switch, make_switch, running_pool
+from tuner.workload.sizes import SizeDistribution, SizeMonitor, parse_sizes
 
 __all__ = [
-    "Decision",
-    "Found",
+    "Demand",
     "InstanceType",
     "Learned",
     "LearnedFile",
     "Line",
-    "MixedScenario",
     "Offers",
+    "PlanningScenario",
+    "PoolDecision",
     "PoolPlan",
-    "QuerySession",
     "Replanner",
     "Rules",
     "Running",
+    "SearchResult",
     "SizeDistribution",
     "SizeMonitor",
     "Switch",

@@ -1,34 +1,35 @@
 """The upper bound of the throughput of every pool of instances (Kairos, section 5.2, eq. 9-15).
 
-A pool says how many instances of each type are rented. The bound imagines that queries come exactly when an
-instance is free, so that only the work itself and the QoS target limit the throughput. Its symbols:
+A pool says how many instances of each type are rented. The bound assumes that requests come exactly when an
+instance is free, so that only the work itself and the SLO limit the throughput. A request has a size in
+items (the paper calls it a query, and the SLO its QoS target). The symbols:
 
 ========== ============================================================================================
-``T_qos``  QoS target of the latency
-base       a type that keeps ``T_qos`` at the largest size that comes; every pool needs one instance of it
-auxiliary  a type that does not, but is of use for smaller queries
-``s``      cut-off of an auxiliary type: the largest size up to which it keeps ``T_qos``
-``f``      share of the queries of at most ``s`` items
+``T_slo``  the SLO, in the paper ``T_qos``
+base       a type that meets ``T_slo`` at the largest size that comes; every pool needs one instance of it
+auxiliary  a type that does not, but is of use for smaller requests
+``s``      cut-off of an auxiliary type: the largest size up to which it meets ``T_slo``
+``f``      share of the requests of at most ``s`` items
 ``u``,``v`` how many base instances, and of an auxiliary type, the pool has
-``Q_b``    queries/s that one base instance serves alone, of all sizes: 1 / E[latency]
-``Q_b^s+`` queries/s that one base instance serves of those larger than ``s`` only
-``Q_a``    queries/s that one auxiliary instance serves of those of at most ``s`` items
+``Q_b``    requests/s that one base instance serves alone, of all sizes: 1 / E[latency]
+``Q_b^s+`` requests/s that one base instance serves of those larger than ``s`` only
+``Q_a``    requests/s that one auxiliary instance serves of those of at most ``s`` items
 ``f'``     largest ``f`` of the auxiliary types in the pool; ``s`` in ``Q_b^s+`` and ``Q_a`` goes with it
-``C``      large queries/s that come with the small ones which keep all auxiliary instances busy (eq. 14)
+``C``      large requests/s that come with the small ones which keep all auxiliary instances busy (eq. 14)
 ========== ============================================================================================
 
 If the base cannot serve ``C``, it is the bottleneck: u Q_b^s+ / (1 - f'). If it can, the auxiliary instances
-are busy and the base serves queries of all sizes with the time it has left:
+are busy and the base serves requests of all sizes with the time it has left:
 sum(v Q_a) / f' + (1 - C / (u Q_b^s+)) u Q_b. With one auxiliary type this is eq. 12 and 13, with one instance
 of each eq. 9 and 11; without auxiliary instances it is u Q_b.
 
 Like in the paper, weaker auxiliary types are credited with the cut-off of the strongest one in the pool, and
-the auxiliary instances take small queries of all sizes alike. A distribution policy that gives them the very
+the auxiliary instances take small requests of all sizes alike. A distribution policy that gives them the very
 smallest could serve a little more than eq. 15 (the paper's oracle does, Fig. 14); `ceiling.py` has a limit
 that holds for every policy.
 
-Where we go further: several types may keep ``T_qos`` at the largest size. All of them are base types then,
-and ``u Q_b`` stands for the sum over them. A type that keeps ``T_qos`` at no size that comes counts for
+Where we go further: several types may meet ``T_slo`` at the largest size. All of them are base types then,
+and ``u Q_b`` stands for the sum over them. A type that meets ``T_slo`` at no size that comes counts for
 nothing.
 """
 
@@ -55,17 +56,17 @@ class Terms(NamedTuple):
     small_rate: np.ndarray  # (T, T) 1/s; Q_a of an auxiliary type; 0 for base types and useless ones
 
 
-def make_terms(latency: np.ndarray, qos: float, probability: np.ndarray) -> Terms:
+def make_terms(latency: np.ndarray, slo: float, probability: np.ndarray) -> Terms:
     """Return the terms of the bound for one model.
 
     Args:
         latency: Execution time by type and items, never falling.   # (T, S+1) s
-        qos: The QoS target, s.
-        probability: Of a query of so many items.   # (S+1,); [0] is 0
+        slo: s.
+        probability: Of each size.   # (S+1,); [0] is 0
     """
     sizes = np.arange(probability.size)
     largest = int(np.flatnonzero(probability)[-1])
-    kept = (latency <= qos) & (sizes >= 1)
+    kept = (latency <= slo) & (sizes >= 1)
     cutoff = np.minimum((kept * sizes).max(axis=1), largest)  # (T,)
     share = np.concatenate(([0.0], np.cumsum(probability[1:])))[cutoff]  # (T,)
     base = cutoff == largest
@@ -73,7 +74,7 @@ def make_terms(latency: np.ndarray, qos: float, probability: np.ndarray) -> Term
     useful = ~base & (share > 0)
     cutoff[~base & ~useful] = 0
     small = sizes[:, None] <= cutoff  # (S+1, T)
-    busy_small = (latency * probability) @ small  # (T, T) s of work per query, of the small ones
+    busy_small = (latency * probability) @ small  # (T, T) s of work per request, of the small ones
     busy_large = (latency * probability) @ ~small  # (T, T) s
     with np.errstate(divide="ignore", invalid="ignore"):  # a cut-off that nothing or everything is below
         large_rate = np.where(base[:, None] & ~base, (1 - share) / busy_large, 0.0)
@@ -90,7 +91,7 @@ def bounds(pools: np.ndarray, terms: Terms) -> np.ndarray:
         terms: Of :func:`make_terms`.
 
     Returns:
-        Queries/s.   # (n,)
+        Requests/s.   # (n,)
     """
     found = np.empty(len(pools))
     for start in range(0, len(pools), CHUNK):

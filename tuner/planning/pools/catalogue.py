@@ -1,11 +1,11 @@
-"""The instance types that can be rented: price, how many there are, and how fast each runs each model.
+"""The catalogue: the instance types that can be rented, with price, number, and execution profiles.
 
 An execution profile is a line (``alpha_ms`` per item and ``beta_ms`` per execution) or a table from items
-to milliseconds. A line may come with the batching knobs of a server, which cut large queries into parts.
-Between the sizes of a table the time is interpolated; outside them it is unknown, and a plan that would
-need it is refused. Two mistakes of measuring are repaired, and every plan made with such a table says so:
-times that are not positive are left out, as if those sizes had not been measured; a table that falls
-somewhere is made monotone by the cumulative maximum, which never promises a shorter time than was measured.
+to milliseconds. A line may have the batching knobs of a server, which splits large requests into parts.
+Between the sizes of a table the time is interpolated; outside them it is unknown, and whatever needs it is
+refused. Two errors of measurement are repaired, and a note says so: times that are not positive are left out,
+as if those sizes had not been measured; a table that falls somewhere is made monotone by the cumulative
+maximum, which never promises a shorter time than was measured.
 """
 
 from __future__ import annotations
@@ -15,51 +15,28 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
-from tuner.planning.pools.sizes import SizeDistribution
+from tuner.schema import NotNegative, Positive, Some, StrictPart
+from tuner.workload.sizes import SizeDistribution
 
-__all__ = [
-    "CatalogueFile",
-    "Entry",
-    "InstanceType",
-    "Line",
-    "Offers",
-    "Profile",
-    "Some",
-    "Table",
-    "make_offers",
-]
+__all__ = ["CatalogueFile", "InstanceType", "Line", "Offers", "Table", "TypeProfile", "make_offers"]
 
+LARGEST_BATCH = 1024
+"""Items; larger batches are never formed from a line."""
 
-def _some(value: Any) -> Any:
-    """Return a list or group that is not empty; pydantic's own check would also blame one with mistakes."""
-    if not value:
-        raise ValueError("needs at least one")
-    return value
-
-
-Some = AfterValidator(_some)
-Positive = Annotated[float, Field(strict=True, gt=0)]
-NotNegative = Annotated[float, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Items = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class Entry(BaseModel):
-    """A part of the file: knows its fields, refuses others, does not change."""
+class Line(StrictPart):
+    """n items take ``alpha_ms * n + beta_ms``, if they execute as one batch.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Line(Entry):
-    """A query of n items takes ``alpha_ms * n + beta_ms``, if it executes as one batch.
-
-    A server that executes at most ``max_batch`` items at once is sent a larger query in parts: as many full
-    ones as there are, and the rest. So many parts as ``parallel`` execute at the same time.
+    A server that executes at most ``max_batch`` items at once gets more of them in parts: full ones, and the
+    rest. ``parallel`` parts execute at the same time.
 
     >>> Line(alpha_ms=1, beta_ms=5, max_batch=8, parallel=2).latency(np.array([4, 20])).tolist()
     [0.009, 0.022]
@@ -70,7 +47,7 @@ class Line(Entry):
     beta_ms: NotNegative
     """Per execution."""
     max_batch: Count | None = None
-    """Items that execute at once; None for as many as a query has."""
+    """Most items of one execution; None for no limit."""
     parallel: Count = 1
     """Executions at the same time, each as fast as the line says."""
 
@@ -80,8 +57,18 @@ class Line(Entry):
             raise ValueError("alpha_ms and beta_ms must not both be 0")
         return self
 
+    @property
+    def known(self) -> int | None:
+        """The largest size with a known time; None, as a line knows all."""
+        return None
+
+    def largest_batch(self, slo: float) -> int:
+        """Return the largest batch that ends within an SLO, s, and within ``max_batch``; at least 1."""
+        sizes = np.arange(1, min(self.max_batch or LARGEST_BATCH, LARGEST_BATCH) + 1)
+        return max(int(np.count_nonzero(self.latency(sizes) <= slo)), 1)
+
     def latency(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the execution times of queries of so many items, never falling.   # (n,) s."""
+        """Return the execution times of these sizes, never falling.   # (n,) s."""
         if self.max_batch is None:
             return np.asarray((self.alpha_ms * sizes + self.beta_ms) / 1e3)
         full, rest = np.divmod(sizes, self.max_batch)
@@ -94,7 +81,7 @@ class Line(Entry):
         return np.asarray((times + self.alpha_ms * last + self.beta_ms) / 1e3)
 
     def unknown(self, smallest: int, largest: int) -> str:  # noqa: ARG002 - a line knows every size
-        """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
+        """Return what is wrong if sizes from the smallest to the largest come; empty if nothing is."""
         return ""
 
     def raised(self) -> tuple[int, ...]:
@@ -107,36 +94,45 @@ class Line(Entry):
 
 
 class Table(RootModel[Annotated[dict[Items, Annotated[float, Field(strict=True)]], Some]]):
-    """Measured times: items of a query, and milliseconds; those not positive count as not measured."""
+    """Measured times: milliseconds by size; times that are not positive count as not measured."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     @check_model(mode="after")
     def _holds_a_time(self) -> Table:
-        if not self._known():
+        if not self._sizes():
             raise ValueError("needs a time above 0 ms")
         return self
 
-    def _known(self) -> list[int]:
+    def _sizes(self) -> list[int]:
         return sorted(size for size, time in self.root.items() if time > 0)
 
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        sizes = np.array(self._known())  # (k,) items
+        sizes = np.array(self._sizes())  # (k,) items
         return sizes, np.array([self.root[size] for size in sizes.tolist()])  # (k,) ms
 
+    @property
+    def known(self) -> int:
+        """The largest size with a known time."""
+        return self._sizes()[-1]
+
+    def largest_batch(self, slo: float) -> int:  # noqa: ARG002 - batches are as large as the table, as in a session's
+        """Return the largest size of the table."""
+        return self.known
+
     def latency(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the execution times of queries of so many items.   # (n,) s."""
+        """Return the execution times of these sizes.   # (n,) s."""
         known, times = self._columns()
         latency: np.ndarray = np.interp(sizes, known, np.maximum.accumulate(times)) / 1e3
         return latency
 
     def unknown(self, smallest: int, largest: int) -> str:
-        """Return what is wrong if sizes from the one to the other come; empty if nothing is."""
-        first, last = self._known()[0], self._known()[-1]
+        """Return what is wrong if sizes from the smallest to the largest come; empty if nothing is."""
+        first, last = self._sizes()[0], self._sizes()[-1]
         if first <= smallest and largest <= last:
             return ""
         only = " with times above 0" if self.left_out() else ""
-        return f"holds {first} to {last} items{only}, but queries have {smallest} to {largest}"
+        return f"holds {first} to {last} items{only}, but requests have {smallest} to {largest}"
 
     def raised(self) -> tuple[int, ...]:
         """Return the sizes whose time had to be raised, because a smaller one took longer."""
@@ -154,22 +150,23 @@ def _form(value: Any) -> str:
     return "line" if line else "table"
 
 
-Profile = Annotated[Annotated[Line, Tag("line")] | Annotated[Table, Tag("table")], Discriminator(_form)]
+TypeProfile = Annotated[Annotated[Line, Tag("line")] | Annotated[Table, Tag("table")], Discriminator(_form)]
+"""How long an instance type executes a model: a line or a table."""
 
 
-class InstanceType(Entry):
+class InstanceType(StrictPart):
     """A type of instance, as the catalogue offers it."""
 
     name: str = Field(min_length=1)
     price: Positive
     """$/h of one."""
     max_count: Count
-    """So many can be had."""
-    profile: Annotated[dict[str, Profile], Some]
-    """By model; a model that is missing does not run on it."""
+    """Most instances that can be rented."""
+    profile: Annotated[dict[str, TypeProfile], Some]
+    """By model; the type does not run a model that is missing."""
 
 
-class CatalogueFile(Entry):
+class CatalogueFile(StrictPart):
     """A catalogue in a file of its own, or inside a scenario."""
 
     catalogue: Annotated[tuple[InstanceType, ...], Some]
@@ -194,12 +191,12 @@ class Offers(NamedTuple):
     names: tuple[str, ...]
     price: np.ndarray  # (T,) $/h
     max_count: np.ndarray  # (T,)
-    latency: np.ndarray  # (T, S+1) s by items, never falling; meaningful for the sizes that come
-    notes: tuple[str, ...]  # what was done to the catalogue's figures
+    latency: np.ndarray  # (T, S+1) s by size, never falling; meaningful for the sizes that come
+    notes: tuple[str, ...]  # repairs of the catalogue's figures, and types left out
 
 
 def make_offers(types: Sequence[InstanceType], model: str, sizes: SizeDistribution) -> Offers:
-    """Return what is offered for a model under a distribution of query sizes.
+    """Return what the catalogue offers for a model under a distribution of sizes.
 
     Raises:
         InvalidInput: No type runs the model, or a table does not hold all the sizes that come.
@@ -227,7 +224,7 @@ def make_offers(types: Sequence[InstanceType], model: str, sizes: SizeDistributi
 
 
 def _repairs(what: str, profile: Line | Table) -> list[str]:
-    """Say what was done to a profile."""
+    """Return what was repaired in a profile."""
     notes = []
     if profile.left_out():
         notes.append(

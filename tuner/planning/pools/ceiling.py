@@ -1,14 +1,15 @@
-"""A throughput that no distribution policy whatever can exceed on a pool, unlike eq. 15 of the Kairos paper.
+"""A throughput that no distribution policy can exceed on a pool; eq. 15 of the Kairos paper can be exceeded.
 
-Eq. 15 gives auxiliary instances small queries of all sizes alike. A policy that gives them just those at
-which they are strongest can serve more: the oracle up to 14 % with the paper's figures. Here instances rent
-out their time at prices ``w`` per second. Whatever a policy does, a query of k items costs at least
-c_k = min over the types that keep QoS at k of w_i L_i(k), and the pool earns sum(n_i w_i) per second, so
-throughput <= sum(n_i w_i) / E[c]. That is true for any prices (the dual of the linear program that shares out
-sizes among types); good prices make it tight. They are found by exponentiated gradient steps.
+Eq. 15 gives auxiliary instances small requests of all sizes alike. A policy that gives them only the sizes at
+which they are strongest can serve more: with the paper's figures the oracle serves up to 14 % more.
 
-Where only a ``quantile`` of the queries must keep QoS, the others may as well not be served. As c_k never
-falls with k, those that cost most are the largest.
+The ceiling is the dual of the linear program that assigns sizes to types. Each instance of type i has a price
+w_i per second. Under any policy a request of k items costs at least c_k, the least w_i L_i(k) of the types
+that meet the SLO at k, and the pool earns sum(n_i w_i) per second. So throughput <= sum(n_i w_i) / E[c] holds
+for all prices; exponentiated gradient steps find prices that make it tight.
+
+Where only a ``quantile`` of the requests must meet the SLO, the others need not be served at all. As c_k
+never falls with k, those that cost most are the largest.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ STEEPEST = 5.0
 
 
 def ceilings(
-    pools: np.ndarray, latency: np.ndarray, qos: float, probability: np.ndarray, quantile: float = 1.0
+    pools: np.ndarray, latency: np.ndarray, slo: float, probability: np.ndarray, quantile: float = 1.0
 ) -> np.ndarray:
-    """Return a throughput that cannot be exceeded by each pool.   # (n,) queries/s.
+    """Return a throughput that cannot be exceeded by each pool.   # (n,) requests/s.
 
     Args:
         pools: Instances of each type; the time grows with n, so give the few that matter.   # (n, T)
         latency: Execution time by type and items, never falling.   # (T, S+1) s
-        qos: The QoS target, s.
-        probability: Of a query of so many items.   # (S+1,); [0] is 0
-        quantile: The part of the queries that must keep QoS.
+        slo: s.
+        probability: Of each size.   # (S+1,); [0] is 0
+        quantile: Share of the requests that must meet the SLO.
     """
     come = np.flatnonzero(probability)
     kept = np.diff(np.minimum(np.cumsum(probability[come]), quantile), prepend=0.0)  # (K,) of the smallest
     served = kept > 0
     kept = kept[served]
-    times = np.where(latency <= qos, latency, np.inf)[:, come[served]]  # (T, K) s
+    times = np.where(latency <= slo, latency, np.inf)[:, come[served]]  # (T, K) s
     return np.array([_ceiling(counts, times, kept) for counts in np.asarray(pools)])
 
 

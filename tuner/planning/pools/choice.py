@@ -6,7 +6,7 @@ near one another, and the centre is a safer guess than the peak of a bound. Of s
 number" means of each.
 
 Where we go further: if the highest bound is that of a pool without auxiliary instances, it is taken. The
-paper has one base type, which is dear, and never sees this. Where a cheap type keeps the QoS target at all
+paper has one base type, which is dear, and never sees this. Where a cheap type meets the SLO at all
 sizes, such a bound promises nothing that a lack of base instances could break, and there is no risk to hedge.
 """
 
@@ -38,8 +38,8 @@ class Homogeneous(NamedTuple):
 
     kind: int  # index of the type
     instances: int
-    rate: float  # queries/s
-    scaled_rate: float  # queries/s, as if the whole budget were used (section 8.1)
+    rate: float  # requests/s
+    scaled_rate: float  # requests/s, as if the whole budget were used (section 8.1)
 
 
 def choose(pools: np.ndarray, order: np.ndarray, base: np.ndarray) -> Choice:
@@ -48,7 +48,7 @@ def choose(pools: np.ndarray, order: np.ndarray, base: np.ndarray) -> Choice:
     Args:
         pools: Instances of each type.   # (n, T), n >= 1
         order: Indices of the pools, highest bound first.   # (n,)
-        base: Whether a type keeps the QoS target at the largest size.   # (T,)
+        base: Whether a type meets the SLO at the largest size.   # (T,)
     """
     candidates = pools[order[:CANDIDATES]].astype(np.int64)
     gaps = candidates[:, None, :] - candidates[None, :, :]
@@ -67,8 +67,8 @@ def best_homogeneous(
 
     Args:
         price: Of one instance of each type, $/h.   # (T,)
-        max_count: So many of each type can be had.   # (T,)
-        base_rate: Queries/s of one instance of each type; 0 if it does not keep QoS at all sizes.   # (T,)
+        max_count: Most instances of each type.   # (T,)
+        base_rate: Requests/s of one instance of each type; 0 if it misses the SLO at some size.   # (T,)
         budget: $/h; buys at least one instance of a base type.
     """
     count = np.minimum((budget * (1 + 1e-9)) // price, max_count)

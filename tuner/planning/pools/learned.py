@@ -1,18 +1,17 @@
-"""Profiles learned from servers: what a plan uses instead of, or besides, those of the catalogue.
+"""Profiles learned from servers, which a plan uses in place of the catalogue's.
 
-The file says which server runs on which type of instance, and either where its observations are, or its
-profile as a catalogue has it::
+The file names, per instance type and model, either a file of observations or a profile as in a catalogue::
 
     {"g4dn.xlarge": {"ranker": "gpu.jsonl"},
      "r5n.large": {"ranker": {"alpha_ms": 0.3, "beta_ms": 2, "max_batch": 64}}}
 
-An observation is what ``tuner observe TARGET --json > gpu.jsonl`` wrote, a window to a line, or the result
-of ``tuner sweep``. A window holds l(b) and the configuration that ran, so that a plan follows the knobs:
-batches are no larger than the knob with the role *batch* says, and as many of them execute at once as the
-knob with the role *parallelism* says. A file from before knobs had roles does not say which those are: then
-batches are no larger than those that were seen, and one executes at a time. Of observations the windows of
-the latest configuration count; of a sweep each configuration is a profile, and the one under which the
-queries take least is planned with. Windows that were disturbed do not count.
+Observations are what ``tuner observe TARGET --json > gpu.jsonl`` wrote, a window per line, or the result of
+``tuner sweep``. A window holds l(b) and the configuration that ran, so that a plan follows the knobs: the
+knob with the role *batch* limits the size of batches, and the knob with the role *parallelism* says how many
+execute at once. A file from before knobs had roles does not say which knobs those are: then batches are no
+larger than the largest that was measured, and one executes at a time. Of an observation the windows of the
+latest configuration count. Of a sweep every configuration gives a profile, and the plan takes the one under
+which the requests take the least time. Disturbed windows do not count.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Role
-from tuner.planning.pools.catalogue import InstanceType, Line, Profile
-from tuner.planning.pools.sizes import SizeDistribution
+from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
+from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Learned", "LearnedFile", "read_observations", "with_profiles"]
 
@@ -38,20 +37,20 @@ LARGEST = 100_000_000
 
 
 class Learned(NamedTuple):
-    """A profile that was seen, and how."""
+    """A profile that was measured, and how."""
 
     line: Line
     largest: int
-    """Items of the largest batch that was seen."""
+    """Items of the largest batch that was measured."""
     executions: int
     knobs: dict[str, float]
-    """What the server ran."""
+    """The server's configuration."""
     roles_known: bool
     """Whether the file says which of these limits batches and which says how many execute at once."""
 
     @property
     def text(self) -> str:
-        """What it is, in a line."""
+        """The profile in a line of text."""
         knobs = ", ".join(f"{name} {value:g}" for name, value in self.knobs.items())
         return (
             f"{self.line.alpha_ms:.4g} ms per item and {self.line.beta_ms:.4g} ms per execution, from "
@@ -59,7 +58,7 @@ class Learned(NamedTuple):
         )
 
 
-class LearnedFile(RootModel[dict[str, dict[str, Profile | str]]]):
+class LearnedFile(RootModel[dict[str, dict[str, TypeProfile | str]]]):
     """Per instance type and model a profile, or the name of a file with observations beside this one."""
 
     @check_model(mode="after")
@@ -78,13 +77,13 @@ class LearnedFile(RootModel[dict[str, dict[str, Profile | str]]]):
 def with_profiles(
     types: Sequence[InstanceType], learned: LearnedFile, model: str, sizes: SizeDistribution
 ) -> tuple[tuple[InstanceType, ...], tuple[str, ...]]:
-    """Return the types with the learned profiles of a model in place of their own, and what was done.
+    """Return the types with the learned profiles of a model in place of their own, and notes about them.
 
     Args:
         types: Of the catalogue.
         learned: Profiles by type and model.
-        model: The one that is planned for.
-        sizes: Of its queries; they choose among the configurations of a sweep.
+        model: The one to plan for.
+        sizes: Of its requests; they decide which configuration of a sweep is the best.
 
     Raises:
         InvalidInput: A type is not in the catalogue, or observations hold no profile.
@@ -109,7 +108,7 @@ def with_profiles(
 
 
 def read_observations(path: Path) -> list[Learned]:
-    """Return the profiles that a file of windows holds: of the latest configuration, or all of a sweep.
+    """Return the profiles in a file of windows: of the latest configuration, or all of a sweep.
 
     Raises:
         StorageError: It cannot be read.
@@ -164,7 +163,7 @@ _FIX = "give what `tuner observe TARGET --json` or `tuner sweep` wrote"
 
 
 def _window(value: Any, place: str) -> Mapping[str, Any]:
-    """Return a window, checked as far as it is used."""
+    """Return a window after checking the fields that are used here."""
     if not (isinstance(value, dict) and isinstance(value.get("configuration"), dict) and "profile" in value):
         raise InvalidInput(f"--profiles {place}", "is no observed window", _FIX)
     profile = value["profile"]
@@ -207,20 +206,20 @@ def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> L
     line = Line(
         alpha_ms=alpha * 1e3,
         beta_ms=beta * 1e3,
-        max_batch=most if most > 1 else None,  # 1: batching is off, and a query executes as it is sent
+        max_batch=most if most > 1 else None,  # 1: batching is off, and a request executes as it is sent
         parallel=max(int(values.get(Role.PARALLELISM, 1)), 1),
     )
     return Learned(line, largest, int(executions), knobs, roles_known=bool(roles) or not knobs)
 
 
 def _best(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
-    """Return the profile under which the queries take least, on average."""
+    """Return the profile under which the requests take least, on average."""
     items = np.arange(sizes.probability.size)
     return min(found, key=lambda one: float(one.line.latency(items) @ sizes.probability))
 
 
 def _doubts(what: str, found: Learned, sizes: SizeDistribution) -> list[str]:
-    """Say where a profile goes beyond what was seen."""
+    """Return where a profile goes beyond what was measured."""
     largest = min(sizes.largest, found.line.max_batch or sizes.largest)
     doubts = []
     if largest > found.largest:

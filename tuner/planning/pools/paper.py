@@ -1,8 +1,8 @@
 """The models and instance types of the Kairos paper, as figures.
 
-Prices are of the paper's table 4, QoS targets of its table 3, counts and profiles of its published code and
-measurements (github.com/boringlee24/hpdc23-kairos, MIT): alpha and beta are lines through the mean times of
-queries of 10 to 1000 items.
+Prices are those of the paper's table 4, SLOs (its QoS targets) those of table 3, counts and profiles those of
+its published code and measurements (github.com/boringlee24/hpdc23-kairos, MIT): alpha and beta are lines
+through the mean times of requests of 10 to 1000 items.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from functools import cache
 
 from tuner.planning.pools.catalogue import InstanceType, Line
 
-__all__ = ["BUDGET", "MODELS", "QOS", "QUANTILE", "paper_catalogue"]
+__all__ = ["BUDGET", "MODELS", "QUANTILE", "SLOS", "paper_catalogue"]
 
 BUDGET = 2.5
 """$/h (section 7)."""
 QUANTILE = 0.99
-"""Of the latencies, that must keep within the QoS target (section 7)."""
-QOS = {"ncf": 0.005, "rm2": 0.350, "wnd": 0.025, "mtwnd": 0.025, "dien": 0.035}
-"""QoS targets, s (table 3)."""
-MODELS = tuple(QOS)
+"""Share of the requests that must be answered within the SLO (section 7)."""
+SLOS = {"ncf": 0.005, "rm2": 0.350, "wnd": 0.025, "mtwnd": 0.025, "dien": 0.035}
+"""By model, s (table 3)."""
+MODELS = tuple(SLOS)
 
 INSTANCES = {
     "g4dn.xlarge": (0.526, 5),

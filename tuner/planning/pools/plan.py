@@ -8,8 +8,8 @@ from typing import Any
 from tuner.planning.pools.bound import Terms
 from tuner.planning.pools.catalogue import Offers
 from tuner.planning.pools.choice import Homogeneous
-from tuner.planning.pools.scenario import QuerySession
-from tuner.planning.pools.sizes import SizeDistribution
+from tuner.planning.pools.demand import Demand
+from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["PlannedPool", "PoolPlan"]
 
@@ -21,18 +21,18 @@ class PlannedPool:
     counts: dict[str, int]
     """Instances by type."""
     bound: float
-    """Of the throughput, queries/s."""
+    """Of the throughput, requests/s."""
     cost: float
     """$/h."""
     ceiling: float
-    """What no policy exceeds with a ``quantile`` of the queries within QoS, queries/s."""
+    """Limit for every policy that meets the SLO for the session's ``quantile`` of requests, requests/s."""
     bottleneck: str
     """``base`` or ``auxiliary`` instances."""
     distance: int | None
-    """Summed squared distance to the other candidates; None if it is none."""
+    """Summed squared distance to the other candidates; None if the pool is no candidate."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain values of the result file."""
+        """Return plain values for the result file."""
         return {
             "instances": [{"type": name, "count": count} for name, count in self.counts.items() if count],
             "counts": list(self.counts.values()),
@@ -48,7 +48,7 @@ class PlannedPool:
 class PoolPlan:
     """The pool that was chosen, and what it was chosen from."""
 
-    session: QuerySession
+    session: Demand
     sizes: SizeDistribution
     budget: float
     """$/h."""
@@ -60,25 +60,25 @@ class PoolPlan:
     """The highest bounds, best first."""
     chosen: PlannedPool
     agreed: bool
-    """Whether the highest bounds have the same base instances, so that no distance was needed."""
+    """Whether the highest bounds have the same base instances; then the distance is not used."""
     alone: bool
-    """Whether the highest bound is that of a pool without auxiliary instances, with the same effect."""
+    """Whether the pool with the highest bound has no auxiliary instances; then the distance is not used."""
     homogeneous: Homogeneous
     why: tuple[str, ...] = ()
     """The reasons, in sentences."""
 
     @property
     def gain(self) -> float:
-        """The chosen pool's bound over the best homogeneous pool, scaled by cost."""
+        """The chosen pool's bound over the throughput of the best homogeneous pool, scaled to the budget."""
         return self.chosen.bound / self.homogeneous.scaled_rate
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain values of the result file."""
+        """Return plain values for the result file."""
         same = self.homogeneous
         return {
             "session": self.session.name,
             "model": self.session.model,
-            "qos_ms": self.session.qos_ms,
+            "slo_ms": self.session.slo_ms,
             "quantile": self.session.quantile,
             "sizes": self.sizes.name,
             "budget": self.budget,
@@ -103,7 +103,7 @@ class PoolPlan:
             "name": self.offers.names[index],
             "price": float(self.offers.price[index]),
             "base": bool(terms.base[index]),
-            "largest_within_qos": cutoff,
+            "largest_within_slo": cutoff,
             "share": round(float(terms.share[index]), 6),
             "throughput": round(float(rates), 4),
         }

@@ -1,7 +1,7 @@
 """Planning: which instances to rent for a session within a budget, and why (Kairos, section 5.2).
 
-Nothing is tried: the pool is chosen from upper bounds, which need the profiles and the query sizes only. The
-bound does not know the quantile of the QoS target; it holds every query to it.
+No pool is measured. The pool is chosen from upper bounds of the throughput, which need only the profiles and
+the sizes of the requests. The bound ignores the session's quantile: it holds every request to the SLO.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_te
 from tuner.planning.pools.catalogue import Offers, make_offers
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.choice import best_homogeneous, choose
+from tuner.planning.pools.demand import Demand, PlanningScenario
 from tuner.planning.pools.learned import LearnedFile, with_profiles
 from tuner.planning.pools.plan import PlannedPool, PoolPlan
 from tuner.planning.pools.pool import pools_within, ranked
 from tuner.planning.pools.reason import reasons
-from tuner.planning.pools.scenario import MixedScenario, QuerySession
-from tuner.planning.pools.sizes import SizeDistribution
+from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["plan_instances", "plan_scenario"]
 
@@ -28,15 +28,15 @@ SHOWN = 20
 """Pools in a plan, as in Fig. 13."""
 
 
-def plan_scenario(scenario: MixedScenario, learned: LearnedFile | None = None) -> PoolPlan:
+def plan_scenario(scenario: PlanningScenario, learned: LearnedFile | None = None) -> PoolPlan:
     """Plan the instances of a scenario.
 
     Args:
-        scenario: What is to be served, within which budget.
-        learned: Profiles in place of the catalogue's.
+        scenario: One session, a catalogue and a budget.
+        learned: Profiles that replace the catalogue's.
 
     Raises:
-        TunerError: It has more than one session or no budget, or a plan is impossible.
+        TunerError: The scenario lacks something that a plan needs, or no pool within the budget serves it.
     """
     if len(scenario.sessions) > 1:
         names = ", ".join(session.name for session in scenario.sessions)
@@ -46,28 +46,34 @@ def plan_scenario(scenario: MixedScenario, learned: LearnedFile | None = None) -
     if scenario.budget is None:
         raise InvalidInput("budget", "is missing", "write how many $/h the instances may cost: budget: 2.5")
     session = scenario.sessions[0]
-    sizes = session.distribution()
+    sizes, model = session.size_distribution(), session.model
+    if model is None:
+        fix = "write the name that it has in the catalogue: model: rm2"
+        raise InvalidInput(f"session {session.name}", "has no `model`", fix)
+    if sizes is None:
+        fix = "write how many items requests have: sizes: paper"
+        raise InvalidInput(f"session {session.name}", "has no `sizes`", fix)
     types, notes = scenario.types, tuple[str, ...]()
     if learned is not None:
-        types, notes = with_profiles(types, learned, session.model, sizes)
-    offers = make_offers(types, session.model, sizes)
+        types, notes = with_profiles(types, learned, model, sizes)
+    offers = make_offers(types, model, sizes)
     offers = offers._replace(notes=(*notes, *offers.notes))
     return plan_instances(session, sizes, offers, scenario.budget)
 
 
-def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offers, budget: float) -> PoolPlan:
+def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, budget: float) -> PoolPlan:
     """Choose the pool for a session.
 
     Args:
-        session: The model and its QoS target; its own ``sizes`` are not looked at.
-        sizes: Of its queries: what its file says, or what a monitor saw.
+        session: The model and its SLO; its own sizes are ignored.
+        sizes: Of its requests, from a file or from a :class:`~tuner.workload.sizes.SizeMonitor`.
         offers: What can be rented for the model.
         budget: $/h.
 
     Raises:
-        InvalidInput: No type keeps the QoS target at the largest size, or the budget buys none that does.
+        InvalidInput: No type meets the SLO at the largest size, or the budget buys none that does.
     """
-    terms = make_terms(offers.latency, session.qos, sizes.probability)
+    terms = make_terms(offers.latency, session.slo, sizes.probability)
     _check_base(session, sizes, offers, terms)
     _check_budget(offers, terms, budget)
     pools = pools_within(offers.price, offers.max_count, terms.base, budget)
@@ -77,7 +83,7 @@ def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offer
     homogeneous = best_homogeneous(offers.price, offers.max_count, terms.base_rate, budget)
     shown = order[:SHOWN].tolist()
     spare = auxiliary_limited(pools[shown], terms).tolist()
-    ceiling = ceilings(pools[shown], offers.latency, session.qos, sizes.probability, session.quantile)
+    ceiling = ceilings(pools[shown], offers.latency, session.slo, sizes.probability, session.quantile)
     top = tuple(
         PlannedPool(
             counts=dict(zip(offers.names, pools[index].tolist(), strict=True)),
@@ -105,19 +111,19 @@ def plan_instances(session: QuerySession, sizes: SizeDistribution, offers: Offer
     return replace(plan, why=reasons(plan))
 
 
-def _check_base(session: QuerySession, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:
+def _check_base(session: Demand, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:
     if terms.base.any():
         return
     failures = [
-        f"{name} needs {offers.latency[index, sizes.largest] * 1e3:.4g} ms and keeps it "
+        f"{name} needs {offers.latency[index, sizes.largest] * 1e3:.4g} ms and meets it "
         + (f"up to {terms.cutoff[index]} items" if terms.cutoff[index] else "at no size that comes")
         for index, name in enumerate(offers.names)
     ]
     raise InvalidInput(
         f"session {session.name}",
-        f"no instance type keeps qos_ms {session.qos_ms:g} at the largest size, {sizes.largest} items: "
+        f"no instance type meets slo_ms {session.slo_ms:g} at the largest size, {sizes.largest} items: "
         + "; ".join(failures),
-        "raise qos_ms, or add a faster instance type",
+        "raise slo_ms, or add a faster instance type",
     )
 
 
@@ -129,6 +135,6 @@ def _check_budget(offers: Offers, terms: Terms, budget: float) -> None:
     needed = f"{offers.names[least]}, which costs {offers.price[least]:g} $/h"
     if offers.price[cheapest] > budget:
         problem = f"{budget:g} $/h buys no instance; the cheapest costs {offers.price[cheapest]:g} $/h"
-        raise InvalidInput("budget", problem, f"the largest queries need at least one {needed}")
-    problem = f"{budget:g} $/h buys no instance that keeps qos_ms at the largest size"
+        raise InvalidInput("budget", problem, f"the largest requests need at least one {needed}")
+    problem = f"{budget:g} $/h buys no instance that meets slo_ms at the largest size"
     raise InvalidInput("budget", problem, f"one {needed}, is needed at least")

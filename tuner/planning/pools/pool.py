@@ -17,13 +17,13 @@ ROUNDING = 1e-9
 def pools_within(price: np.ndarray, max_count: np.ndarray, base: np.ndarray, budget: float) -> np.ndarray:
     """Return all pools within a budget that hold at least one instance of a base type.
 
-    Without one the pool cannot serve the largest queries within QoS, and its throughput is 0. With the types
-    of the paper and 2.5 $/h these are 331 of the 697 combinations that the budget and the counts allow.
+    Without one the pool cannot serve the largest requests within the SLO, and its throughput is 0. With the
+    types of the paper and 2.5 $/h these are 331 of the 697 combinations that the budget and the counts allow.
 
     Args:
         price: Of one instance of each type, $/h.   # (T,)
-        max_count: So many of each type can be had.   # (T,)
-        base: Whether a type keeps the QoS target at the largest size.   # (T,)
+        max_count: Most instances of each type.   # (T,)
+        base: Whether a type meets the SLO at the largest size.   # (T,)
         budget: $/h.
 
     Returns:
@@ -53,7 +53,7 @@ def ranked(bound: np.ndarray, cost: np.ndarray) -> np.ndarray:
     Of equal bounds the cheaper pool comes first: instances that the bottleneck leaves idle are not worth it.
 
     Args:
-        bound: Of the throughput.   # (n,) queries/s
+        bound: Of the throughput.   # (n,) requests/s
         cost: Of the pool.   # (n,) $/h
     """
     if bound.size == 0:

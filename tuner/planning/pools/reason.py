@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in sentences for the person who rents the instances."""
+"""The reasons for a plan, in sentences for the person who rents the instances."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["reasons"]
 
 
 def reasons(plan: PoolPlan) -> tuple[str, ...]:
-    """Say what was compared, what each type is good for, how the pool was chosen, and what limits it."""
+    """Return what was compared, what each type can serve, how the pool was chosen, and what limits it."""
     return (
-        f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that keeps "
-        f"{plan.session.qos_ms:g} ms at {plan.sizes.largest} items ({_bases(plan)}).",
+        f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that meets "
+        f"{plan.session.slo_ms:g} ms at {plan.sizes.largest} items ({_bases(plan)}).",
         *_auxiliaries(plan),
         _rule(plan),
         _limit(plan),
@@ -36,10 +36,10 @@ def _auxiliaries(plan: PoolPlan) -> list[str]:
     for index, name in enumerate(plan.offers.names):
         cutoff = int(plan.terms.cutoff[index])
         if not plan.terms.base[index] and cutoff:
-            share = f"{plan.terms.share[index]:.1%} of the queries"
-            texts.append(f"{name} keeps {plan.session.qos_ms:g} ms up to {cutoff} items, {share}.")
+            share = f"{plan.terms.share[index]:.1%} of the requests"
+            texts.append(f"{name} meets {plan.session.slo_ms:g} ms up to {cutoff} items, {share}.")
         elif not plan.terms.base[index]:
-            texts.append(f"{name} keeps {plan.session.qos_ms:g} ms at no size that comes, and is of no use.")
+            texts.append(f"{name} meets {plan.session.slo_ms:g} ms at no size that comes, and is of no use.")
     return texts
 
 
@@ -64,5 +64,5 @@ def _limit(plan: PoolPlan) -> str:
     if not mixed:
         return "No auxiliary instances are worth their price."
     if plan.chosen.bottleneck == "base":
-        return f"The queries that only {_bases(plan)} can serve in time limit the throughput."
-    return f"The auxiliary instances are always busy; {_bases(plan)} has time left for small queries, too."
+        return f"The requests that only {_bases(plan)} can serve in time limit the throughput."
+    return f"The auxiliary instances are always busy; {_bases(plan)} has time left for small requests, too."

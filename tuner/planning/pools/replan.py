@@ -1,27 +1,26 @@
-"""When to rent another pool: the load or the query sizes have changed, and the change is worth a switch.
+"""Replanning: decides when another pool is worth a switch, because the load or the sizes have changed.
 
-No clock and no network: whoever drives it tells it of every query with its time, and asks now and then what
-to do. It plans from the sizes of the last 10,000 queries (section 5.2 of the Kairos paper). A change of the
-distribution is noticed earlier than those 10,000 could show it: if the last thousand differ from what is
-planned with more than chance allows (Kolmogorov and Smirnov's test), only they are planned from.
+It has no clock and no network: the caller reports every request with its time, and asks for a decision a few
+times a minute. The plan uses the sizes of the last 10,000 requests (section 5.2 of the Kairos paper). If the
+last thousand differ from the sizes of the current plan by more than chance allows (Kolmogorov-Smirnov test),
+the plan uses only that thousand, so that a change takes effect before 10,000 requests have passed.
 
-A pool is taken to serve ``share`` of its bound, less than what was measured for Kairos's distribution on
-every model of the paper. A pool that then serves the load with some ``headroom`` is enough. The decision:
+A pool is assumed to serve ``share`` of its bound; Kairos's distribution served more than that for every model
+of the paper. A pool is enough if that covers the load with some ``headroom``. The decision:
 
 =============================== =====================================================================
-the pool that runs              what is done
+the running pool                decision
 =============================== =====================================================================
-cannot keep QoS at a size that  switch to the pool that the plan chooses
-comes, or is too small for the
+misses the SLO at a size that   switch to the pool that the plan chooses, if its bound is higher by at
+comes, or is too small for the  least ``least_gain``
 load
-is enough                       switch to the cheapest pool that is enough, with some ``slack``, if that
-                                saves at least ``least_gain`` of its price, and pays for the switch
+is enough                       switch to the cheapest pool that is enough with some ``slack``, if that
+                                saves at least ``least_gain`` of the price, and pays for the switch
                                 within ``horizon``
 =============================== =====================================================================
 
-A pool that is too small is also left only for one with a bound higher by ``least_gain``. Every decision says
-why, what is gained and what the switch costs. The table is ours; the paper plans for the highest throughput
-whatever the load, which is what the first row does.
+Every decision gives its reason, the gain and the cost of the switch. The table is ours; the paper plans for
+the highest throughput whatever the load, which is what the first row does.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.catalogue import InstanceType, make_offers
+from tuner.planning.pools.demand import Demand
 from tuner.planning.pools.plan import PoolPlan
 from tuner.planning.pools.planner import plan_instances
 from tuner.planning.pools.pool import pools_within
-from tuner.planning.pools.scenario import QuerySession
-from tuner.planning.pools.sizes import MONITORED, SizeDistribution, SizeMonitor
 from tuner.planning.pools.switch import STARTUP, Switch, make_switch
+from tuner.workload.sizes import MONITORED, SizeDistribution, SizeMonitor
 
-__all__ = ["Decision", "Replanner", "Rules"]
+__all__ = ["PoolDecision", "Replanner", "Rules"]
 
 RECENT = 1000
-"""Queries that a change of the distribution is looked for in, and that the rate is measured over."""
+"""Requests over which the rate is measured and a change of the sizes is tested."""
 SURE = 2.23
-"""Of Kolmogorov and Smirnov's statistic times the root of the queries: by chance once in 10,000 looks."""
+"""Threshold of the Kolmogorov-Smirnov statistic times sqrt(requests); chance exceeds it once in 10,000."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What makes a switch worth it."""
+    """When a switch is worth it."""
 
     share: float = 0.75
-    """Of its bound, that a pool is taken to serve."""
+    """Share of its bound that a pool is assumed to serve."""
     headroom: float = 1.2
-    """A pool should serve so many times the present load."""
+    """Multiple of the present load that a pool should serve."""
     slack: float = 0.1
-    """A cheaper pool must serve so much more than that, relative: a load that wavers changes no pools."""
+    """What a cheaper pool must serve beyond that, relative, so that a fluctuating load causes no switches."""
     least_gain: float = 0.05
-    """Relative; for less nothing is switched."""
+    """Least relative gain that is worth a switch."""
     horizon: float = 3600.0
     """s within which a saving must pay for the switch."""
     startup: float = STARTUP
     """s until a new instance serves."""
     rest: float = 300.0
-    """s after a switch in which none is made to save money; a pool too small waits for ``startup`` only."""
+    """s after a switch without another one to save money; a pool that is too small waits ``startup`` only."""
 
     def __post_init__(self) -> None:
         if not (0 < self.share <= 1 <= self.headroom and self.least_gain >= 0 and self.slack >= 0):
@@ -78,7 +77,7 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
+class PoolDecision:
     """What to do now, and why."""
 
     do: str
@@ -87,43 +86,43 @@ class Decision:
     """Instances by type that should run."""
     reason: str
     rate: float
-    """The load, queries/s."""
+    """The load, requests/s."""
     serves: float
-    """What the pool that runs is taken to serve now, queries/s."""
+    """What the running pool is assumed to serve now, requests/s."""
     would_serve: float
-    """What ``pool`` is."""
+    """What ``pool`` is assumed to serve, requests/s."""
     switch: Switch
     """From what runs to ``pool``."""
     changed: bool
-    """Whether the distribution of sizes was seen to change."""
+    """Whether the sizes have changed."""
 
     @property
     def gain(self) -> float:
-        """By how much more queries/s would be served, relative; infinite if none are now."""
+        """Relative gain in requests/s; infinite if the running pool serves none."""
         return self.would_serve / self.serves - 1 if self.serves else float("inf")
 
 
 class Replanner:
-    """Watches the queries of a session, and decides whether another pool should serve them.
+    """Watches the requests of a session, and decides whether another pool should serve them.
 
-    It begins with the pool that runs. Tell it of every query with :meth:`observe`; ask :meth:`decide` now and
-    then, a few times a minute or so; when a switch was carried out, say so with :meth:`switched`.
+    It begins with the running pool. Call :meth:`observe` for every request, :meth:`decide` a few times a
+    minute, and :meth:`switched` after a switch was carried out.
 
     Args:
-        session: The model and its QoS target.
-        types: What can be rented; with learned profiles if there are any.
+        session: The model and its SLO.
+        types: The catalogue, with learned profiles if there are any.
         budget: $/h.
-        pool: Instances by type that run.
-        planned: The distribution that the pool was chosen for; None if unknown.
-        rules: What makes a switch worth it.
+        pool: Running instances by type.
+        planned: The sizes that the pool was chosen for; None if unknown.
+        rules: When a switch is worth it.
 
     Raises:
-        InvalidInput: The pool has a type that is not offered.
+        InvalidInput: The session has no model, or the pool a type that is not offered.
     """
 
     def __init__(
         self,
-        session: QuerySession,
+        session: Demand,
         types: tuple[InstanceType, ...],
         budget: float,
         pool: Mapping[str, int],
@@ -131,7 +130,10 @@ class Replanner:
         planned: SizeDistribution | None = None,
         rules: Rules | None = None,
     ) -> None:
+        if session.model is None:
+            raise InvalidInput(f"session {session.name}", "has no `model`", "name one of the catalogue")
         self._session = session
+        self._model = session.model
         self._types = types
         self._budget = budget
         self._rules = rules or Rules()
@@ -145,12 +147,12 @@ class Replanner:
 
     @property
     def pool(self) -> dict[str, int]:
-        """Instances by type that run."""
+        """Running instances by type."""
         return dict(self._pool)
 
     @property
     def rate(self) -> float:
-        """Queries/s over the last thousand; 0 before there are two."""
+        """Rate of the last thousand requests, requests/s; 0 before the second."""
         count = min(self._seen, RECENT)
         if count < 2:
             return 0.0
@@ -159,32 +161,32 @@ class Replanner:
         return float((count - 1) / max(newest - oldest, 1e-9))
 
     def observe(self, now: float, items: int) -> None:
-        """Note a query that came at a time, s, with so many items."""
+        """Note a request: its arrival, s, and its size."""
         self._times[self._seen % RECENT] = now
         self._seen += 1
         self._monitor.observe(items)
         self._recent.observe(items)
 
     def switched(self, pool: Mapping[str, int], now: float) -> None:
-        """Note that another pool runs from now on."""
+        """Note that another pool runs from now on, s."""
         self._pool = self._checked(pool)
         self._switched_at = now
         self._planned = self._sizes(self._has_changed())
 
-    def decide(self, now: float) -> Decision:
-        """Return what to do now, s.
+    def decide(self, now: float) -> PoolDecision:
+        """Return the decision for a time, s.
 
         Raises:
             InvalidInput: No pool within the budget can serve the sizes that come.
         """
         if len(self._recent) < RECENT:
-            return self._keep(f"only {len(self._recent)} queries were seen, {RECENT} are needed")
+            return self._keep(f"only {len(self._recent)} requests were seen, {RECENT} are needed")
         since = now - self._switched_at  # s
         if since < self._rules.startup:
             return self._keep(f"the last switch was {since:.0f} s ago")
         changed = self._has_changed()
         sizes = self._sizes(changed)
-        offers = make_offers(self._types, self._session.model, sizes)
+        offers = make_offers(self._types, self._model, sizes)
         plan = plan_instances(self._session, sizes, offers, self._budget)
         names = plan.offers.names
         runs = np.array([[self._pool.get(name, 0) for name in names]])
@@ -199,30 +201,30 @@ class Replanner:
             return self._cheaper(plan, serves, needed, changed)
         return self._larger(plan, serves, changed)
 
-    def _larger(self, plan: PoolPlan, serves: float, changed: bool) -> Decision:
-        """The pool is too small: switch to what the plan chooses, if that is better."""
+    def _larger(self, plan: PoolPlan, serves: float, changed: bool) -> PoolDecision:
+        """Decide for a pool that is too small: the plan's pool, if its bound is higher."""
         would_serve = self._rules.share * plan.chosen.bound
         pool = {name: count for name, count in plan.chosen.counts.items() if count}
         why = "the sizes have changed" if changed else "the load has grown"
         if serves == 0:
-            why = f"no instance keeps {self._session.qos_ms:g} ms at {plan.sizes.largest} items"
+            why = f"no instance meets {self._session.slo_ms:g} ms at {plan.sizes.largest} items"
         better = would_serve > serves * (1 + self._rules.least_gain)
-        head = f"{why}: {self.rate:.4g} queries/s come, the pool serves about {serves:.4g}"
+        head = f"{why}: {self.rate:.4g} requests/s come, the pool serves about {serves:.4g}"
         if not better or pool == self._pool:
             reason = f"{head}, and no pool within {self._budget:g} $/h serves much more"
             return self._decision("keep", self._pool, reason, (serves, serves), changed)
         reason = f"{head}, the chosen one about {would_serve:.4g}"
         return self._decision("switch", pool, reason, (serves, would_serve), changed)
 
-    def _cheaper(self, plan: PoolPlan, serves: float, needed: float, changed: bool) -> Decision:
-        """The pool is enough: switch to the cheapest that is, if that saves enough."""
+    def _cheaper(self, plan: PoolPlan, serves: float, needed: float, changed: bool) -> PoolDecision:
+        """Decide for a pool that is enough: the cheapest one that is, if that saves enough."""
         offers = plan.offers
         pools = pools_within(offers.price, offers.max_count, plan.terms.base, self._budget)
         bound = bounds(pools, plan.terms)
         enough = np.flatnonzero(self._rules.share * bound >= needed * (1 + self._rules.slack))
         price = pools @ offers.price
         best = enough[np.lexsort((-bound[enough], np.round(price[enough], 9)))[0]] if enough.size else -1
-        head = f"{self.rate:.4g} queries/s come, the pool serves about {serves:.4g}"
+        head = f"{self.rate:.4g} requests/s come, the pool serves about {serves:.4g}"
         if best < 0:
             return self._decision("keep", self._pool, head, (serves, serves), changed)
         pool = {name: n for name, n in zip(offers.names, pools[best].tolist(), strict=True) if n}
@@ -238,14 +240,14 @@ class Replanner:
         would_serve = self._rules.share * float(bound[best])
         return self._decision("switch", pool, reason, (serves, would_serve), changed)
 
-    def _keep(self, reason: str) -> Decision:
-        """Nothing can be said yet, or nothing may be done."""
+    def _keep(self, reason: str) -> PoolDecision:
+        """Return the decision to keep the pool where nothing is known yet or nothing may be done."""
         return self._decision("keep", self._pool, reason, (0.0, 0.0), False)
 
     def _decision(
         self, do: str, pool: Mapping[str, int], reason: str, serve: tuple[float, float], changed: bool
-    ) -> Decision:
-        return Decision(
+    ) -> PoolDecision:
+        return PoolDecision(
             do=do,
             pool=dict(pool),
             reason=reason,
@@ -261,7 +263,7 @@ class Replanner:
         return make_switch(self._pool, pool, price, self._rules.startup)
 
     def _has_changed(self) -> bool:
-        """Whether the recent sizes differ from those planned with, or the older ones, by more than chance."""
+        """Whether the recent sizes differ from the planned or the older ones by more than chance allows."""
         known = self._planned
         if known is None:
             if len(self._monitor) < 2 * RECENT:

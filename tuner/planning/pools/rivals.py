@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.planning.pools.gaussian import expected_improvement
-from tuner.planning.pools.search import Evaluate, Found, Progress
+from tuner.planning.pools.search import Evaluate, Progress, SearchResult
 
 __all__ = ["RIVALS", "Rival", "annealing_search", "bayesian_search", "genetic_search", "random_search"]
 
@@ -57,7 +57,7 @@ class _Walk:
         return self.progress.last.rate
 
 
-Rival = Callable[[np.ndarray, Evaluate, np.random.Generator, int | None], Found]
+Rival = Callable[[np.ndarray, Evaluate, np.random.Generator, int | None], SearchResult]
 
 
 def _start(pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None) -> _Walk:
@@ -67,7 +67,7 @@ def _start(pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator
 
 def random_search(
     pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> Found:
+) -> SearchResult:
     """Try open pools in random order.
 
     Args:
@@ -84,7 +84,7 @@ def random_search(
 
 def annealing_search(
     pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> Found:
+) -> SearchResult:
     """Walk to neighbours; a worse one is accepted with a probability that falls as the walk cools.
 
     A neighbour has one instance more, less, or of another type. Arguments as of :func:`random_search`.
@@ -117,7 +117,7 @@ def _step(pool: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 def genetic_search(
     pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> Found:
+) -> SearchResult:
     """Breed pools: of two good ones each type's count comes from either, and some change by one.
 
     The child takes the place of the worst of the population. Arguments as of :func:`random_search`.
@@ -146,7 +146,7 @@ def _fitter(population: list[tuple[float, int]], generator: np.random.Generator)
 
 def bayesian_search(
     pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> Found:
+) -> SearchResult:
     """Try the open pool of the highest expected improvement under a Gaussian process, as Ribbon does.
 
     Arguments as of :func:`random_search`.

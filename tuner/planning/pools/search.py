@@ -1,4 +1,4 @@
-"""Kairos+: find the best pool with few evaluations, guided by the upper bounds (section 5.2, algorithm 1).
+"""Kairos+: finds the best pool with few evaluations, guided by the upper bounds (section 5.2, algorithm 1).
 
 Pools are evaluated from the highest bound down. Two things are pruned: after a better pool was found, all
 whose bound is not above its throughput; after any evaluation, all sub-configurations of the pool (no more
@@ -15,24 +15,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Evaluate", "Evaluation", "Found", "Progress", "kairos_plus"]
+__all__ = ["Evaluate", "Evaluation", "Progress", "SearchResult", "kairos_plus"]
 
 Evaluate = Callable[[tuple[int, ...]], float]
-"""Returns the throughput within QoS of a pool, queries/s."""
+"""Returns the throughput within the SLO of a pool, requests/s."""
 
 
 class Evaluation(NamedTuple):
     """A pool that was tried."""
 
     pool: tuple[int, ...]
-    rate: float  # queries/s
+    rate: float  # requests/s
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found, and what it cost."""
 
     pool: tuple[int, ...] | None  # None if every pool tried serves nothing
-    rate: float  # queries/s
+    rate: float  # requests/s
     evaluations: tuple[Evaluation, ...]
     pools: int  # that there were
     pruned_by_bound: int
@@ -92,14 +92,14 @@ class Progress:
         return True
 
     def prune_bounds(self, bound: np.ndarray) -> None:
-        """Close the pools whose bound is not above the best throughput.   # bound: (n,) queries/s."""
+        """Close the pools whose bound is not above the best throughput.   # bound: (n,) requests/s."""
         hopeless = self.open & (bound <= self.rate)
         self._pruned_by_bound += int(hopeless.sum())
         self.open &= ~hopeless
 
-    def found(self) -> Found:
+    def found(self) -> SearchResult:
         """Return what was found so far."""
-        return Found(
+        return SearchResult(
             pool=self.best,
             rate=self.rate,
             evaluations=tuple(self._evaluations),
@@ -112,12 +112,12 @@ class Progress:
 
 def kairos_plus(
     pools: np.ndarray, bound: np.ndarray, order: np.ndarray, evaluate: Evaluate, limit: int | None = None
-) -> Found:
+) -> SearchResult:
     """Search the best pool (algorithm 1).
 
     Args:
         pools: Instances of each type.   # (n, T)
-        bound: Upper bound of the throughput of each.   # (n,) queries/s
+        bound: Upper bound of the throughput of each.   # (n,) requests/s
         order: Indices of the pools, highest bound first.   # (n,)
         evaluate: Returns the throughput of a pool; asked for each at most once.
         limit: Most evaluations; None for as many as it takes.

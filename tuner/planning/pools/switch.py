@@ -1,32 +1,30 @@
-"""What it takes to go from one pool to another: instances to start and to stop, time, and money."""
+"""A switch from one pool to another: instances to start and to stop, time, and money."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import bounds
-
-if TYPE_CHECKING:
-    from tuner.planning.pools.plan import PoolPlan
-    from tuner.planning.pools.scenario import MixedScenario
+from tuner.planning.pools.demand import PlanningScenario
+from tuner.planning.pools.plan import PoolPlan
 
 __all__ = ["STARTUP", "Running", "Switch", "make_switch", "running_pool"]
 
 STARTUP = 60.0
-"""s until a new instance serves: renting takes tens of seconds (section 4), then a model is loaded."""
+"""s until a new instance serves: renting takes tens of seconds (section 4), then it loads the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Switch:
     """The steps from one pool to another, and what they cost.
 
-    New instances are started first; those that go are stopped when the new ones serve. So what is started is
-    paid for while it does nothing yet, and nothing is lost.
+    New instances start first; old ones stop when the new ones serve. No request is lost, and the new
+    instances cost money before they serve.
     """
 
     start: dict[str, int]
@@ -34,15 +32,15 @@ class Switch:
     stop: dict[str, int]
     """Instances to stop, by type."""
     seconds: float
-    """Until the new pool serves."""
+    """Until the new pool serves, s."""
     cost: float
-    """$, once: of what is started, until it serves."""
+    """Price of the new instances until they serve, $."""
     saving: float
-    """$/h that the new pool costs less; negative if it costs more."""
+    """Difference in price, $/h; negative if the new pool costs more."""
 
     @property
     def none(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is nothing to start or stop."""
         return not (self.start or self.stop)
 
     @property
@@ -75,8 +73,8 @@ def make_switch(
     """Return the steps from one pool to another.
 
     Args:
-        now: Instances by type that run.
-        then: Instances by type that are to run.
+        now: Running instances by type.
+        then: Instances by type after the switch.
         price: $/h by type.
         seconds: Until a new instance serves.
     """
@@ -94,12 +92,12 @@ def make_switch(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """The pool that runs, beside the one that a plan chooses."""
+    """The running pool, compared with the one that a plan chooses."""
 
     counts: dict[str, int]
     """Instances by type."""
     bound: float
-    """Of its throughput, queries/s; 0 if it cannot serve the largest queries in time."""
+    """Upper bound of its throughput, requests/s; 0 if it cannot serve the largest requests in time."""
     gain: float
     """The chosen pool's bound over this one, less 1; infinite if this one serves nothing."""
     switch: Switch
@@ -107,7 +105,7 @@ class Running:
 
     @property
     def text(self) -> str:
-        """What a switch gains and costs, in a sentence."""
+        """Gain and cost of a switch, in a sentence."""
         if self.switch.none:
             return "That is the pool of the file."
         gain = f"{self.gain:+.0%}" if self.bound else "more than nothing"
@@ -128,21 +126,20 @@ class Running:
         }
 
 
-def running_pool(scenario: MixedScenario, plan: PoolPlan) -> Running | None:
-    """Return the pool of the scenario's file beside the one that was chosen; None if the file has none.
+def running_pool(scenario: PlanningScenario, plan: PoolPlan) -> Running | None:
+    """Return the pool that a scenario rents now, compared with the plan's; None if it rents none.
 
     Raises:
-        InvalidInput: It has a type that the catalogue does not offer for the model.
+        InvalidInput: The catalogue does not offer one of its types for the model.
     """
-    if scenario.instances is None:
+    if scenario.rented is None:
         return None
     names = plan.offers.names
     counts = dict.fromkeys(names, 0)
-    for rented in scenario.instances:
-        if rented.type not in counts:
-            fix = f"use {', '.join(names)}"
-            raise InvalidInput(f"instances {rented.type}", "is not offered for the model", fix)
-        counts[rented.type] += rented.count
+    for name, count in scenario.rented.items():
+        if name not in counts:
+            raise InvalidInput(f"instances {name}", "is not offered for the model", f"use {', '.join(names)}")
+        counts[name] = count
     pool = np.array([list(counts.values())])
     serves = bool(pool[0, plan.terms.base].any())
     bound = float(bounds(pool, plan.terms)[0]) if serves else 0.0

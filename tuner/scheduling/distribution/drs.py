@@ -2,7 +2,7 @@
 
 As the Kairos paper runs it (section 7): larger queries than the threshold wait for a base instance, the
 others for an auxiliary one, each first come, first served, to the fastest idle one. The threshold is found by
-hill climbing on the throughput, outside (:mod:`tuner.cluster.mixed.threshold`), for each pool anew.
+hill climbing on the throughput, outside (:mod:`tuner.cluster.threshold`), for each pool anew.
 
 Base instances keep the QoS target at the largest size; if none does, the fastest count as such. In a pool
 without auxiliary instances all queries go to the base.

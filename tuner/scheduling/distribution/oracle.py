@@ -2,7 +2,7 @@
 
 A limit for comparison, not a policy to deploy. A base instance takes the largest query there is, an
 auxiliary one the smallest, if it keeps the QoS target there. No query waits: it counts as arriving when it
-is sent. Told all queries at one instant, as :mod:`tuner.cluster.mixed` does, it serves them as
+is sent. Told all queries at one instant, as :mod:`tuner.cluster.workload` does, it serves them as
 the paper describes; its throughput is how many there are over the time they take.
 
 It believes the profile. Of several sessions, a base instance takes the query that takes it longest, an

@@ -1,4 +1,4 @@
-"""A policy's options as a scenario's file gives them, and mistakes told at their place in the file."""
+"""A policy's options as a scenario's file gives them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tuner.scheduling.catalogue import options_of
+from tuner.schema import mistake
 
-__all__ = ["make_options", "mistake", "option_names"]
+__all__ = ["make_options", "option_names"]
 
 
 def make_options(policy: str, options: dict[str, Any]) -> Any:
@@ -36,11 +36,5 @@ def _adapter(policy: str) -> TypeAdapter[Any]:
 
 
 def option_names(policy: str) -> list[str]:
-    """Return what can be chosen of a policy."""
+    """Return the names of a policy's options."""
     return [field.name for field in fields(options_of(policy))]
-
-
-def mistake(problem: str, *place: str | int) -> InitErrorDetails:
-    """Return one mistake at a place inside the field being checked."""
-    error = PydanticCustomError("value_error", "Value error, {problem}", {"problem": problem})
-    return InitErrorDetails(type=error, loc=place, input=None)

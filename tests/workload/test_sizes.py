@@ -1,6 +1,9 @@
-"""Distributions of query sizes, how they are written, and the monitor."""
+"""Distributions of request sizes, how they are written, and the monitor."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.planning.pools.sizes import LARGEST, SizeDistribution, SizeMonitor, observed_sizes, parse_sizes
+from tuner.workload.sizes import LARGEST, SizeDistribution, SizeMonitor, observed_sizes, parse_sizes
 
 ITEMS = np.arange(LARGEST + 1)
 
 
-def test_the_papers_sizes_are_those_of_its_code():
+def test_the_papers_sizes_are_those_of_its_code() -> None:
     """A plain draw of the published mixture has the same shares; all sizes are tens."""
     generator = np.random.default_rng(1)
     count = 200_000
@@ -42,7 +45,9 @@ def test_the_papers_sizes_are_those_of_its_code():
         ("gaussian:10,50", lambda g, n: g.normal(10, 50, n)),
     ],
 )
-def test_named_distributions_are_rounded_and_kept_in_range(text, draw):
+def test_named_distributions_are_rounded_and_kept_in_range(
+    text: str, draw: Callable[[np.random.Generator, int], np.ndarray]
+) -> None:
     """The cumulative probabilities are those of rounded draws, with the tails at 1 and 1000."""
     drawn = np.clip(np.round(draw(np.random.default_rng(2), 200_000)), 1, LARGEST).astype(int)
     seen = np.cumsum(np.bincount(drawn, minlength=LARGEST + 1)) / drawn.size
@@ -53,8 +58,8 @@ def test_named_distributions_are_rounded_and_kept_in_range(text, draw):
     assert np.abs(np.cumsum(sizes.probability) - seen).max() < 0.005
 
 
-def test_samples_follow_the_probabilities_and_the_seed():
-    """Same seed, same queries; shares as told."""
+def test_samples_follow_the_probabilities_and_the_seed() -> None:
+    """Same seed, same requests; shares as told."""
     sizes = parse_sizes("gaussian:300,100")
 
     drawn = sizes.sample(np.random.default_rng(3), 100_000)
@@ -64,7 +69,7 @@ def test_samples_follow_the_probabilities_and_the_seed():
     assert drawn.mean() == pytest.approx(sizes.mean, rel=0.005)
 
 
-def test_sizes_that_never_come_are_left_out():
+def test_sizes_that_never_come_are_left_out() -> None:
     """A bell curve's far tail does not decide the largest size."""
     sizes = parse_sizes("gaussian:300,10")
 
@@ -72,7 +77,7 @@ def test_sizes_that_never_come_are_left_out():
     assert sizes.probability.sum() == pytest.approx(1)
 
 
-def test_traces_are_counted(tmp_path):
+def test_traces_are_counted(tmp_path: Path) -> None:
     """One size per line; comments and empty lines are skipped."""
     path = tmp_path / "sizes.txt"
     path.write_text("# items\n10\n\n10\n 30 # a large one\n10\n")
@@ -90,7 +95,7 @@ def test_traces_are_counted(tmp_path):
     ("content", "names"),
     [("10\nx\n", "line 2"), ("0\n", "line 1"), ("1001\n", "1 to 1000"), ("# none\n", "holds no sizes")],
 )
-def test_bad_traces_are_refused(tmp_path, content, names):
+def test_bad_traces_are_refused(tmp_path: Path, content: str, names: str) -> None:
     """The line is named."""
     path = tmp_path / "sizes.txt"
     path.write_text(content)
@@ -99,7 +104,7 @@ def test_bad_traces_are_refused(tmp_path, content, names):
         parse_sizes(f"trace:{path}")
 
 
-def test_a_missing_trace_is_named(tmp_path):
+def test_a_missing_trace_is_named(tmp_path: Path) -> None:
     """As a storage error."""
     with pytest.raises(StorageError, match=r"nothing\.txt"):
         parse_sizes(f"trace:{tmp_path / 'nothing.txt'}")
@@ -120,14 +125,14 @@ def test_a_missing_trace_is_named(tmp_path):
         "trace:",
     ],
 )
-def test_unknown_distributions_are_refused(text):
+def test_unknown_distributions_are_refused(text: str) -> None:
     """With the forms there are."""
     with pytest.raises(InvalidInput, match="gaussian:300,100"):
         parse_sizes(text)
 
 
 @given(st.lists(st.lists(st.integers(1, LARGEST), max_size=12), max_size=8), st.integers(1, 10))
-def test_the_monitor_remembers_the_last_queries(batches, capacity):
+def test_the_monitor_remembers_the_last_queries(batches: list[list[int]], capacity: int) -> None:
     """However they are told, the distribution is that of the last ones."""
     monitor = SizeMonitor(capacity)
     for batch in batches:
@@ -139,21 +144,21 @@ def test_the_monitor_remembers_the_last_queries(batches, capacity):
         assert (monitor.distribution().probability == observed_sizes(np.array(last)).probability).all()
 
 
-def test_an_empty_monitor_knows_nothing():
+def test_an_empty_monitor_knows_nothing() -> None:
     """It is the caller's mistake to ask."""
-    with pytest.raises(ValueError, match="no query"):
+    with pytest.raises(ValueError, match="no request"):
         SizeMonitor().distribution()
 
 
 @pytest.mark.parametrize("size", [0, 1001])
-def test_the_monitor_refuses_impossible_sizes(size):
-    """Queries have 1 to 1000 items."""
+def test_the_monitor_refuses_impossible_sizes(size: int) -> None:
+    """Requests have 1 to 1000 items."""
     with pytest.raises(ValueError, match=r"1\.\.1000"):
         SizeMonitor().observe(size)
 
 
 @pytest.mark.parametrize("table", [np.zeros(LARGEST + 1), np.ones(LARGEST + 1), np.ones(5)])
-def test_impossible_probabilities_are_refused(table):
-    """All zero, a query of no items, too few."""
+def test_impossible_probabilities_are_refused(table: np.ndarray) -> None:
+    """All zero, a request of no items, too few."""
     with pytest.raises(ValueError, match="non-negative"):
         SizeDistribution(name="x", probability=table)

@@ -1,29 +1,29 @@
-"""The queries that arrive: as many as asked for, of the right sizes, the same at every rate."""
+"""Workloads with sizes and a number of requests: their sizes, and the same requests at every rate."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from tuner.cluster.mixed import workload as module
-from tuner.cluster.mixed.workload import AtOnce, QueryWorkload
-from tuner.cluster.workload import ArrivalProcess
-from tuner.planning.pools.sizes import gaussian_sizes, paper_sizes
+from tuner.cluster.process import ArrivalProcess
+from tuner.cluster.workload import AtOnce, Chunk, Workload
 from tuner.workload.load import RateSchedule
+from tuner.workload.sizes import gaussian_sizes, paper_sizes
 
 SIZES = (paper_sizes(), gaussian_sizes(100, 20))
 
 
-def stream(rates=(30.0, 10.0), count=10_000, seed=1, whole_ms=False):
+def stream(rates: Sequence[float] = (30.0, 10.0), whole_ms: bool = False, chunk: int = 10_001) -> Workload:
     processes = [ArrivalProcess(schedule=RateSchedule.constant(rate), whole_ms=whole_ms) for rate in rates]
-    return QueryWorkload(processes, SIZES[: len(rates)], count=count, seed=seed)
+    return Workload(processes, sizes=SIZES[: len(rates)], count=10_000, seed=1, chunk=chunk)
 
 
-def everything(workload):
-    """Times, sessions and items of all queries."""
-    parts = []
+def everything(workload: Workload) -> tuple[np.ndarray, ...]:
+    """Times, sessions and items of all requests."""
+    parts: list[Chunk] = []
     while not parts or parts[-1].until < math.inf:
         parts.append(workload.next_chunk())
     assert workload.next_chunk().time.size == 0
@@ -32,8 +32,8 @@ def everything(workload):
     )
 
 
-def test_as_many_as_asked_for():
-    """There are exactly so many queries, at the sessions' rates, of the sizes of their session."""
+def test_as_many_as_asked_for() -> None:
+    """The number of requests is exact; they come at the sessions' rates, with the sizes of their session."""
     time, session, items = everything(stream())
 
     assert time.size == 10_000
@@ -44,12 +44,12 @@ def test_as_many_as_asked_for():
     assert items[session == 0].mean() == pytest.approx(paper_sizes().mean, rel=0.02)
 
 
-def test_the_last_arrival_is_known_before():
-    """The time of the last query is that of the stream."""
+def test_the_last_arrival_is_known_before() -> None:
+    """The time of the last request is that of the stream."""
     assert stream().last_arrival() == everything(stream())[0][-1]
 
 
-def test_another_rate_gives_the_same_queries_faster():
+def test_another_rate_gives_the_same_requests_faster() -> None:
     """Twice the rate halves all times, and changes nothing else."""
     one, two = everything(stream()), everything(stream(rates=(60.0, 20.0)))
 
@@ -58,18 +58,16 @@ def test_another_rate_gives_the_same_queries_faster():
     np.testing.assert_array_equal(one[2], two[2])
 
 
-def test_chunks_change_nothing(monkeypatch):
+def test_chunks_change_nothing() -> None:
     """However the stream is cut, it is the same."""
-    whole = everything(stream())
-    monkeypatch.setattr(module, "LARGEST_CHUNK", 500)
-    cut = everything(stream())
+    whole, cut = everything(stream()), everything(stream(chunk=500))
 
     for one, other in zip(whole, cut, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("rate", [100.0, 5000.0])
-def test_gaps_of_whole_milliseconds(rate):
+def test_gaps_of_whole_milliseconds(rate: float) -> None:
     """Integer gaps are whole milliseconds with the mean and the variance of a Poisson distribution."""
     time, _, _ = everything(stream(rates=(rate,), whole_ms=True))
 
@@ -79,8 +77,8 @@ def test_gaps_of_whole_milliseconds(rate):
     assert gaps.var() == pytest.approx(1e3 / rate, rel=0.05)
 
 
-def test_all_at_once():
-    """The oracle gets all queries at time 0, each session's in order of size, the same as in the stream."""
+def test_all_at_once() -> None:
+    """The oracle gets all requests at time 0, each session's in order of size, the same as in the stream."""
     workload = AtOnce(np.array([3.0, 1.0]), SIZES, count=10_000, seed=1)
     chunk = workload.next_chunk()
 
@@ -91,3 +89,25 @@ def test_all_at_once():
         assert (np.diff(chunk.items[chunk.session == session]) >= 0).all()
     assert (chunk.session == 0).mean() == pytest.approx(0.75, abs=0.02)
     assert workload.next_chunk().time.size == 0
+
+
+def test_requests_without_a_size_are_one_item() -> None:
+    """A session without sizes beside one with sizes; where no session has any, neither has the workload."""
+    processes = [ArrivalProcess(schedule=RateSchedule.constant(10.0)) for _ in range(2)]
+
+    chunk = Workload(processes, sizes=(None, SIZES[0]), count=500, seed=1).next_chunk()
+
+    assert set(chunk.items[chunk.session == 0].tolist()) == {1}
+    assert chunk.items[chunk.session == 1].min() > 1
+    assert Workload(processes, sizes=(None, None), count=500).next_chunk().items.size == 0
+
+
+def test_renewal_processes_end_with_the_last_request() -> None:
+    """A number of requests ends any workload; afterwards nothing arrives."""
+    process = ArrivalProcess(schedule=RateSchedule.constant(10.0), shape=0.5)
+    workload = Workload([process], count=700, chunk=256)
+
+    time, _, _ = everything(workload)
+
+    assert time.size == 700
+    assert workload.next_chunk().until == math.inf

@@ -3,55 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo
+from pydantic import Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.cluster.workload import ArrivalProcess
+from tuner.cluster.process import ArrivalProcess
 from tuner.errors import InvalidInput
-from tuner.scheduling.cluster import linear_latency
+from tuner.scheduling.cluster import QUANTILE, linear_latency
+from tuner.schema import NotNegative, Positive, StrictPart
 from tuner.workload.load import RateSchedule
+from tuner.workload.sizes import SizeDistribution, parse_sizes
 
-__all__ = [
-    "FASTEST",
-    "SLOWEST",
-    "Count",
-    "NotNegative",
-    "Positive",
-    "Profile",
-    "Rate",
-    "Session",
-    "StrictPart",
-]
+__all__ = ["FASTEST", "SLOWEST", "Count", "ExecutionProfile", "Profile", "Rate", "Session", "file_beside"]
 
 FASTEST = 1e9
 """Requests/s above which a rate is taken for a mistake."""
 SLOWEST = 1e-6
-"""Requests/s below which it is, too: less than one a week."""
+"""Requests/s below which a rate is taken for a mistake, too: less than one a week."""
+ANY_RATE = 1.0
+"""Requests/s of a session without a rate, where only the proportions between sessions matter."""
+INTEGER = "integer_poisson"
+"""Gaps are Poisson-distributed numbers of whole milliseconds, as in the code of the Kairos paper."""
+ARRIVALS = ("poisson", "constant", INTEGER)
+PROFILE_FIELDS = ("alpha_ms", "beta_ms", "profile_ms", "profiles", "model")
+"""The forms of a session's profile; the first two make a line."""
 
-Positive = Annotated[float, Field(strict=True, gt=0)]
-NotNegative = Annotated[float, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
-class StrictPart(BaseModel):
-    """A part of the file: knows its fields, refuses others, does not change."""
+class ExecutionProfile(Protocol):
+    """How long an accelerator executes a model: of a session itself, or of a type in the catalogue."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    @property
+    def known(self) -> int | None:
+        """The largest size with a known time; None for no limit."""
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other values, not checked; forgets what was worked out from the old."""
-        copy = super().model_copy(update=update, deep=deep)
-        for name in set(copy.__dict__) - set(type(self).model_fields):
-            del copy.__dict__[name]
-        return copy
+    def largest_batch(self, slo: float) -> int:
+        """Return the largest batch that is of use under an SLO, s."""
+
+    def latency(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the execution times of these sizes, at least 1.   # (n,) s."""
+
+    def unknown(self, smallest: int, largest: int) -> str:
+        """Return what is wrong if sizes from the smallest to the largest come; empty if nothing is."""
 
 
 def _check_rate(value: Any) -> float | tuple[tuple[float, float], ...]:
@@ -89,7 +89,7 @@ class Profile(StrictPart):
     """How long a batch executes: a line, or a table."""
 
     alpha_ms: NotNegative | None = None
-    """Per request of the batch."""
+    """Per item of the batch; a request without a size is one item."""
     beta_ms: NotNegative | None = None
     """Per batch."""
     profile_ms: tuple[Positive, ...] | None = None
@@ -108,12 +108,13 @@ class Profile(StrictPart):
     @check_model(mode="after")
     def _has_one_form(self) -> Profile:
         line = (self.alpha_ms is not None) + (self.beta_ms is not None)
-        forms = (line > 0) + (self.profile_ms is not None) + (getattr(self, "profiles", None) is not None)
-        if forms != 1 or line == 1:
-            known = "alpha_ms and beta_ms, or profile_ms"
-            known += ", or profiles" if "profiles" in type(self).model_fields else ""
+        others = [name for name in PROFILE_FIELDS[2:] if getattr(self, name, None) is not None]
+        if (line > 0) + len(others) != 1 or line == 1:
+            known = [name for name in PROFILE_FIELDS[2:] if name in type(self).model_fields]
             given = ", ".join(name for name in PROFILE_FIELDS if getattr(self, name, None) is not None)
-            raise ValueError(f"give {known}; got {given or 'none of them'}")
+            raise ValueError(
+                f"give {', or '.join(['alpha_ms and beta_ms', *known])}; got {given or 'none of them'}"
+            )
         if line and self.first() <= 0:
             raise ValueError("alpha_ms and beta_ms must not both be 0")
         return self
@@ -124,38 +125,54 @@ class Profile(StrictPart):
             return self.profile_ms[0] / 1e3
         return ((self.alpha_ms or 0.0) + (self.beta_ms or 0.0)) / 1e3
 
-    def sizes(self, slo: float) -> int:
-        """Return the largest batch it knows, or that is of use within the SLO of that many s."""
-        return len(self.profile_ms) if self.profile_ms is not None else self._line(slo).size - 1
+    @property
+    def known(self) -> int | None:
+        """The largest size with a known time; None for a line."""
+        return None if self.profile_ms is None else len(self.profile_ms)
 
-    def latency(self, largest: int) -> np.ndarray:
-        """Return the latency of batches up to a size.   # (largest+1,) s; [0] is 0."""
+    def largest_batch(self, slo: float) -> int:
+        """Return the largest batch of the table, or the largest that is of use under an SLO, s."""
         if self.profile_ms is not None:
-            return np.concatenate(([0.0], np.array(self.profile_ms[:largest]) / 1e3))
-        alpha, beta = (self.alpha_ms or 0.0) / 1e3, (self.beta_ms or 0.0) / 1e3
-        latency = alpha * np.arange(largest + 1) + beta
-        latency[0] = 0.0
-        return latency
+            return len(self.profile_ms)
+        return linear_latency((self.alpha_ms or 0.0) / 1e3, (self.beta_ms or 0.0) / 1e3, slo).size - 1
 
-    def _line(self, slo: float) -> np.ndarray:
-        return linear_latency((self.alpha_ms or 0.0) / 1e3, (self.beta_ms or 0.0) / 1e3, slo)
+    def latency(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the execution times of these sizes, at least 1.   # (n,) s."""
+        if self.profile_ms is not None:
+            return np.asarray((np.array(self.profile_ms) / 1e3)[sizes - 1])
+        alpha, beta = (self.alpha_ms or 0.0) / 1e3, (self.beta_ms or 0.0) / 1e3
+        return np.asarray(alpha * sizes + beta)
+
+    def unknown(self, smallest: int, largest: int) -> str:
+        """Return what is wrong if sizes from the smallest to the largest come; empty if nothing is."""
+        if self.known is None or largest <= self.known:
+            return ""
+        return f"profile_ms holds 1 to {self.known} items, but requests have {smallest} to {largest}"
 
 
 class Session(Profile):
     """A model with its SLO and its requests."""
 
+    RENAMED: ClassVar = {"qos_ms": "slo_ms"}
+
     name: str = Field(min_length=1)
     profiles: dict[str, Profile] | None = None
     """Instead of one profile: one for each kind of accelerator."""
+    model: str | None = Field(default=None, min_length=1)
+    """Instead of a profile: the name of the model in the catalogue."""
     slo_ms: Positive
     """From the arrival to the client's answer."""
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = QUANTILE
+    """Share of the requests that must be answered within ``slo_ms``."""
     rate: Rate | None = None
-    """Requests/s, of each copy; or steps of (second, requests/s). Of a trace: play it at that mean rate."""
+    """Requests/s of each copy, or steps of (second, requests/s). A trace is played at that mean rate."""
     arrival: str = "poisson"
-    """``poisson``, ``gamma:SHAPE``, ``constant`` or ``trace:FILE``."""
+    """``poisson``, ``gamma:SHAPE``, ``constant``, ``integer_poisson`` or ``trace:FILE``."""
+    sizes: str | None = None
+    """Items of a request: ``paper``, ``lognormal:MU,SIGMA``, ``gaussian:MU,SIGMA``, ``trace:FILE``; or 1."""
     max_batch: Count | None = None
     copies: Count = 1
-    """So many equal sessions, called NAME-0, NAME-1, and so on."""
+    """Number of equal sessions, called NAME-0, NAME-1, and so on."""
 
     @check_field("profiles")
     @classmethod
@@ -168,6 +185,8 @@ class Session(Profile):
     @classmethod
     def _slo_can_be_met(cls, slo_ms: float, info: ValidationInfo) -> float:
         fields = {name: info.data.get(name) for name in PROFILE_FIELDS}
+        if fields.pop("model") is not None:
+            return slo_ms  # the catalogue knows how long it takes
         forms = list((fields.pop("profiles") or {}).values()) or [Profile.model_construct(**fields)]
         least = min(form.first() for form in forms) * 1e3
         if slo_ms < least:
@@ -179,21 +198,33 @@ class Session(Profile):
     def _arrival_is_known(cls, text: str, info: ValidationInfo) -> str:
         form, _, rest = text.strip().partition(":")
         if form == "trace" and rest:
-            folder = (info.context or {}).get("folder", Path())
-            path = Path(folder) / rest
-            if not path.is_file():
-                raise ValueError(f"there is no file {path}")
-            return f"trace:{path}"
+            return f"trace:{file_beside(rest, info)}"
         if form == "gamma":
             _shape(text)
-        elif text.strip() not in {"poisson", "constant"}:
-            raise ValueError(f"{text!r} is not known; write poisson, gamma:SHAPE, constant or trace:FILE")
+        elif text.strip() not in ARRIVALS:
+            fix = f"write poisson, gamma:SHAPE, constant, {INTEGER} or trace:FILE"
+            raise ValueError(f"{text!r} is not known; {fix}")
         return text.strip()
 
+    @check_field("sizes")
+    @classmethod
+    def _sizes_are_known(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
+        form, _, rest = text.strip().partition(":")
+        if form == "trace":
+            return f"trace:{file_beside(rest, info)}"
+        try:
+            return parse_sizes(text).name
+        except InvalidInput as error:
+            raise ValueError(str(error).removeprefix("sizes: ")) from None
+
     @check_model(mode="after")
-    def _trace_has_no_schedule(self) -> Session:
-        if self.arrival.startswith("trace:") and isinstance(self.rate, tuple):
+    def _rate_fits_the_arrival(self) -> Session:
+        if isinstance(self.rate, tuple) and self.arrival.startswith("trace:"):
             raise ValueError("a trace has its own times; give a number as rate, to play it at, or none")
+        if isinstance(self.rate, tuple) and self.arrival == INTEGER:
+            raise ValueError(f"{INTEGER} needs a constant rate; give a number")
         return self
 
     @property
@@ -206,17 +237,13 @@ class Session(Profile):
         """Whether a rate is missing: only a trace has its own."""
         return self.rate is None and not self.arrival.startswith("trace:")
 
-    def profile(self, kind: str) -> Profile:
-        """Return the profile on a kind of accelerator."""
-        return self.profiles[kind] if self.profiles is not None else self
+    def size_distribution(self) -> SizeDistribution | None:
+        """Return how many items requests have; None if each is one item.
 
-    def table(self, kinds: tuple[str, ...]) -> np.ndarray:
-        """Return the execution latency per kind and batch size.   # (K, B+1) s."""
-        profiles = [self.profile(kind) for kind in kinds]
-        tables = [form.sizes(self.slo) for form in profiles if form.profile_ms is not None]
-        largest = max(form.sizes(self.slo) for form in profiles)
-        largest = min([largest, *tables, self.max_batch or largest])
-        return np.stack([form.latency(largest) for form in profiles])
+        Raises:
+            TunerError: A trace of sizes cannot be read.
+        """
+        return None if self.sizes is None else parse_sizes(self.sizes)
 
     def process(self) -> ArrivalProcess:
         """Return how the requests arrive.
@@ -228,32 +255,38 @@ class Session(Profile):
             times = _read_trace(self.arrival.removeprefix("trace:"))
             speed = 1.0 if self.rate is None else self.mean_rate(math.inf) / _own_rate(times)
             return ArrivalProcess(times=times / speed)
-        assert self.rate is not None, self.name
-        steps = ((0.0, self.rate),) if isinstance(self.rate, float) else self.rate
+        steps = self.rate if isinstance(self.rate, tuple) else ((0.0, self.mean_rate(math.inf)),)
+        schedule = RateSchedule(steps=steps)
+        if self.arrival == INTEGER:
+            return ArrivalProcess(schedule=schedule, whole_ms=True)
         shape = {"poisson": 1.0, "constant": math.inf}.get(self.arrival)
-        return ArrivalProcess(
-            schedule=RateSchedule(steps=steps), shape=_shape(self.arrival) if shape is None else shape
-        )
+        return ArrivalProcess(schedule=schedule, shape=_shape(self.arrival) if shape is None else shape)
 
     def mean_rate(self, seconds: float) -> float:
-        """Return the mean rate of one copy over the first ``seconds``, requests/s."""
+        """Return the mean rate of one copy over the first ``seconds``, requests/s; 1 if none is given."""
         if isinstance(self.rate, float):
             return self.rate
         if self.rate is None:
-            return _own_rate(_read_trace(self.arrival.removeprefix("trace:")))
+            trace = self.arrival.removeprefix("trace:")
+            return ANY_RATE if self.needs_rate else _own_rate(_read_trace(trace))
         ends = [second for second, _ in self.rate[1:]] + [math.inf]
         parts = zip(self.rate, ends, strict=True)
         return sum(rate * max(min(end, seconds) - second, 0) for (second, rate), end in parts) / seconds
 
     def scaled(self, multiplier: float) -> Session:
-        """Return the same at a multiple of the rate."""
+        """Return the same session at a multiple of the rate."""
         if isinstance(self.rate, tuple):
             steps = tuple((second, rate * multiplier) for second, rate in self.rate)
             return self.model_copy(update={"rate": steps})
         return self.model_copy(update={"rate": self.mean_rate(math.inf) * multiplier})
 
 
-PROFILE_FIELDS = ("alpha_ms", "beta_ms", "profile_ms", "profiles")
+def file_beside(name: str, info: ValidationInfo) -> str:
+    """Return the path of a file that is named beside the scenario's file; ValueError if it is missing."""
+    path = Path((info.context or {}).get("folder", Path())) / name
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return str(path)
 
 
 def _shape(arrival: str) -> float:

@@ -1,13 +1,14 @@
-"""How many items queries have: named distributions, observed ones, and the monitor of the last 10,000.
+"""How large requests are, in items: named distributions, observed ones, and a monitor of the last 10,000.
 
-Every distribution is a table of probabilities over 1 to 1000 items, because the throughput bound and the
-draws of a workload then need one formula each, and the same seed draws the same queries from all of them.
+Every distribution is a table of probabilities over 1 to 1000 items. So the bounds of the throughput and the
+draws of a workload need one formula each, and the same seed draws comparable requests from all of them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 
@@ -27,22 +28,22 @@ __all__ = [
 ]
 
 LARGEST = 1000
-"""Items; the paper limits queries to this (section 5.1)."""
+"""Items; the Kairos paper limits requests to this (section 5.1)."""
 MONITORED = 10_000
-"""Queries that the monitor remembers (section 5.2)."""
+"""Requests that the monitor remembers (Kairos, section 5.2)."""
 NEGLIGIBLE = 1e-9
-"""Probability of sizes that are taken never to come; else a bell curve's tail would decide the largest."""
+"""Probability below which a size never comes; otherwise the tail of a bell curve would decide the largest."""
 FORMS = "write paper, lognormal:5.1,0.2, gaussian:300,100 or trace:FILE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SizeDistribution:
-    """Probabilities of query sizes. Negligible ones are set to 0 and the rest adds up to 1."""
+    """Probabilities of sizes. Negligible ones are set to 0, and the rest adds up to 1."""
 
     name: str
     """As in the file: ``paper``, ``lognormal:5.1,0.2``."""
     probability: np.ndarray  # (LARGEST+1,); [0] is 0
-    """Of a query of so many items."""
+    """By size, in items."""
 
     def __post_init__(self) -> None:
         table = np.asarray(self.probability, dtype=float)
@@ -68,20 +69,20 @@ class SizeDistribution:
 
     @property
     def mean(self) -> float:
-        """Items per query."""
+        """Items per request."""
         return float(self.probability @ np.arange(LARGEST + 1))
 
     def sample(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return the sizes of so many independent queries.   # (count,) items."""
+        """Return the sizes of independent requests.   # (count,) items."""
         drawn = np.searchsorted(np.cumsum(self.probability), generator.random(count), side="right")
         return np.clip(drawn, self.smallest, self.largest)  # the sum may miss 1 by a rounding error
 
 
 class SizeMonitor:
-    """The sizes of the most recent queries, of which a new plan is made.
+    """The sizes of the most recent requests, for a new plan.
 
-    It begins empty, is told of every query, forgets the oldest beyond its capacity, and tells what it knows
-    at any time.
+    It begins empty, remembers every request that :meth:`observe` gets, and forgets the oldest beyond its
+    capacity. :meth:`distribution` can be asked at any time.
     """
 
     def __init__(self, capacity: int = MONITORED) -> None:
@@ -94,7 +95,7 @@ class SizeMonitor:
         return min(self._seen, self._ring.size)
 
     def observe(self, sizes: int | np.ndarray) -> None:
-        """Remember a query, or several in the order they came."""
+        """Remember a request, or several in order of arrival."""
         new = np.atleast_1d(np.asarray(sizes, dtype=np.int64))
         if new.size and not 1 <= new.min() <= new.max() <= LARGEST:
             raise ValueError(f"sizes must lie in 1..{LARGEST}, but got {new.min()}..{new.max()}")
@@ -105,13 +106,13 @@ class SizeMonitor:
 
     def distribution(self) -> SizeDistribution:
         """Return how often each size came; raises ValueError while there is none."""
-        return observed_sizes(self._ring[: len(self)], name=f"last {len(self):,} queries")
+        return observed_sizes(self._ring[: len(self)], name=f"last {len(self):,} requests")
 
 
 def paper_sizes() -> SizeDistribution:
-    """Return the mixture of the paper's published code, which follows a production trace.
+    """Return the mixture of the Kairos paper's published code, which follows a production trace.
 
-    8 % of the queries have 1 to 99 items, 22 % 200 to 599, and 5 % 600 to 999, each equally likely. The rest
+    8 % of the requests have 1 to 99 items, 22 % 200 to 599, and 5 % 600 to 999, each equally likely. The rest
     is lognormal(5.1, 0.2) where that lies in 100 to 200, and 190 to 199 otherwise. All are rounded up to
     tens.
     """
@@ -151,11 +152,11 @@ def observed_sizes(sizes: np.ndarray, name: str = "observed") -> SizeDistributio
     """Return how often each size was seen.
 
     Args:
-        sizes: Items of queries.   # (n,), n >= 1
+        sizes: Items of requests.   # (n,), n >= 1
         name: What to call it.
     """
     if len(sizes) == 0:
-        raise ValueError("no query was observed yet")
+        raise ValueError("no request was observed yet")
     counts = np.bincount(sizes, minlength=LARGEST + 1)
     return SizeDistribution(name=name, probability=counts.astype(float))
 
@@ -172,10 +173,16 @@ def parse_sizes(text: str) -> SizeDistribution:
         StorageError: The file cannot be read.
     """
     form, _, rest = text.strip().partition(":")
-    if form == "paper" and not rest:
-        return paper_sizes()
     if form == "trace" and rest:
         return _read_trace(Path(rest))
+    return _named_sizes(text)
+
+
+@cache
+def _named_sizes(text: str) -> SizeDistribution:
+    form, _, rest = text.strip().partition(":")
+    if form == "paper" and not rest:
+        return paper_sizes()
     if form == "lognormal":
         return lognormal_sizes(*_numbers(text, rest, highest=math.log(LARGEST)))
     if form == "gaussian":

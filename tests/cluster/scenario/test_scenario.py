@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tuner.cluster.distribution import parse_distribution
+from tuner.cluster import simulate
 from tuner.cluster.scenario import Network, Scenario
+from tuner.cluster.scenario.delay import parse_distribution
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.eager import Eager
 from tuner.scheduling.cluster import Delays
+from tuner.yaml_file import load_yaml
 
 LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}
 NO_LINE = {"alpha_ms": None, "beta_ms": None}
@@ -66,7 +69,7 @@ def test_unlike_accelerators_have_their_own_profiles():
     made = scenario(session, SESSION | {"name": "b"}, accelerators=groups)
 
     spec = made.cluster_spec()
-    assert made.kinds == ("slow", "fast")
+    assert made.hardware.kinds == ("slow", "fast")
     assert list(spec.kinds) == [0, 0, 1, 0]
     assert spec.sessions[0].latency == pytest.approx(np.array([[0, 9, 12, 15], [0, 6, 7, 8]]) / 1e3)
     assert (spec.sessions[1].latency[0] == spec.sessions[1].latency[1]).all()
@@ -207,7 +210,11 @@ def test_bad_delays(text, said):
 @pytest.mark.parametrize(
     ("change", "place", "said"),
     [
-        ({"alpha_ms": None}, "sessions.0", "alpha_ms and beta_ms, or profile_ms, or profiles; got beta_ms"),
+        (
+            {"alpha_ms": None},
+            "sessions.0",
+            "alpha_ms and beta_ms, or profile_ms, or profiles, or model; got beta_ms",
+        ),
         (NO_LINE, "sessions.0", "got none of them"),
         ({"profile_ms": [1]}, "sessions.0", "got alpha_ms, beta_ms, profile_ms"),
         ({"alpha_ms": 0, "beta_ms": 0}, "sessions.0", "not both be 0"),
@@ -219,7 +226,6 @@ def test_bad_delays(text, said):
         ({"rate": [[1, 5]]}, "sessions.0.rate", "begin at 0"),
         ({"rate": [[0, 5], [0, 6]]}, "sessions.0.rate", "increase"),
         ({"rate": [[0, 5], [3, 0]]}, "sessions.0.rate", "the last not 0"),
-        ({"rate": None}, "sessions.0", "has no rate"),
         ({"arrival": "bursty"}, "sessions.0.arrival", "write poisson, gamma:SHAPE"),
         ({"arrival": "gamma:0"}, "sessions.0.arrival", "between 0.01 and 1000"),
         ({"arrival": "trace:nowhere.csv"}, "sessions.0.arrival", "there is no file nowhere.csv"),
@@ -281,3 +287,42 @@ def test_tables_must_not_fall():
     told = mistakes({"name": "a", "profile_ms": [5, 4], "slo_ms": 10, "rate": 1})
 
     assert "a batch of 2 takes 4 ms after 5 ms" in told["sessions.0.profile_ms"]
+
+
+def test_a_file_for_a_simulation_needs_rates(tmp_path: Path) -> None:
+    """A goodput is searched from any rates, so that only `simulate` refuses a session without one."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        "policy: eager\naccelerators: 2\nsessions:\n  - {name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 25}\n"
+    )
+
+    with pytest.raises(
+        InvalidInput, match=r"line 4: sessions\[0\]: has no rate; give requests/s, here or as"
+    ):
+        load_yaml(path, Scenario)
+    assert load_yaml(path, Scenario, use="goodput").total_rate == 1.0
+
+
+def test_what_a_simulation_lacks_is_said() -> None:
+    """A scenario made in Python may be incomplete; whoever simulates it gets the error."""
+    session = {"name": "a", **LINE, "slo_ms": 25}
+
+    with pytest.raises(InvalidInput, match="policy: is missing"):
+        Scenario.model_validate({"accelerators": 2, "sessions": [session]}).make_policy()
+    with pytest.raises(InvalidInput, match="has neither `accelerators` nor `instances`"):
+        Scenario.model_validate({"policy": "eager", "sessions": [session]}).make_policy()
+    with pytest.raises(InvalidInput, match="requests: are missing"):
+        Scenario.model_validate(
+            {"policy": "oracle", "accelerators": 2, "sessions": [session]}
+        ).make_workload()
+
+
+def test_a_number_of_requests_instead_of_a_time() -> None:
+    """All of them count, without a warm-up, until just after the last has come."""
+    made = scenario(SESSION, requests=500)
+
+    outcome = simulate(made)
+
+    assert outcome.requests == 500
+    assert made.interval.begin == 0
+    assert outcome.seconds == made.interval.last == pytest.approx(5, rel=0.2)

@@ -1,0 +1,343 @@
+"""A scenario: sessions on accelerators under a policy, and everything that a simulation of it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError, ValidationInfo
+from pydantic import model_validator as check_model
+from pydantic_core import InitErrorDetails
+
+from tuner.cluster.scenario.checks import instance_mistakes, names
+from tuner.cluster.scenario.form import PAPER, Form, use_of
+from tuner.cluster.scenario.hardware import Hardware
+from tuner.cluster.scenario.network import NetworkDraws
+from tuner.cluster.scenario.options import make_options, option_names
+from tuner.cluster.scenario.popularity import shared_out
+from tuner.cluster.scenario.rental import Rental
+from tuner.cluster.scenario.session import ARRIVALS, Session
+from tuner.cluster.simulation import Interval
+from tuner.cluster.workload import CHUNK, AtOnce, Workload
+from tuner.errors import InvalidInput
+from tuner.planning.pools.catalogue import CatalogueFile, InstanceType
+from tuner.planning.pools.paper import paper_catalogue
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec
+from tuner.schema import mistake
+from tuner.workload.sizes import SizeDistribution
+
+__all__ = ["Scenario"]
+
+MOST_REQUESTS = 1e12
+"""More than a processor simulates in a day."""
+MOST_AT_ONCE = 10_000_000
+"""Requests of the oracle, which needs all of them in memory; each takes 24 bytes."""
+ORACLE = "oracle"
+INSTANT = 1e-12
+"""s; the oracle's requests all arrive before then."""
+NO_ACCELERATORS = (
+    "has neither `accelerators` nor `instances`; write accelerators: 8, or "
+    "instances: [{type: g4dn.xlarge, count: 2}], which `tuner plan instances` chooses"
+)
+
+
+class Scenario(Form):
+    """Sessions on accelerators under a policy.
+
+    >>> Scenario(policy="eager", accelerators=2, sessions=[
+    ...     Session(name="a", alpha_ms=1, beta_ms=5, slo_ms=25, rate=100)]).total_rate
+    100.0
+    """
+
+    @check_model(mode="after")
+    def _instances_fit(self) -> Scenario:
+        if self.instances is not None:
+            _refuse(instance_mistakes(self.instances, self.types, self.sessions))
+        if self.distributes and not (self.instances is None and self.accelerators is None):
+            _refuse(self._unknown_sizes())
+        return self
+
+    @check_model(mode="after")
+    def _frontends_agree(self) -> Scenario:
+        if self.options.get("frontends", self.frontends) != self.frontends:
+            _refuse([mistake("is the scenario's `frontends`; give it there", "options", "frontends")])
+        return self
+
+    @check_model(mode="after")
+    def _is_not_endless(self) -> Scenario:
+        if problem := self.too_many_requests():
+            _refuse([mistake(problem, "seconds")])
+        if self.at_once and self.requests is not None and self.requests > MOST_AT_ONCE:
+            _refuse([mistake(f"the oracle can look at up to {MOST_AT_ONCE:,}", "requests")])
+        return self
+
+    @check_model(mode="after")
+    def _file_is_complete(self, info: ValidationInfo) -> Scenario:
+        """Check a file for what its command needs, so that the mistake is reported with its line."""
+        if use_of(info) not in ("simulate", "goodput"):
+            return self
+        _refuse(self._missing())
+        try:
+            self.make_policy()
+        except InvalidInput as error:
+            _refuse([mistake(str(error), "options")])
+        return self
+
+    def _missing(self) -> list[InitErrorDetails]:
+        """Return what a simulation needs and the scenario lacks."""
+        wrong = []
+        if self.policy is None:
+            wrong.append(mistake(f"has no `policy`; write one of {', '.join(POLICIES)}"))
+        if self.accelerators is None and self.instances is None:
+            wrong.append(mistake(NO_ACCELERATORS))
+        if self.at_once and self.requests is None:
+            wrong.append(mistake("the oracle needs all requests at once; write how many: requests: 20000"))
+        if self.requests is not None and {"seconds", "warmup_seconds"} & self.model_fields_set:
+            problem = "gives a time, but the scenario is measured over its `requests`; leave one of them out"
+            name = "seconds" if "seconds" in self.model_fields_set else "warmup_seconds"
+            wrong.append(mistake(problem, name))
+        return wrong
+
+    def _unknown_sizes(self) -> list[InitErrorDetails]:
+        """Return the models whose profiles do not hold all the sizes that come."""
+        wrong = []
+        for index, session in enumerate(self.sessions):
+            try:
+                self.hardware.offers(session, session.size_distribution())
+            except InvalidInput as error:
+                wrong.append(mistake(str(error), "sessions", index, "model"))
+        return wrong
+
+    @property
+    def distributes(self) -> bool:
+        """Whether the policy distributes requests by their size, and makes no batches."""
+        return self.policy in DISTRIBUTION_POLICIES
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all requests are there at time 0, as for the oracle, whose rate is a result."""
+        return self.policy == ORACLE
+
+    @property
+    def steady(self) -> bool:
+        """Whether every session has a constant rate without bursts."""
+        return not any(isinstance(s.rate, tuple) or s.arrival not in ARRIVALS for s in self.sessions)
+
+    @cached_property
+    def types(self) -> tuple[InstanceType, ...]:
+        """The instance types of the catalogue; raises TunerError if its file cannot be used."""
+        if not isinstance(self.catalogue, str):
+            return self.catalogue
+        if self.catalogue == PAPER:
+            return paper_catalogue()
+        from tuner.yaml_file import load_yaml
+
+        return load_yaml(Path(self.catalogue), CatalogueFile).catalogue
+
+    @property
+    def rented(self) -> dict[str, int] | None:
+        """Rented instances by type, as the file has them; None if it has none."""
+        if self.instances is None:
+            return None
+        names = dict.fromkeys(one.type for one in self.instances)
+        return {name: sum(one.count for one in self.instances if one.type == name) for name in names}
+
+    @cached_property
+    def rental(self) -> Rental | None:
+        """The rented pool, in the catalogue's order; None if the cluster has accelerators, or nothing yet."""
+        if self.rented is None:
+            return None
+        counts = {kind.name: self.rented.get(kind.name, 0) for kind in self.types}
+        types = tuple(kind for kind in self.types if counts[kind.name])
+        return Rental(types=types, counts=tuple(counts[kind.name] for kind in types))
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        """The accelerators, or the rented instances.
+
+        Raises:
+            InvalidInput: There are none.
+        """
+        if self.rental is not None:
+            return Hardware.rented(self.rental)
+        if self.accelerators is None:
+            raise InvalidInput("scenario", NO_ACCELERATORS)
+        return Hardware.of(self.accelerators)
+
+    @cached_property
+    def each_session(self) -> tuple[Session, ...]:
+        """The sessions with copies written out, each with its rate."""
+        named = [(session, name) for session in self.sessions for name in names(session)]
+        rates: Sequence[Any] = [session.rate for session, _ in named]
+        if self.rate is not None:
+            rates = shared_out(self.rate, self.popularity, len(named))
+        return tuple(
+            session.model_copy(update={"name": name, "copies": 1, "rate": rate})
+            for (session, name), rate in zip(named, rates, strict=True)
+        )
+
+    @property
+    def total_rate(self) -> float:
+        """Requests/s of all sessions, on average over the whole run."""
+        if self.rate is not None:
+            return self.rate
+        return sum(session.copies * session.mean_rate(self.duration) for session in self.sessions)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Which requests count: those after the warm-up, or all of a given number."""
+        if self.at_once:
+            return Interval(0.0, math.inf, INSTANT)
+        if self.requests is None:
+            end = self.warmup_seconds + self.seconds
+            return Interval(self.warmup_seconds, end, end)
+        end = float(np.nextafter(self._make_stream().last_arrival(), np.inf))
+        return Interval(0.0, end, end)
+
+    @property
+    def duration(self) -> float:
+        """Length of the whole run, s; infinite if it has no end and no schedule."""
+        if self.requests is None or self.at_once:
+            return self.warmup_seconds + self.seconds
+        scheduled = any(isinstance(session.rate, tuple) for session in self.sessions)
+        return self.interval.last if scheduled else math.inf
+
+    def too_many_requests(self) -> str:
+        """Return what is wrong if more requests would be simulated than anybody can wait for; empty if not.
+
+        Traces do not count: their files hold their requests.
+        """
+        if self.requests is not None:
+            return ""
+        own = sum(s.copies * s.mean_rate(self.duration) for s in self.sessions if s.rate is not None)
+        requests = (own if self.rate is None else self.rate) * self.duration
+        if requests <= MOST_REQUESTS:
+            return ""
+        return f"would be {requests:.0e} requests; at most {MOST_REQUESTS:.0e} are simulated"
+
+    @cached_property
+    def sizes(self) -> tuple[SizeDistribution | None, ...]:
+        """How large the requests of each session are, copies written out; None for one item each."""
+        drawn = [session.size_distribution() for session in self.sessions]
+        return tuple(
+            own for session, own in zip(self.sessions, drawn, strict=True) for _ in range(session.copies)
+        )
+
+    @property
+    def size_probabilities(self) -> tuple[np.ndarray, ...]:
+        """The probability of each size up to the largest, by session, copies written out.   # (S+1,)."""
+        one = np.array([0.0, 1.0])
+        return tuple(one if own is None else own.probability[: own.largest + 1] for own in self.sizes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was repaired in the catalogue, and what is odd about the rented pool."""
+        if self.rental is None:
+            return ()
+        notes: list[str] = []
+        for session in self.sessions:
+            sizes = session.size_distribution()
+            offers = self.hardware.offers(session, sizes)
+            notes += offers.notes if offers is not None else ()
+            fastest = 1e3 * self.hardware.request_latency(session, sizes)[:, -1].min()  # ms
+            if sizes is not None and fastest > session.slo_ms:
+                notes.append(
+                    f"no instance of the pool meets slo_ms {session.slo_ms:g} of {session.name} at its "
+                    f"largest size, {sizes.largest} items: the fastest needs {fastest:.4g} ms"
+                )
+        if self.at_once:
+            notes.append(
+                "the oracle knows all requests and lets them come when it wants; rates do not matter"
+            )
+        cost = self.rental.cost
+        if self.budget is not None and cost > self.budget * (1 + 1e-9):
+            notes.append(f"the pool costs {cost:g} $/h, more than the budget of {self.budget:g}")
+        return tuple(notes)
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return what the policy knows: sessions, accelerators, and the delays it assumes.
+
+        Raises:
+            InvalidInput: There are no accelerators.
+        """
+        return self._cluster_spec
+
+    @cached_property
+    def _cluster_spec(self) -> ClusterSpec:
+        sessions = []
+        for session in self.sessions:
+            if self.distributes:
+                latency = self.hardware.request_latency(session, session.size_distribution())
+            else:
+                latency = self.hardware.batch_latency(session)
+            sessions += [
+                SessionSpec(name=name, slo=session.slo, latency=latency, quantile=session.quantile)
+                for name in names(session)
+            ]
+        delays = self.network.allowed()
+        return ClusterSpec(sessions=sessions, kinds=self.hardware.kind_of_each, delays=delays)
+
+    def make_policy(self) -> Any:
+        """Return the policy's state at time 0.
+
+        A policy with options ``frontends`` and ``rates`` gets those of the scenario.
+
+        Raises:
+            InvalidInput: There is no policy or no accelerator; the options do not fit the cluster; a trace,
+                whose rate is needed, cannot be read.
+        """
+        if self.policy is None:
+            raise InvalidInput("policy", "is missing", f"use one of {', '.join(POLICIES)}")
+        known, options = option_names(self.policy), dict(self.options)
+        if "frontends" in known:
+            options["frontends"] = self.frontends
+        if "rates" in known and options.get("rates") is None:
+            options["rates"] = [session.mean_rate(self.duration) for session in self.each_session]
+        return build_policy(self.policy, self.cluster_spec(), make_options(self.policy, options))
+
+    def make_workload(self) -> Workload | AtOnce:
+        """Return the stream of requests, from time 0 on; all of them at once for the oracle.
+
+        Raises:
+            InvalidInput: A trace cannot be read.
+        """
+        if self.at_once:
+            if self.requests is None:
+                raise InvalidInput("requests", "are missing", "the oracle needs all requests at once")
+            shares = np.array([session.mean_rate(self.duration) for session in self.each_session])
+            return AtOnce(shares, self.sizes, count=self.requests, seed=self.seed)
+        return self._make_stream()
+
+    def _make_stream(self) -> Workload:
+        if self.requests is None:
+            expected = int(min(1.05 * self.total_rate * self.duration, CHUNK))
+        else:
+            expected = min(self.requests + 1, CHUNK)
+        return Workload(
+            [session.process() for session in self.each_session],
+            seed=self.seed,
+            frontends=self.frontends,
+            chunk=expected,
+            sizes=self.sizes,
+            count=self.requests,
+        )
+
+    def draw_network(self, generator: np.random.Generator, count: int) -> NetworkDraws:
+        """Return the network's delays for ``count`` batches."""
+        return self.network.draw(generator, count)
+
+    def scaled(self, multiplier: float) -> Scenario:
+        """Return the same scenario at a multiple of all rates."""
+        if self.rate is not None:
+            return self.model_copy(update={"rate": self.rate * multiplier})
+        return self.model_copy(update={"sessions": tuple(s.scaled(multiplier) for s in self.sessions)})
+
+
+def _refuse(wrong: list[InitErrorDetails]) -> None:
+    if wrong:
+        raise ValidationError.from_exception_data("scenario", wrong)
