@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.control.store.history import StoredDecision, StoredWindow
 from tuner.control.store.schema import SCHEMA
 from tuner.laboratory.agent_run import FIGURES
 from tuner.measurement import QUANTITIES, Quantity
@@ -67,12 +68,11 @@ def test_answers_and_metrics_have_each() -> None:
     """Under the names of the table."""
     pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
     from tuner.control.web import Exporter
-    from tuner.control.web.views import DecisionView, WindowView
 
     names = {"latencies" if quantity.statistic else quantity.name for quantity in QUANTITIES}
     metrics = {metric.name: metric.type for metric in Exporter().registry.collect()}
 
-    assert names <= {*WindowView.model_fields}
-    assert names <= {*DecisionView.model_fields}
+    assert names <= {*StoredWindow.model_fields}
+    assert names <= {*StoredDecision.model_fields}
     for quantity in QUANTITIES:
         assert metrics[f"servetune_{quantity.metric}"] == ("counter" if quantity.counted else "gauge")

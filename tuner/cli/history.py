@@ -45,7 +45,9 @@ def history(
         happened = events(store, target=target, count=count)
     if as_json:
         unusual = [{"target": e.target, "time": e.time, "event": e.sentence} for e in happened]
-        print(json.dumps({"decisions": [entry.to_json() for entry in entries], "events": unusual}, indent=1))
+        print(
+            json.dumps({"decisions": [entry.model_dump() for entry in entries], "events": unusual}, indent=1)
+        )
         return
     _show(entries)
     for event in happened:
@@ -69,7 +71,7 @@ def explain(
     with closing(Store(state, reading=True)) as store:
         entry, lines = read(store, decision)
     if as_json:
-        print(json.dumps(entry.to_json() | {"explanation": dict(lines)}, indent=1))
+        print(json.dumps(entry.model_dump() | {"explanation": dict(lines)}, indent=1))
         return
     console = make_console()
     console.print(f"[bold]decision {entry.decision}[/bold] · {entry.target} · {entry.moment()}")

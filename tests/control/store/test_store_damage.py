@@ -35,7 +35,7 @@ def read(path):
     """What `tuner history` and `tuner explain` do."""
     with closing(Store(path, reading=True)) as store:
         for entry in history(store, count=30, holds=True):
-            assert entry.to_json()
+            assert entry.model_dump()
             assert entry.change() is not None
         explain(store, 20)
         events(store, count=20)

@@ -41,7 +41,7 @@ def test_the_history_of_an_old_store_is_read(old: Path) -> None:
     found = read(old, lambda store: history(store, holds=True))
 
     assert [one.outcome for one in found] == ["held", "applied", "held", "failed"]
-    last = found[-1].to_json()
+    last = found[-1].model_dump()
     assert (last["rate"], last["failures"], last["cost"], last["kept"]) == (200.0, 0, 0.8, True)
     latencies = {"mean": 0.012, "p50": 0.0096, "p95": 0.024, "p99": 0.0336}
     assert last["latencies"] == pytest.approx(latencies)
@@ -55,10 +55,10 @@ def test_an_old_store_is_gone_on_with(old: Path) -> None:
         assert (standing.state.window, standing.state.current) == (4, dict(configuration(4, 0.002)))
         store.decided(standing.id, record(APPLY, 5), state(window=5), kept=True)
 
-    rows = read(old, lambda store: [dict(row) for row in windows(store, "mlp", 10)])
+    rows = read(old, lambda store: [row.model_dump() for row in windows(store, "mlp", 10)])
 
     assert [row["number"] for row in rows] == [1, 2, 3, 4, 5]
-    assert [row["p95"] for row in rows] == [0.04, 0.04, 0.018, 0.024, 0.020]
+    assert [row["latencies"]["p95"] for row in rows] == [0.04, 0.04, 0.018, 0.024, 0.020]
     assert [row["requests"] for row in rows] == [1000] * 5
     new = {quantity.name for quantity in QUANTITIES if f"{quantity.name} " not in DUMP.read_text()}
     assert new >= {"queue_mean", "batch_mean"}

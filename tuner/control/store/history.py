@@ -3,63 +3,70 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from tuner.control.store.schema import MEASURED
-from tuner.control.store.store import Store, configuration_of, knobs_of, shown
+from tuner.control.store.store import Store, configuration_of, knobs_of
 from tuner.duration import format_duration
 from tuner.errors import InvalidInput
+from tuner.measurement import QUANTITIES, STATISTICS
+from tuner.stored import with_fields
 
-__all__ = ["StoredDecision", "StoredEvent", "events", "explain", "history", "windows"]
+__all__ = ["StoredDecision", "StoredEvent", "StoredWindow", "events", "explain", "history", "windows"]
 
 DECISIONS = f"""
 SELECT decision.*, target.name AS name, target.knobs AS knobs, window.number AS number, window.cost,
     window.kept, window.disturbed, {", ".join(f"window.{name}" for name in MEASURED)}
 FROM decision JOIN target ON target.id = decision.target LEFT JOIN window ON window.id = decision.window
 """
+SHOWN = {
+    quantity.name: (quantity.kind | None, Field(description=f"{quantity}."))
+    for quantity in QUANTITIES
+    if not quantity.statistic
+} | {"latencies": (dict[str, float | None], Field(description="s, by statistic."))}
+"""The quantities of a window, as fields of a model."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredDecision:
-    """One decision, with the window before it. What is not known is None."""
+@with_fields(SHOWN)
+class StoredWindow(BaseModel):
+    """One window; null is not known."""
 
-    decision: int
-    """Its number, for :func:`explain`."""
+    id: int
+    number: int
+    time: float = Field(description="When it ended, s since 1970.")
+    seconds: float
+    configuration: dict[str, float]
+    cost: float | None
+    kept: bool = Field(description="Whether it kept the SLO.")
+    disturbed: str = Field(description="Why nothing is learned from it; empty if something is.")
+
+
+@with_fields(SHOWN)
+class StoredDecision(BaseModel):
+    """A decision and its outcome, with the window before it; null is not known."""
+
+    decision: int = Field(description="Its number.")
     target: str
-    time: float
-    """s since 1970."""
-    action: str
-    """``hold``, ``apply`` or ``roll back``."""
-    outcome: str
-    """``held``, ``recommended``, ``postponed``, ``applied``, ``failed``, ``interrupted``; ``decided`` and
-    ``applying`` while it is carried out."""
+    time: float = Field(description="s since 1970.")
+    action: str = Field(description="hold, apply or roll back.")
+    outcome: str = Field(description="Such as held or applied; decided and applying while it is carried out.")
     reason: str
-    rule: str
-    """Which rule decided; empty where none did, as when a lost configuration was put back."""
+    rule: str = Field(description="Which rule decided; empty where none did.")
     exploring: bool
-    configuration: dict[str, float] | None
-    """The configuration to run."""
-    previous: dict[str, float] | None
-    """The configuration before."""
-    expected: float | None
-    """Its learned cost before the change."""
-    observed: float | None
-    """Cost of the first usable window after the change."""
-    seconds: float | None
-    """How long the change took."""
+    configuration: dict[str, float] | None = Field(description="The configuration to run.")
+    previous: dict[str, float] | None = Field(description="The configuration before.")
+    expected: float | None = Field(description="Learned cost before the change.")
+    observed: float | None = Field(description="Cost of the first usable window after the change.")
+    seconds: float | None = Field(description="How long the change took.")
     error: str
-    window: int | None
-    """Number of the window; None if the server was away."""
-    shown: dict[str, Any]
-    """The quantities of the window by name; those of the latency in ``latencies``, by statistic."""
+    window: int | None = Field(description="Number of the window; null if the server was away.")
     cost: float | None
     kept: bool | None
-    disturbed: str
-    """Why the window was not used."""
-    units: dict[str, str]
-    """The unit of each knob."""
+    disturbed: str = Field(description="Why the window was not used.")
+    units: dict[str, str] = Field(description="The unit of each knob.")
 
     def change(self) -> str:
         """Return which knobs differ, such as ``max_batch_size 4 → 8, max_queue_delay 0ms → 2ms``."""
@@ -79,22 +86,14 @@ class StoredDecision:
         """Return when it was, in the time zone of this machine."""
         return f"{datetime.fromtimestamp(self.time):%Y-%m-%d %H:%M:%S}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; the quantities of the window stand beside the rest."""
-        values = asdict(self)
-        del values["shown"]
-        return values | self.shown
-
     def _value(self, name: str, value: float) -> str:
         return format_duration(value) if self.units.get(name) == "s" else f"{value:g}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredEvent:
+class StoredEvent(BaseModel):
     """Something unusual that happened."""
 
-    target: str
-    """Empty if it concerns the daemon as a whole."""
+    target: str = Field(description="Empty if it concerns the daemon as a whole.")
     time: float
     sentence: str
 
@@ -141,7 +140,7 @@ def events(store: Store, *, target: str | None = None, count: int = 20) -> list[
     ]
 
 
-def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
+def windows(store: Store, target: str, count: int) -> list[StoredWindow]:
     """Return the newest windows of a target, oldest first.
 
     Raises:
@@ -154,7 +153,11 @@ def windows(store: Store, target: str, count: int) -> list[sqlite3.Row]:
         target,
         count,
     )
-    return rows[::-1]
+    with store.making_sense():
+        return [
+            StoredWindow(**_values(row) | {"configuration": configuration_of(row["configuration"])})
+            for row in reversed(rows)
+        ]
 
 
 def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str, str]]]:
@@ -187,35 +190,30 @@ def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str
     return entry, lines
 
 
+def _values(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the columns of a row, with the statistics of the latency under one name."""
+    return dict(row) | {"latencies": {statistic: row[statistic] for statistic in STATISTICS}}
+
+
 def _entry(row: sqlite3.Row) -> StoredDecision:
-    return StoredDecision(
-        decision=row["id"],
-        target=row["name"],
-        time=row["time"],
-        action=row["action"],
-        outcome=row["outcome"],
-        reason=row["reason"],
-        rule=row["rule"] or "",
-        exploring=bool(row["exploring"]),
-        configuration=dict(configuration_of(row["configuration"])) if row["configuration"] else None,
-        previous=dict(configuration_of(row["previous"])) if row["previous"] else None,
-        expected=row["expected"],
-        observed=row["observed"],
-        seconds=row["seconds"],
-        error=row["error"],
-        window=row["number"],
-        shown=shown(row),
-        cost=row["cost"],
-        kept=None if row["kept"] is None else bool(row["kept"]),
-        disturbed=row["disturbed"] or "",
-        units={knob.name: knob.unit for knob in knobs_of(row["knobs"])},
-    )
+    values = _values(row) | {
+        "decision": row["id"],
+        "target": row["name"],
+        "window": row["number"],
+        "rule": row["rule"] or "",
+        "disturbed": row["disturbed"] or "",
+        "units": {knob.name: knob.unit for knob in knobs_of(row["knobs"])},
+    }
+    for name in ("configuration", "previous"):
+        values[name] = configuration_of(row[name]) if row[name] else None
+    return StoredDecision(**values)
 
 
 def _seen(entry: StoredDecision) -> str:
     if entry.window is None:
         return "no window: the server was away"
-    rate, latencies, failures = (entry.shown[name] for name in ("rate", "latencies", "failures"))
+    values = entry.model_dump()
+    rate, latencies, failures = (values[name] for name in ("rate", "latencies", "failures"))
     parts = [f"window {entry.window}"]
     if rate is not None:
         parts.append(f"{rate:.4g} requests/s")

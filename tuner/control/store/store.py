@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from tuner.control.decide.decision import Apply, Hold, Rollback
@@ -24,7 +24,6 @@ from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
-from tuner.measurement import QUANTITIES, STATISTICS
 
 if TYPE_CHECKING:
     from tuner.control.drive.journal import WindowRecord
@@ -36,7 +35,6 @@ __all__ = [
     "Unfinished",
     "configuration_of",
     "knobs_of",
-    "shown",
     "without_credentials",
 ]
 
@@ -352,12 +350,6 @@ def knobs_of(text: str) -> list[KnobRow]:
 
 def _json(configuration: Mapping[str, float]) -> str:
     return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
-
-
-def shown(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the quantities of a window's row as JSON has them: those of the latency in ``latencies``."""
-    figures = {quantity.name: row[quantity.name] for quantity in QUANTITIES if not quantity.statistic}
-    return {**figures, "latencies": {statistic: row[statistic] for statistic in STATISTICS}}
 
 
 def _known(value: float) -> float | None:

@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import APIRouter, HTTPException, Path, Query, Security
 
 from tuner.control.store import order_book
-from tuner.control.store.history import events, explain, history, windows
+from tuner.control.store.history import (
+    StoredDecision,
+    StoredEvent,
+    StoredWindow,
+    events,
+    explain,
+    history,
+    windows,
+)
 from tuner.control.web.access import bearer
 from tuner.control.web.views import (
     CostsView,
-    DecisionView,
-    EventView,
     ExplainedView,
     PauseOrder,
     PinOrder,
     PlainOrder,
     Problem,
     TargetView,
-    WindowView,
     costs_view,
     target_view,
-    window_view,
 )
 from tuner.errors import InvalidInput
 
@@ -72,10 +76,10 @@ class Api:
         self.router = APIRouter(prefix="/api")
         self._add("/targets", self.targets, list[TargetView])
         self._add("/targets/{name}", self.target, TargetView, responses=ABSENT)
-        self._add("/targets/{name}/windows", self.windows, list[WindowView], responses=ABSENT)
-        self._add("/targets/{name}/decisions", self.decisions, list[DecisionView], responses=ABSENT)
+        self._add("/targets/{name}/windows", self.windows, list[StoredWindow], responses=ABSENT)
+        self._add("/targets/{name}/decisions", self.decisions, list[StoredDecision], responses=ABSENT)
         self._add("/targets/{name}/costs", self.costs, CostsView, responses=ABSENT)
-        self._add("/targets/{name}/events", self.events, list[EventView], responses=ABSENT)
+        self._add("/targets/{name}/events", self.events, list[StoredEvent], responses=ABSENT)
         self._add("/decisions/{number}", self.decision, ExplainedView, responses=ABSENT)
         orders = (self.pause, self.resume, self.pin, self.unpin, self.rollback)
         for order in orders:
@@ -101,33 +105,29 @@ class Api:
         """Return one target as it stands now."""
         return self._view(self._known(name))
 
-    def windows(self, name: Name, count: Count = 120) -> list[WindowView]:
+    def windows(self, name: Name, count: Count = 120) -> list[StoredWindow]:
         """Return the newest windows of a target, oldest first."""
         self._known(name)
-        rows = self._read(lambda store: windows(store, name, count))
-        with self._store().making_sense():
-            return [window_view(row) for row in rows]
+        return self._read(lambda store: windows(store, name, count))
 
     def decisions(
         self,
         name: Name,
         count: Count = 50,
         holds: Annotated[bool, Query(description="Also those that changed nothing.")] = False,
-    ) -> list[DecisionView]:
+    ) -> list[StoredDecision]:
         """Return the newest decisions of a target, oldest first."""
         self._known(name)
-        found = self._read(lambda store: history(store, target=name, count=count, holds=holds))
-        return [DecisionView(**entry.to_json()) for entry in found]
+        return self._read(lambda store: history(store, target=name, count=count, holds=holds))
 
     def costs(self, name: Name) -> CostsView:
         """Return what is learned of a target's configurations under its present load."""
         return costs_view(self._known(name).learned)
 
-    def events(self, name: Name, count: Count = 50) -> list[EventView]:
+    def events(self, name: Name, count: Count = 50) -> list[StoredEvent]:
         """Return the newest unusual events of a target, oldest first."""
         self._known(name)
-        found = self._read(lambda store: events(store, target=name, count=count))
-        return [EventView.model_validate(event) for event in found]
+        return self._read(lambda store: events(store, target=name, count=count))
 
     def decision(self, number: Annotated[int, Path(ge=1, le=LARGEST)]) -> ExplainedView:
         """Say why a decision was made, what was expected of it and what came of it."""
@@ -135,7 +135,7 @@ class Api:
             entry, lines = explain(self._store(), number)
         except InvalidInput as error:
             raise HTTPException(404, str(error)) from None
-        return ExplainedView(**entry.to_json(), explanation=dict(lines))
+        return ExplainedView(**entry.model_dump(), explanation=dict(lines))
 
     def pause(self, name: Name, order: PauseOrder) -> TargetView:
         """Change nothing, whatever happens, until it is resumed."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tuner.control.store.store import configuration_of, knobs_of, shown, without_credentials
-from tuner.measurement import QUANTITIES
-from tuner.stored import with_fields
+from tuner.control.store.history import StoredDecision
+from tuner.control.store.store import configuration_of, knobs_of, without_credentials
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CostView",
     "CostsView",
-    "DecisionView",
-    "EventView",
     "ExplainedView",
     "Health",
     "KnobView",
@@ -32,15 +29,7 @@ __all__ = [
     "Problem",
     "SloView",
     "TargetView",
-    "WindowView",
 ]
-
-SHOWN = {
-    quantity.name: (quantity.kind | None, Field(description=f"{quantity}."))
-    for quantity in QUANTITIES
-    if not quantity.statistic
-} | {"latencies": (dict[str, float | None], Field(description="s, by statistic."))}
-"""The quantities of a window, as fields of an answer."""
 
 
 class SloView(BaseModel):
@@ -103,58 +92,10 @@ class CostsView(BaseModel):
     costs: list[CostView]
 
 
-@with_fields(SHOWN)
-class WindowView(BaseModel):
-    """One window; null is not known."""
-
-    id: int
-    number: int
-    time: float = Field(description="When it ended, s since 1970.")
-    seconds: float
-    configuration: dict[str, float]
-    cost: float | None
-    kept: bool = Field(description="Whether it kept the SLO.")
-    disturbed: str = Field(description="Why nothing is learned from it; empty if something is.")
-
-
-@with_fields(SHOWN)
-class DecisionView(BaseModel):
-    """A decision and its outcome, with the window before it; null is not known."""
-
-    decision: int
-    target: str
-    time: float = Field(description="s since 1970.")
-    action: str = Field(description="hold, apply or roll back.")
-    outcome: str
-    reason: str
-    rule: str = Field(description="Which rule decided; empty where none did.")
-    exploring: bool
-    configuration: dict[str, float] | None
-    previous: dict[str, float] | None
-    expected: float | None = Field(description="Learned cost before the change.")
-    observed: float | None = Field(description="Cost of the first usable window after the change.")
-    seconds: float | None
-    error: str
-    window: int | None
-    cost: float | None
-    kept: bool | None
-    disturbed: str
-
-
-class ExplainedView(DecisionView):
+class ExplainedView(StoredDecision):
     """A decision with its explanation."""
 
     explanation: dict[str, str]
-
-
-class EventView(BaseModel):
-    """Something unusual that happened."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    target: str = Field(description="Empty if it concerns the daemon as a whole.")
-    time: float
-    sentence: str
 
 
 def _sayable(text: str) -> str:
@@ -244,10 +185,3 @@ def costs_view(learned: CostMap | None) -> CostsView:
             for index in known
         ],
     )
-
-
-def window_view(row: sqlite3.Row) -> WindowView:
-    """Return a window from its row in the store."""
-    kept = {name: row[name] for name in ("id", "number", "time", "seconds", "cost", "kept", "disturbed")}
-    configuration = configuration_of(row["configuration"])
-    return WindowView(**kept, configuration=dict(configuration), **shown(row))
