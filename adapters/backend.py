@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
-
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
-from tuner.measurement import Measurement
+from tuner.measurement import Measurement, Work
 from tuner.profile import BatchingProfile
 
 __all__ = ["ApplyReport", "Backend", "Counters", "Description"]
@@ -82,27 +80,15 @@ class ApplyReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counters:
+class Counters(Work):
     """Totals since the adapter was opened. They never fall, not even over a reload or a restart."""
 
     time: float
     """When they were read, s on the monotonic clock (virtual in simulation)."""
-    requests: int
-    """Requests answered."""
     failures: int
     """Requests refused or failed."""
     latency: float
     """Summed time from receipt to answer of the answered requests, s."""
-    queue: float
-    """Summed waiting time of them, s."""
-    compute: float
-    """Summed time in execution of them (each request counts its whole batch), s."""
-    inferences: int
-    """Rows inferred: above ``requests`` where requests carry several rows."""
-    batch_counts: np.ndarray
-    """Executions per batch size.   # (B+1,) int64"""
-    batch_seconds: np.ndarray
-    """Time in them.   # (B+1,) s"""
     pending: float | None = None
     """Requests waiting now; None if the server does not say."""
     quantiles: Mapping[float, float] = field(default_factory=dict)

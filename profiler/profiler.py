@@ -12,7 +12,7 @@ from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, batch_difference
+from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble
 
 __all__ = ["Profiler"]
 
@@ -174,7 +174,8 @@ class Profiler:
         if self._indicator is not None:
             measurement = self._indicator.applied(measurement)
         if not measurement.disturbed:
-            self._tracker.add(after.configuration, *batch_difference(before.counters, after.counters))
+            work = after.counters.since(before.counters)
+            self._tracker.add(after.configuration, work.batch_counts, work.batch_seconds)
         return measurement
 
     def _sleep_until(self, time: float) -> None:

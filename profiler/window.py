@@ -17,11 +17,11 @@ import numpy as np
 
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
-from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
+from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.setting import FOREIGN_LIMIT
 
-__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "batch_difference", "dispersion"]
+__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion"]
 
 OTHERS = 1.2
 """If the server counts more than this many times the clients' requests, others send too."""
@@ -83,19 +83,10 @@ def assemble(
     old, new = before.counters, after.counters
     if clients is not None and clients.intended.size == 0:
         clients = None
-    counts, seconds = batch_difference(old, new)
-    work = Work(
-        requests=new.requests - old.requests,
-        queue=new.queue - old.queue,
-        compute=new.compute - old.compute,
-        inferences=new.inferences - old.inferences,
-        batch_counts=counts,
-        batch_seconds=seconds,
-    )
     latency, source = _latency(clients, old, new, (sampled_at or new.time) - old.time)
     cpu, foreign = _cpu(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
-    return work.measurement(
+    return new.since(old).measurement(
         start=old.time,
         end=new.time,
         configuration=after.configuration,
@@ -112,13 +103,6 @@ def assemble(
         disturbed=tuple(_disturbances(before, after, limits, foreign=foreign, lateness=lateness)),
         **latency,
     )
-
-
-def batch_difference(old: Counters, new: Counters) -> tuple[np.ndarray, np.ndarray]:
-    """Return executions per batch size and the time in them between two readings.   # (B+1,), (B+1,) s."""
-    length = max(len(old.batch_counts), len(new.batch_counts), 1)
-    counts = _padded(new.batch_counts, length) - _padded(old.batch_counts, length)
-    return counts, _padded(new.batch_seconds, length) - _padded(old.batch_seconds, length)
 
 
 def arrivals(readings: Sequence[Counters]) -> Arrivals:
@@ -210,7 +194,3 @@ def _disturbances(
         yield "somebody else changed the configuration during the window"
     if lateness > limits.lateness:
         yield f"our own load was sent {lateness * 1e3:.0f} ms late (limit {limits.lateness * 1e3:.0f} ms)"
-
-
-def _padded(values: np.ndarray, length: int) -> np.ndarray:
-    return np.pad(np.asarray(values), (0, length - len(values)))

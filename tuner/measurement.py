@@ -50,8 +50,6 @@ class Quantity:
     _: KW_ONLY
     statistic: str = ""
     """``mean``, ``p50``, ... of the latency; empty for every other quantity."""
-    quantile: float = NOT_KNOWN
-    """Which quantile the statistic is, 0 to 1; NaN if it is none."""
     field: str = ""
     """The field of :class:`Measurement`."""
     kind: type[int] | type[float] = float
@@ -98,27 +96,18 @@ class Measurement:
     configuration: Configuration
     """What the server ran during the window."""
     requests: Annotated[int, Quantity("Requests answered", "requests", metric="answered_requests")]
-    failures: Annotated[
-        int, Quantity("Requests refused, failed or lost", "requests", metric="failed_requests")
-    ] = 0
+    failures: Annotated[int, Quantity("Requests that failed", "requests", metric="failed_requests")] = 0
+    """Refused, failed or lost."""
     arrival_rate: Annotated[
-        float, Quantity("The load", "requests/s", name="rate", metric="request_rate", report="load")
+        float, Quantity("Load", "requests/s", name="rate", metric="request_rate", report="load")
     ]
-    burstiness: Annotated[
-        float, Quantity("Index of dispersion of arrival counts: 1 for Poisson, more for bursts")
-    ] = NOT_KNOWN
-    """0 for constant gaps. Where no clients time each request it looks back on the last windows, too, and is
-    unknown in the first."""
+    burstiness: Annotated[float, Quantity("Index of dispersion of arrival counts")] = NOT_KNOWN
+    """1 for Poisson, 0 for constant gaps, more for bursts. Where no clients time each request it looks back to
+    earlier windows, too, and is unknown in the first."""
     latency_mean: Annotated[float, Quantity("Mean latency", "s", statistic="mean")] = NOT_KNOWN
-    latency_p50: Annotated[float, Quantity("Median of the latency", "s", statistic="p50", quantile=0.50)] = (
-        NOT_KNOWN
-    )
-    latency_p95: Annotated[
-        float, Quantity("95 % quantile of the latency", "s", statistic="p95", quantile=0.95)
-    ] = NOT_KNOWN
-    latency_p99: Annotated[
-        float, Quantity("99 % quantile of the latency", "s", statistic="p99", quantile=0.99)
-    ] = NOT_KNOWN
+    latency_p50: Annotated[float, Quantity("Median of the latency", "s", statistic="p50")] = NOT_KNOWN
+    latency_p95: Annotated[float, Quantity("95 % quantile of the latency", "s", statistic="p95")] = NOT_KNOWN
+    latency_p99: Annotated[float, Quantity("99 % quantile of the latency", "s", statistic="p99")] = NOT_KNOWN
     quantiles_from: str = "none"
     """Who measured the quantiles: ``client``, ``server``, ``indicator`` or ``none``."""
     quantiles_mixed: bool = False
@@ -135,15 +124,12 @@ class Measurement:
     profile: BatchingProfile | None = None
     """l(b) fitted to this window alone."""
     cpu: Annotated[float, Quantity("Cores used by the server", "cores")] = NOT_KNOWN
-    foreign_cpu: Annotated[float, Quantity("Cores used by others than the server and us", "cores")] = (
-        NOT_KNOWN
-    )
+    foreign_cpu: Annotated[float, Quantity("Cores used by foreign processes", "cores")] = NOT_KNOWN
+    """Those of processes that are neither the server nor ours."""
     gpu: Annotated[float, Quantity("Share of the GPUs' time in use", "share")] = NOT_KNOWN
     gpu_memory: Annotated[float, Quantity("GPU memory in use", "bytes")] = NOT_KNOWN
-    lateness_p99: Annotated[
-        float, Quantity("How late our own load was sent, 99 % quantile", "s", metric="load_lateness")
-    ] = NOT_KNOWN
-    """Large values blame the client."""
+    lateness_p99: Annotated[float, Quantity("Lateness of our load", "s", metric="load_lateness")] = NOT_KNOWN
+    """How late our own load generator sent, 99 % quantile; large values blame the client."""
     change_seconds: float = 0.0
     """How long the change of the configuration before this window took, s; 0 without one."""
     change_requests: float = 0.0
@@ -178,7 +164,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What a server did in a window, in sums, from which the means of the measurement are made."""
+    """What a server did, in sums, from which the means of a measurement are made."""
 
     requests: int
     """Requests that the sums are over: those answered."""
@@ -192,6 +178,18 @@ class Work:
     """Executions per batch size.   # (B+1,), batch_counts[0] unused"""
     batch_seconds: np.ndarray
     """Time in them, 0 where nobody counts it.   # (B+1,) s"""
+
+    def since(self, earlier: Work) -> Work:
+        """Return the work between earlier totals and these."""
+        length = max(len(earlier.batch_counts), len(self.batch_counts), 1)
+        return Work(
+            requests=self.requests - earlier.requests,
+            queue=self.queue - earlier.queue,
+            compute=self.compute - earlier.compute,
+            inferences=self.inferences - earlier.inferences,
+            batch_counts=_padded(self.batch_counts, length) - _padded(earlier.batch_counts, length),
+            batch_seconds=_padded(self.batch_seconds, length) - _padded(earlier.batch_seconds, length),
+        )
 
     def measurement(
         self, *, start: float, end: float, configuration: Configuration, **known: Any
@@ -251,6 +249,10 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
+    return np.pad(np.asarray(values), (0, length - len(values)))
+
+
 def _ratio(total: float, count: float) -> float:
     return float(total) / count if count > 0 else NOT_KNOWN
 
@@ -259,5 +261,5 @@ QUANTITIES = tuple(_declared())
 """All measured quantities, in the order of their fields."""
 STATISTICS = tuple(quantity.statistic for quantity in QUANTITIES if quantity.statistic)
 """Statistics of the latency that are measured: the mean and quantiles."""
-QUANTILES = {q.statistic: q.quantile for q in QUANTITIES if not math.isnan(q.quantile)}
+QUANTILES = {statistic: int(statistic[1:]) / 100 for statistic in STATISTICS if statistic != "mean"}
 """The quantiles among them, 0 to 1."""

@@ -53,19 +53,11 @@ def simulate(
     world.configure(batching, fresh=False)
     world.advance(WARM_UP)
     start, used = world.now, world.read()
-    before = _Totals(world)
+    before = _work(world)
     world.advance(seconds)
-    after, end, reading = _Totals(world), world.now, world.read()
+    work, end, reading = _work(world).since(before), world.now, world.read()
     sample = world.sample(start, end)
     answered = sample.latency[~np.isnan(sample.latency)]
-    work = Work(
-        requests=after.requests - before.requests,
-        queue=after.queue - before.queue,
-        compute=after.compute - before.compute,
-        inferences=after.requests - before.requests,
-        batch_counts=after.counts - before.counts,
-        batch_seconds=after.seconds - before.seconds,
-    )
     quantiles = (
         np.quantile(answered, [*QUANTILES.values()]) if answered.size else [NOT_KNOWN] * len(QUANTILES)
     )
@@ -82,16 +74,18 @@ def simulate(
     )
 
 
-class _Totals:
-    """A copy of the world's totals at one instant."""
-
-    def __init__(self, world: World) -> None:
-        totals = world.totals
-        self.requests = int(totals.tally[batcher.ANSWERED])
-        self.queue = float(totals.seconds[batcher.QUEUED])
-        self.compute = float(totals.seconds[batcher.COMPUTED])
-        self.counts = totals.batch_counts.copy()
-        self.seconds = totals.batch_seconds.copy()
+def _work(world: World) -> Work:
+    """Return what the server has done since time 0."""
+    totals = world.totals
+    answered = int(totals.tally[batcher.ANSWERED])
+    return Work(
+        requests=answered,
+        queue=float(totals.seconds[batcher.QUEUED]),
+        compute=float(totals.seconds[batcher.COMPUTED]),
+        inferences=answered,
+        batch_counts=totals.batch_counts.copy(),
+        batch_seconds=totals.batch_seconds.copy(),
+    )
 
 
 def kernel_speed(*, rate: float = 200.0, window: float = 5.0, windows: int = 400) -> dict[str, float]:
