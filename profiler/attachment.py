@@ -20,8 +20,8 @@ from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
 from tuner.profiler.profiler import Profiler
-from tuner.profiler.source import Clients, ClientSample, Clock, Host, HostReading, Indicator
-from tuner.profiler.window import Limits
+from tuner.profiler.source import Clients, Clock, Host, Indicator
+from tuner.profiler.window import LIMITS, Limits
 from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting
 
 if TYPE_CHECKING:
@@ -38,29 +38,8 @@ DRAINED = 0.050
 
 
 @runtime_checkable
-class Simulated(Protocol):
+class Simulated(Clock, Clients, Host, Protocol):
     """A backend that is its own clock, machine and clients."""
-
-    @property
-    def cores(self) -> float:
-        """CPU cores of the simulated machine."""
-        ...
-
-    def now(self) -> float:
-        """Virtual seconds."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
-        ...
-
-    def sample(self, start: float, end: float) -> ClientSample:
-        """Return the requests sent in ``[start, end)``."""
-        ...
-
-    def read(self) -> HostReading:
-        """Read processor times."""
-        ...
 
     def set_rate(self, rate: float) -> None:
         """Offer another load from now on, requests/s."""
@@ -88,10 +67,8 @@ class Attachment:
     profiler: Profiler
     clock: Clock
     host: Host
-    clients: Clients | None
-    """The clients whose requests are timed; None if only the server measures."""
     load: LoadGenerator | Simulated | None
-    """The load of our own; None if the server's own traffic is watched."""
+    """The load of our own, whose requests are timed; None if the server's own traffic is watched."""
     original: Configuration
     """The server's configuration when we attached."""
     indicator: Indicator | None = None
@@ -215,7 +192,9 @@ def attach(
         if isinstance(backend, Simulated):
             if indicator is not None:
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
-            yield _simulated(backend, load)
+            _offer(backend, load)
+            description = backend.describe()
+            yield _attached(backend, description, backend, clock=backend, host=backend)
             return
         from tuner.profiler.host import LocalHost, RemoteHost
 
@@ -225,35 +204,24 @@ def attach(
             opened.callback(generator.stop)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
-        yield _live(
+        yield _attached(
             backend,
             description,
             generator,
-            host,
-            limits=Limits(foreign=foreign_limit),
             clock=clock or WallClock(),
+            host=host,
+            limits=Limits(foreign=foreign_limit),
             indicator=indicator,
         )
 
 
-def _simulated(backend: Backend, load: Load) -> Attachment:
-    assert isinstance(backend, Simulated)
+def _offer(backend: Simulated, load: Load) -> None:
     if load.arrival is not None:
         raise InvalidInput(
             "--arrival", "a simulated target has its own", "write sim://mlp?rate=200&shape=0.5"
         )
     if load.nominal is not None:
         backend.set_rate(load.nominal)
-    return Attachment(
-        backend=backend,
-        description=backend.describe(),
-        profiler=Profiler(backend, clock=backend, host=backend, clients=backend),
-        clock=backend,
-        host=backend,
-        clients=backend,
-        load=backend,
-        original=backend.current(),
-    )
 
 
 def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
@@ -268,24 +236,22 @@ def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
 
 
-def _live(
+def _attached(
     backend: Backend,
     description: Description,
-    load: LoadGenerator | None,
-    host: Host,
+    load: LoadGenerator | Simulated | None,
     *,
-    limits: Limits,
     clock: Clock,
-    indicator: Indicator | None,
+    host: Host,
+    limits: Limits = LIMITS,
+    indicator: Indicator | None = None,
 ) -> Attachment:
-    profiler = Profiler(backend, clock=clock, host=host, clients=load, limits=limits, indicator=indicator)
     return Attachment(
         backend=backend,
         description=description,
-        profiler=profiler,
+        profiler=Profiler(backend, clock=clock, host=host, clients=load, limits=limits, indicator=indicator),
         clock=clock,
         host=host,
-        clients=load,
         load=load,
         indicator=indicator,
         original=backend.current(),

@@ -102,8 +102,8 @@ class Measurement:
         float, Quantity("Load", "requests/s", name="rate", metric="request_rate", report="load")
     ]
     burstiness: Annotated[float, Quantity("Index of dispersion of arrival counts")] = NOT_KNOWN
-    """1 for Poisson, 0 for constant gaps, more for bursts. Where no clients time each request it looks back to
-    earlier windows, too, and is unknown in the first."""
+    """1 for Poisson, 0 for constant gaps, more for bursts. Where no clients time each request it looks back
+    to earlier windows, too, and is unknown in the first."""
     latency_mean: Annotated[float, Quantity("Mean latency", "s", statistic="mean")] = NOT_KNOWN
     latency_p50: Annotated[float, Quantity("Median of the latency", "s", statistic="p50")] = NOT_KNOWN
     latency_p95: Annotated[float, Quantity("95 % quantile of the latency", "s", statistic="p95")] = NOT_KNOWN

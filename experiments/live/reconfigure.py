@@ -42,8 +42,8 @@ def reconfigure(name: str, rate: float, bench: Bench, options: Options) -> Resul
                     continue
                 done += 1
                 attachment.clock.sleep(1.0)
-                assert attachment.clients is not None, "the bench sends a load of its own"
-                sample = attachment.clients.sample(begin, begin + report.seconds + 1.0)
+                assert attachment.load is not None, "the bench sends a load of its own"
+                sample = attachment.load.sample(begin, begin + report.seconds + 1.0)
                 reload_seconds.append(report.seconds)
                 worst.append(float(np.nanmax(sample.latency)))
                 text = attachment.space.format(configuration)

@@ -33,7 +33,7 @@ def run(options: Options) -> Result:
     below: dict[str, list[float]] = {name: [] for name in SHARES}
     for seed in range(options.seeds):
         with tfserving(RATE, seed=seed) as attachment:
-            backend, clients = attachment.backend, attachment.clients
+            backend, clients = attachment.backend, attachment.load
             assert clients is not None, "the bench sends a load of its own"
             for number in range(windows):
                 wanted = attachment.space.default.replace(
