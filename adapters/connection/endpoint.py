@@ -6,15 +6,16 @@ that speaks the server's protocol (a :class:`Wire`), and holds everything that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tuner.adapters.connection.request import FilledInput, Input, filled_inputs
 from tuner.adapters.connection.security import SECURITY_OPTIONS
 
-__all__ = ["Endpoint", "Loadable", "Wire"]
+__all__ = ["Endpoint", "Loadable", "Wire", "make_request"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,25 +48,52 @@ class Wire(Protocol):
     METHOD: str
     """Path of the gRPC method that infers."""
 
-    async def make_request(
-        self,
-        channel: Any,
-        endpoint: Endpoint,
-        shapes: Mapping[str, Sequence[int]],
-        generator: np.random.Generator,
-        timeout: float,
-    ) -> bytes:
-        """Ask the server for the model's inputs, and return a serialised request of one row.
+    async def read_inputs(self, channel: Any, endpoint: Endpoint, timeout: float) -> list[Input]:
+        """Ask the server for the inputs of the model.
 
         Args:
             channel: A ``grpc.aio`` channel.
             endpoint: The model.
-            shapes: Shapes for inputs with open dimensions, without the batch dimension.
-            generator: Of the data.
             timeout: Longest wait for the answer, s.
 
         Raises:
-            InvalidInput: A shape does not fit, or a data type is unknown.
+            InvalidInput: The model has no inputs that could be filled.
             grpc.aio.AioRpcError: The server does not answer, or does not serve the model.
         """
         ...
+
+    def encode(self, endpoint: Endpoint, inputs: Iterable[FilledInput]) -> bytes:
+        """Return a serialised request with one row.
+
+        Args:
+            endpoint: The model.
+            inputs: Its inputs with their data.
+        """
+        ...
+
+
+async def make_request(
+    wire: Wire,
+    channel: Any,
+    endpoint: Endpoint,
+    *,
+    shapes: Mapping[str, Sequence[int]],
+    generator: np.random.Generator,
+    timeout: float,
+) -> bytes:
+    """Ask the server for the model's inputs, and return a serialised request with one row of random data.
+
+    Args:
+        wire: Speaks the server's protocol.
+        channel: A ``grpc.aio`` channel.
+        endpoint: The model.
+        shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
+        generator: Of the data.
+        timeout: Longest wait for the answer, s.
+
+    Raises:
+        InvalidInput: A shape is for no input or does not fit, or a data type is unknown.
+        grpc.aio.AioRpcError: The server does not answer, or does not serve the model.
+    """
+    inputs = await wire.read_inputs(channel, endpoint, timeout)
+    return wire.encode(endpoint, filled_inputs(inputs, shapes, generator))

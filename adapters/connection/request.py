@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Input", "filled_inputs", "input_bytes", "input_shape"]
+__all__ = ["FilledInput", "Input", "filled_inputs", "input_bytes", "input_shape"]
 
 INTEGERS = {
     "INT8": "i1",
@@ -36,10 +37,19 @@ class Input:
     shape: tuple[int, ...]
 
 
+class FilledInput(NamedTuple):
+    """One row of data for one input tensor."""
+
+    tensor: Input
+    shape: list[int]
+    content: bytes
+    """As the server lays it out in memory; before each text stands its length, in 4 bytes."""
+
+
 def filled_inputs(
     inputs: Iterable[Input], shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
-) -> Iterator[tuple[Input, list[int], bytes]]:
-    """Yield one row of random data for each input: the input, its shape, its content.
+) -> Iterator[FilledInput]:
+    """Yield one row of random data for each input.
 
     Args:
         inputs: The inputs of a model.
@@ -55,7 +65,7 @@ def filled_inputs(
         raise InvalidInput(f"shape {min(unknown)}", "the model has no such input", f"its inputs are {known}")
     for tensor in inputs:
         shape = input_shape(tensor, shapes.get(tensor.name))
-        yield tensor, shape, input_bytes(tensor, shape, generator)
+        yield FilledInput(tensor, shape, input_bytes(tensor, shape, generator))
 
 
 def input_shape(tensor: Input, wanted: Sequence[int] | None = None) -> list[int]:

@@ -1,18 +1,16 @@
-"""Makes requests of our own to a model on TensorFlow Serving; see `adapters.connection.endpoint.Wire`."""
+"""Speaks TensorFlow Serving's prediction protocol; see :class:`tuner.adapters.connection.endpoint.Wire`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.connection.request import Input, filled_inputs
+from tuner.adapters.connection.request import FilledInput, Input
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import InvalidInput
 
-__all__ = ["METHOD", "make_request", "predict_request", "signature_inputs"]
+__all__ = ["METHOD", "encode", "read_inputs", "signature_inputs"]
 
 SERVICE = "/tensorflow.serving.PredictionService/"
 METHOD = SERVICE + "Predict"
@@ -38,14 +36,8 @@ DATATYPES = {
 NUMBERS = {name: number for number, name in DATATYPES.items()}
 
 
-async def make_request(
-    channel: Any,
-    endpoint: Endpoint,
-    shapes: Mapping[str, Sequence[int]],
-    generator: np.random.Generator,
-    timeout: float,
-) -> bytes:
-    """Ask the server for the signature's inputs, and return a serialised request of one row."""
+async def read_inputs(channel: Any, endpoint: Endpoint, timeout: float) -> list[Input]:
+    """Ask the server for the inputs of the model's signature."""
     ask = channel.unary_unary(
         SERVICE + "GetModelMetadata",
         request_serializer=message("GetModelMetadataRequest").SerializeToString,
@@ -53,9 +45,7 @@ async def make_request(
     )
     question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
     question.model_spec.CopyFrom(_spec(endpoint))
-    answer = await ask(question, timeout=timeout)
-    inputs = signature_inputs(answer, endpoint.options.get("signature", DEFAULT_SIGNATURE))
-    return predict_request(endpoint, inputs, shapes, generator)
+    return signature_inputs(await ask(question, timeout=timeout), _signature(endpoint))
 
 
 def signature_inputs(metadata: Any, signature: str) -> list[Input]:
@@ -82,27 +72,12 @@ def _input(name: str, info: Any) -> Input:
     return Input(name, datatype, tuple(int(dim.size) for dim in info.tensor_shape.dim))
 
 
-def predict_request(
-    endpoint: Endpoint,
-    inputs: Iterable[Input],
-    shapes: Mapping[str, Sequence[int]],
-    generator: np.random.Generator,
-) -> bytes:
-    """Return a serialised ``PredictRequest`` with one row of random data.
-
-    Args:
-        endpoint: The model, its version label and its signature.
-        inputs: The signature's inputs.
-        shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
-        generator: Of the data.
-
-    Raises:
-        InvalidInput: A shape is for no input or does not fit, or a data type is unknown.
-    """
+def encode(endpoint: Endpoint, inputs: Iterable[FilledInput]) -> bytes:
+    """Return a serialised ``PredictRequest``."""
     request = message("PredictRequest")()
     request.model_spec.CopyFrom(_spec(endpoint))
-    request.model_spec.signature_name = endpoint.options.get("signature", DEFAULT_SIGNATURE)
-    for tensor, shape, content in filled_inputs(inputs, shapes, generator):
+    request.model_spec.signature_name = _signature(endpoint)
+    for tensor, shape, content in inputs:
         entry = request.inputs[tensor.name]
         entry.dtype = NUMBERS[tensor.datatype]
         for size in shape:
@@ -112,6 +87,10 @@ def predict_request(
         else:
             entry.tensor_content = content
     return bytes(request.SerializeToString(deterministic=True))
+
+
+def _signature(endpoint: Endpoint) -> str:
+    return endpoint.options.get("signature", DEFAULT_SIGNATURE)
 
 
 def _spec(endpoint: Endpoint) -> Any:

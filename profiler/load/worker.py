@@ -24,7 +24,7 @@ from typing import Any, cast
 import grpc
 import numpy as np
 
-from tuner.adapters.connection.endpoint import Wire
+from tuner.adapters.connection.endpoint import Wire, make_request
 from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
 from tuner.profiler.load.timetable import Timetable
@@ -158,7 +158,14 @@ async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
     """Ask the server for the model's inputs and make a request for them."""
     await asyncio.wait_for(channel.channel_ready(), setup.patience)
     generator = np.random.default_rng(setup.seed)
-    return await wire.make_request(channel, setup.endpoint, setup.shapes, generator, setup.patience)
+    return await make_request(
+        wire,
+        channel,
+        setup.endpoint,
+        shapes=setup.shapes,
+        generator=generator,
+        timeout=setup.patience,
+    )
 
 
 async def _prepare(setup: Setup, wire: Wire, channels: list[Any]) -> tuple[bytes, dict[str, str]]:

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tuner.adapters.connection.request import Input, input_bytes, input_shape
-from tuner.adapters.triton.wire import infer_request
+from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.connection.request import Input, filled_inputs, input_bytes, input_shape
+from tuner.adapters.triton.wire import encode
 from tuner.errors import InvalidInput
+
+ENDPOINT = Endpoint(wire="tuner.adapters.triton.wire", address="host:8001", model="m")
 
 
 def test_open_dimensions_become_one() -> None:
@@ -58,7 +61,7 @@ def test_unknown_type_is_refused() -> None:
 def test_same_seed_makes_the_same_request() -> None:
     """Two inputs, reproducible, in the order of the model."""
     inputs = [Input("ids", "INT64", (-1, 4)), Input("text", "BYTES", (-1, 1))]
-    raw = [infer_request("m", inputs, {}, np.random.default_rng(1)) for _ in range(2)]
+    raw = [encode(ENDPOINT, filled_inputs(inputs, {}, np.random.default_rng(1))) for _ in range(2)]
     request = service_pb2.ModelInferRequest.FromString(raw[0])
 
     assert raw[0] == raw[1]
@@ -69,4 +72,4 @@ def test_same_seed_makes_the_same_request() -> None:
 def test_shape_for_no_input_is_refused() -> None:
     """A misspelt input is named with the real ones."""
     with pytest.raises(InvalidInput, match="shape y: the model has no such input; its inputs are x"):
-        infer_request("m", [Input("x", "FP32", (-1, 1))], {"y": (1,)}, np.random.default_rng(0))
+        list(filled_inputs([Input("x", "FP32", (-1, 1))], {"y": (1,)}, np.random.default_rng(0)))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.adapters.waiting import counted
-from tuner.adapters.connection.request import Input
+from tuner.adapters.connection.request import Input, filled_inputs
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.wire import METHOD, predict_request
+from tuner.adapters.tfserving.wire import METHOD, encode
 
 Send = Callable[..., list[bytes]]
 
@@ -53,7 +53,7 @@ def sender(backend: TFServingBackend) -> Send:
     inputs = [Input("input", "FP32", (-1, 256))]
 
     def send(count: int, rows: int = 1) -> list[bytes]:
-        raw = predict_request(endpoint, inputs, {"input": (rows, 256)}, np.random.default_rng(0))
+        raw = encode(endpoint, filled_inputs(inputs, {"input": (rows, 256)}, np.random.default_rng(0)))
         with grpc.insecure_channel(endpoint.address) as channel:
             predict = channel.unary_unary(METHOD)
             return [predict(raw, timeout=20) for _ in range(count)]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.connection.request import Input
+from tuner.adapters.connection.request import Input, filled_inputs
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.wire import predict_request, signature_inputs
+from tuner.adapters.tfserving.wire import encode, signature_inputs
 from tuner.errors import InvalidInput
 from tuner.profiler.load.generator import LoadGenerator
 
@@ -51,7 +51,7 @@ def test_a_request_has_all_that_names_the_model() -> None:
     """Label and signature, and one row of each input; texts go in a field of their own."""
     inputs = [Input("ids", "INT64", (-1, 4)), Input("text", "BYTES", (-1, 2))]
 
-    raw = predict_request(ENDPOINT, inputs, {}, np.random.default_rng(0))
+    raw = encode(ENDPOINT, filled_inputs(inputs, {}, np.random.default_rng(0)))
 
     request = message("PredictRequest").FromString(raw)
     spec = request.model_spec
