@@ -28,9 +28,9 @@ class ApplyCost(IntEnum):
     """What changing a knob costs the server, from cheapest to dearest."""
 
     FREE = 0
-    """Takes effect at once and disturbs nobody."""
+    """Takes effect at once and disturbs no request."""
     IN_PLACE = 1
-    """The model keeps serving; capacity changes while it happens."""
+    """The model keeps serving, with less capacity while the change is made."""
     RELOAD = 2
     """The model is loaded again beside the old one."""
     RESTART = 3
@@ -106,7 +106,7 @@ class Knob:
     grid: tuple[float, ...]
     """Native values in increasing order; durations in seconds, counts as whole numbers."""
     default: float
-    """The value the server has when nobody sets it; one of the grid."""
+    """The value that the server has unless somebody sets it; one of the grid."""
     apply_cost: ApplyCost = ApplyCost.RELOAD
     """What changing it costs."""
     unit: str = ""
@@ -114,9 +114,9 @@ class Knob:
     role: Role = Role.OTHER
     """What it does to the server."""
     idle_when: tuple[str, float] | None = None
-    """Another knob and its value with which this one has no effect."""
+    """Another knob and the value of it with which this knob has no effect."""
     idle_value: float = 0.0
-    """What it reads as then; need not be on the grid."""
+    """What the server reports for this knob then; need not be on the grid."""
 
     def __post_init__(self) -> None:
         setting = f"knob {self.name}"
@@ -132,7 +132,7 @@ class Knob:
             raise InvalidInput(setting, f"the default {self.default} is not in the grid {self.grid}")
 
     def format(self, value: float) -> str:
-        """Write a value as a person would: ``8`` or ``2ms``."""
+        """Write a value for people: ``8`` or ``2ms``."""
         return format_duration(value) if self.unit == "s" else f"{value:g}"
 
     def nearest(self, value: float) -> float:
@@ -141,15 +141,15 @@ class Knob:
 
 
 class KnobSpace:
-    """The grid of all configurations of some knobs.
+    """All configurations of some knobs: one for each combination of their grid values.
 
     Distances are Euclidean in grid steps (RRL, section 4.2 and Fig. 9), so that neighbouring values
     are one apart whatever their unit.
 
     Args:
         knobs: With different names and different roles; only the role *other* may occur several times.
-            Their order is the order of coordinates. Without any there is one configuration, the empty one:
-            such a server can only be watched.
+            Their order is the order of coordinates. A server without knobs has one configuration, the empty
+            one, and can only be observed.
         fixed: The values of roles that no knob has, where the adapter knows them.
 
     Raises:
@@ -211,7 +211,7 @@ class KnobSpace:
 
     @cached_property
     def canonical(self) -> np.ndarray:
-        """For every configuration the number of the one that stands for all equal in effect.   # (size,)."""
+        """For every configuration the number of the one that stands for all with its effect.   # (size,)."""
         steps = self.coordinates.copy()
         for column, knob in enumerate(self.knobs):
             if knob.idle_when is None or knob.idle_when[0] not in self.names:
@@ -221,11 +221,11 @@ class KnobSpace:
             steps[grid[steps[:, other]] == knob.idle_when[1], column] = knob.grid.index(
                 knob.nearest(knob.idle_value)
             )
-        # without knobs there is one configuration, and numpy would make it a scalar
+        # Without knobs there is one configuration, which numpy would return as a scalar.
         return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape)).reshape(self.size)
 
     def effective(self, configuration: Mapping[str, float]) -> Configuration:
-        """Return a configuration as it reads back: knobs without effect stand at their idle value."""
+        """Return a configuration as the server reports it: knobs without effect have their idle value."""
         values = {name: float(value) for name, value in configuration.items()}
         for knob in self.knobs:
             if knob.name in values and knob.idle_when is not None:
@@ -236,7 +236,7 @@ class KnobSpace:
 
     @cached_property
     def distinct(self) -> np.ndarray:
-        """Configurations that differ in effect, one number for each.   # (n,) int64."""
+        """The numbers of configurations that differ in effect.   # (n,) int64."""
         return np.unique(self.canonical)
 
     @cached_property
@@ -245,10 +245,10 @@ class KnobSpace:
         return Configuration({knob.name: knob.default for knob in self.knobs})
 
     def check_complete(self, configuration: Mapping[str, float]) -> None:
-        """Check that a configuration gives every knob a value, and nothing else one.
+        """Check that a configuration has a value for every knob, and for nothing else.
 
         Raises:
-            InvalidInput: It does not; the knob is named.
+            InvalidInput: It has not; the message names the knob.
         """
         if unknown := set(configuration) - set(self.names):
             raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(self.names)}")
@@ -279,11 +279,11 @@ class KnobSpace:
         return Configuration({k.name: k.grid[int(s)] for k, s in zip(self.knobs, steps, strict=True)})
 
     def nearest(self, configuration: Mapping[str, float]) -> Configuration:
-        """Return the grid configuration closest to any values (a running server need not be on the grid)."""
+        """Return the configuration on the grid that is closest to any values, such as a running server's."""
         return Configuration({k.name: k.nearest(configuration.get(k.name, k.default)) for k in self.knobs})
 
     def covers(self, configuration: Mapping[str, float]) -> bool:
-        """Whether a configuration is one of these but for the rounding of servers and files."""
+        """Whether a configuration is one of these, apart from rounding by servers and files."""
         nearest = self.nearest(configuration)
         return set(configuration) == set(self.names) and all(
             math.isclose(configuration[name], nearest[name], rel_tol=1e-6) for name in self.names
@@ -298,7 +298,7 @@ class KnobSpace:
         return float(np.linalg.norm(self.coordinates[a].astype(float) - self.coordinates[b]))
 
     def region(self, index: int, delta: float) -> np.ndarray:
-        """All configurations within ``delta`` grid steps, itself included (``C(c_t)``).   # (n,) int64."""
+        """All configurations within ``delta`` grid steps of one, with it (``C(c_t)``).   # (n,) int64."""
         return np.asarray(np.flatnonzero(self._squares(index) <= (delta + 1e-9) ** 2))
 
     def _squares(self, index: int) -> np.ndarray:
@@ -321,7 +321,7 @@ class KnobSpace:
         return np.asarray(self.coordinates / steps, dtype=np.float32)
 
     def apply_cost(self, old: Mapping[str, float], new: Mapping[str, float]) -> ApplyCost:
-        """What going from one configuration to another costs: the dearest knob that differs."""
+        """What changing one configuration to another costs: as much as the dearest knob that differs."""
         costs = [knob.apply_cost for knob in self.knobs if old.get(knob.name) != new.get(knob.name)]
         return max(costs, default=ApplyCost.FREE)
 

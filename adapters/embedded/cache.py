@@ -106,7 +106,7 @@ def run_pip(arguments: Sequence[str], what: str) -> None:
         what: The package, for the error.
 
     Raises:
-        AdapterError: It failed; its last words are in the message.
+        AdapterError: It failed; the message has the end of its output.
     """
     command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--quiet"]
     try:

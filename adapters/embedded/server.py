@@ -1,4 +1,4 @@
-"""A model server that lives inside this program: started, watched, and gone without a trace afterwards."""
+"""A model server that this program starts, watches, and removes without a trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["HOST", "EmbeddedServer", "free_ports"]
 
 HOST = "127.0.0.1"
 START_ATTEMPTS = 5
-"""Another program may take a port between our finding it free and the server's opening it."""
+"""More than one, because another program may take a port after we found it free."""
 STOP_TIMEOUT = watchdog.GRACE + 7.0
 ERROR_LINE = re.compile(r"E\d{4} |error:|\w*Error\b")
 
@@ -38,14 +38,14 @@ ERROR_LINE = re.compile(r"E\d{4} |error:|\w*Error\b")
 class EmbeddedServer(ABC):
     """A server that lives as long as this object is open.
 
-    ``start`` (or ``with``) fetches what is needed, starts the server on free ports of 127.0.0.1 and waits
-    until its models answer; ``stop`` ends it with its children and removes every trace. It ends, too, when
-    this process dies in whatever way.
+    ``start`` (or ``with``) downloads what is missing, starts the server on free ports of 127.0.0.1 and waits
+    until its models answer. ``stop`` ends it with its children and removes its files. It also ends when this
+    process dies, even if that is killed.
 
     Args:
         model: The model that ``target`` names.
         models: All models to serve; only ``model`` if empty.
-        progress: Is told what takes long.
+        progress: Called with what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:
@@ -95,11 +95,11 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     def _prepare(self, folder: Path) -> None:
-        """Put what the server reads into a folder of its own, before its first start."""
+        """Put the files that the server reads into its folder, before its first start."""
 
     @abstractmethod
     def _command(self, folder: Path, prefix: str) -> list[str]:
-        """Return the command that runs it; shared memory it makes shall begin with ``prefix``."""
+        """Return the command that runs it. Names of its shared memory should begin with ``prefix``."""
 
     @abstractmethod
     def _environment(self) -> Mapping[str, str]:
@@ -119,15 +119,15 @@ class EmbeddedServer(ABC):
         words = self.log_tail() if isinstance(error, AdapterError) and not self.processes() else ""
         self.stop()
         if words:
-            problem = f"{error}; the embedded {self.title} has ended, its last words:\n{words}"
+            problem = f"{error}; the embedded {self.title} has ended, the end of its log:\n{words}"
             raise AdapterError(problem) from error
 
     def start(self) -> None:
         """Start the server and wait until its models are ready.
 
         Raises:
-            AdapterError: It cannot be downloaded, or does not become ready; the message has its last words.
-            StorageError: The cache folder cannot be written.
+            AdapterError: It cannot be downloaded, or does not become ready; the message has the end of its
+            log. StorageError: The cache folder cannot be written.
         """
         self.stop()
         self._folder = Path(tempfile.mkdtemp(prefix=f"servetune-{type(self).__name__.lower()}-"))
@@ -170,7 +170,7 @@ class EmbeddedServer(ABC):
             return []
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last errors of the server's log, and its last lines: they tell of a crash."""
+        """Return the last errors and the last lines of the server's log, which show why it crashed."""
         log = self._folder / "server.log" if self._folder else None
         if log is None or not log.exists():
             return ""
@@ -195,7 +195,7 @@ class EmbeddedServer(ABC):
     def _launch(self) -> None:
         log = self.folder / "server.log"
         log.unlink(missing_ok=True)
-        # Shared memory gets a name of our own, so that we remove ours only.
+        # The names of its shared memory are unique, so that no other server's is removed.
         prefix = f"servetune_{uuid.uuid4().hex[:12]}_"
         arguments = [str(os.getpid()), prefix, str(self.folder), str(log)]
         script = [sys.executable, "-I", "-S", watchdog.__file__]
@@ -224,16 +224,16 @@ class EmbeddedServer(ABC):
             ready(self._is_ready)
         except tenacity.RetryError as error:
             problem = f"the embedded {self.title} was not ready within {self._start_timeout:g} s"
-            raise AdapterError(f"{problem}; its last words:\n{self.log_tail()}") from error
+            raise AdapterError(f"{problem}; the end of its log:\n{self.log_tail()}") from error
 
     def _is_ready(self) -> bool:
         if self._watchdog is None or self._watchdog.poll() is not None:
-            problem = f"the embedded {self.title} ended at its start; its last words:\n{self.log_tail()}"
+            problem = f"the embedded {self.title} ended at its start; the end of its log:\n{self.log_tail()}"
             raise AdapterError(problem)
         return self._listens() and self._is_serving()
 
     def _listens(self) -> bool:
-        """Whether it is our server that listens: another program may have been quicker to take a port."""
+        """Whether it is our server that listens on its ports, not a program that took one first."""
         try:
             connections = psutil.Process(self.pid).net_connections("tcp")
         except psutil.Error:
@@ -253,7 +253,7 @@ class EmbeddedServer(ABC):
             connection.close()
 
     def _end_process(self) -> None:
-        """Have the watchdog end the server, and wait for it."""
+        """Have the watchdog end the server, and wait until it has."""
         process, self._watchdog, self.pid = self._watchdog, None, 0
         if process is None:
             return

@@ -1,9 +1,9 @@
 """Runs the server for as long as its parent lives, and leaves nothing behind whatever happens.
 
-Started as a script in a process group of its own, so that Ctrl-C in a terminal reaches the parent only.
-Its standard input is a pipe that the parent holds open: when the parent closes it, or dies in whatever
-way, the server and its children are ended, the server's shared memory is removed, and, if the parent is
-gone, the folder of the run too. Should the watchdog itself be killed, the kernel ends the server.
+It is started as a script in a process group of its own, so that Ctrl-C in a terminal reaches the parent only.
+Its standard input is a pipe that the parent holds open. When the parent closes it or dies, the watchdog ends
+the server and its children and removes the server's shared memory; if the parent is gone, it removes the
+folder of the run, too. If the watchdog itself is killed, the kernel ends the server.
 
 It uses the standard library alone and imports nothing of this package, to start fast and stay small.
 """
@@ -23,14 +23,14 @@ from pathlib import Path
 from types import FrameType
 
 POLL = 0.2
-"""How often the server and the parent are looked at, s."""
+"""How often the watchdog looks whether the server and the parent still run, s."""
 GRACE = 5.0
 """How long the server may take to end by itself, s."""
 PR_SET_PDEATHSIG = 1
 SHARED_MEMORY = Path("/dev/shm")
 SCRATCH = Path("/tmp")  # fixed in the Python backend, whatever TMPDIR says
 SCRATCH_AGE = 60.0
-"""The server makes its scratch folder within so many seconds of its start."""
+"""The server makes its scratch folder within this time after its start, s."""
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         print(server.pid, flush=True)
         _watch(server, int(parent))
     except (SystemExit, OSError):
-        pass  # told to end, or nobody reads what we print
+        pass  # the parent wants us to end, or is gone and does not read what we print
     finally:
         _end(server)
         for file in SHARED_MEMORY.glob(f"{prefix}*"):
@@ -73,7 +73,7 @@ def _end_with_parent() -> None:
 
 def _watch(server: subprocess.Popen[bytes], parent: int) -> None:
     """Return when the server has ended or the parent wants it to (nothing is ever written to the pipe)."""
-    # A forked sibling may hold the pipe open after the parent's death: its number is looked at, too.
+    # A process forked by the parent may hold the pipe open after its death, so we also ask who our parent is.
     while server.poll() is None and os.getppid() == parent:
         readable, _, _ = select.select([sys.stdin], [], [], POLL)
         if readable:
@@ -97,7 +97,7 @@ def _scratch() -> set[Path]:
 
 
 def _remove_scratch(folders: set[Path], latest: float) -> None:
-    """Remove the empty folder that a killed server leaves; of another server's it would be no loss."""
+    """Remove the empty folders that a killed server leaves; one of another server would be no loss."""
     for folder in folders:
         with contextlib.suppress(OSError):  # gone, somebody else's, or in use
             if folder.stat().st_ctime <= latest:

@@ -1,20 +1,20 @@
 """Translates between a version's ``batching_params.pbtxt`` and our knobs; pure functions on messages.
 
-A version without the file is served unbatched. So the knobs are:
+A version without the file is served without batching. So the knobs are:
 
 =========================  ======================================================================
 knob                       fields
 =========================  ======================================================================
 ``max_batch_size`` 1       no file
-``max_batch_size`` k       ``max_batch_size`` k; or ``max_execution_batch_size`` k where the operator
-                           has large requests split: then requests of more rows go on being served
+``max_batch_size`` k       ``max_batch_size`` k; or ``max_execution_batch_size`` k if the operator's file
+                           enables large batch splitting: larger requests are then split, not refused
 ``batch_timeout``          ``batch_timeout_micros``
 ``max_enqueued_batches``   the same
 ``allowed_batch_sizes``    how many there are: k, k/2, k/4, ... (0: any size is executed as it is)
 =========================  ======================================================================
 
-What is no knob keeps the operator's value. One default is ours: a file that we begin lets 1,000 batches wait
-instead of 10, because a full queue refuses requests that were served before.
+A field that is no knob keeps the operator's value. One default is ours: where the operator has no file, ours
+lets 1,000 batches wait instead of 10, because a full queue refuses requests that were served before.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ DEFAULT_ENQUEUED = 10
 """TensorFlow Serving's own, where the file does not say."""
 ROOMY = 1000
 LARGEST_BATCH = 8192
-"""A batch limit is not beyond, unless the operator's is."""
+"""The largest batch limit, unless the operator's is larger."""
 
 Batching = Any
-"""A ``BatchingParameters`` message, or None for a version that is served unbatched."""
+"""A ``BatchingParameters`` message; None for a version that is served without batching."""
 
 
 def parse_batching(text: str | None, where: str) -> Batching:
-    """Read the text of a file; None, for a version without one, is None.
+    """Read the text of a file; None stands for a version without one.
 
     Raises:
-        AdapterError: It is no ``BatchingParameters``; the message says where.
+        AdapterError: It is no ``BatchingParameters``; the message names the file.
     """
     if text is None:
         return None
@@ -95,7 +95,7 @@ def _read(batching: Batching, name: str) -> float:
     if name == MAX_BATCH_SIZE:
         return size
     if size == 1:
-        return 0  # a batch of one waits for nobody, and has no other size
+        return 0  # a batch of one waits for no other request and has one size only
     if name == TIMEOUT:
         return float(batching.batch_timeout_micros.value / 1e6)
     if name == ENQUEUED:
@@ -104,7 +104,7 @@ def _read(batching: Batching, name: str) -> float:
 
 
 def batch_limit(batching: Batching) -> int:
-    """Return the largest value that ``max_batch_size`` may take, given what the operator set."""
+    """Return the largest value that the operator's parameters leave for ``max_batch_size``."""
     return _largest_request(batching) if splits(batching) else LARGEST_BATCH
 
 
@@ -112,8 +112,8 @@ def rewrite(operators: Batching, configuration: Mapping[str, float]) -> Batching
     """Return the parameters that make a configuration run.
 
     Args:
-        operators: What the operator set; None if the model was unbatched.
-        configuration: Values of the knobs; of one that is missing the operator's value stays.
+        operators: What the operator set; None if the model was served without batching.
+        configuration: Values of the knobs. A knob that is missing keeps the operator's value.
     """
     size = int(configuration.get(MAX_BATCH_SIZE, 1 if operators is None else _executed(operators)))
     if size == 1:
@@ -137,11 +137,11 @@ def rewrite(operators: Batching, configuration: Mapping[str, float]) -> Batching
 
 
 def _allowed(present: list[int], size: int, count: int | None) -> list[int]:
-    """Return allowed sizes, increasing and ending with the limit, as the server demands."""
+    """Return allowed sizes, increasing and ending with the limit, as the server requires."""
     if count is None:
         return [*[allowed for allowed in present if allowed < size], size] if present else []
     if count == len(present) and present and present[-1] == size:
-        return present  # the operator's own choice of as many
+        return present  # the operator chose as many, perhaps other ones than we would
     return sorted({max(size >> step, 1) for step in range(count)})
 
 

@@ -1,7 +1,7 @@
-"""Fetches TensorFlow for the embedded server once into the cache folder, unless the extra is installed.
+"""Downloads TensorFlow for the embedded server once into the cache folder, unless the extra is installed.
 
-It never enters the project's environment by itself: 1.5 GB that only demo and tests need, and a TensorBoard
-that finds a TensorFlow imports it.
+It is not installed beside us, because only demo and tests need its 1.5 GB, and because a TensorBoard that
+finds a TensorFlow imports it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def require_platform() -> None:
 
 
 def python_path(progress: Progress = silent) -> str:
-    """Return the PYTHONPATH with which this Python finds TensorFlow and us, fetching it the first time.
+    """Return the PYTHONPATH with which Python finds TensorFlow and us; download TensorFlow first if need be.
 
     Raises:
         AdapterError: It cannot be downloaded; the message names the extra.

@@ -1,7 +1,6 @@
 """A TensorFlow Serving on this machine, for the demo, for tests and for trying things out.
 
-It is the real ``tensorflow_model_server`` where one is on the PATH, else a stand-in that takes the same
-flags.
+It is the real ``tensorflow_model_server`` if one is on the PATH, else a stand-in that takes the same flags.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class TFServingOptions:
     labels: Mapping[str, int] | None = None
     """Version labels, by a model configuration file that names the versions; None for none."""
     threads: int = 64
-    """Requests that are worked on at a time (``--grpc_max_threads``); the most that a batch can hold."""
+    """Requests in work at a time (``--grpc_max_threads``); no batch of one-row requests is larger."""
     batch_threads: int = 2
-    """Batches that are executed at a time (``num_batch_threads``)."""
+    """Batches executed at a time (``num_batch_threads``)."""
     inter_op: int = 2
     intra_op: int = 1
 
@@ -104,7 +103,7 @@ class EmbeddedTFServing(EmbeddedServer):
     Args:
         model: The model to serve: ``mlp`` or ``cnn``.
         options: How the server is started.
-        progress: Is told what takes long.
+        progress: Called with what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:

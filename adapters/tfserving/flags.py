@@ -51,7 +51,7 @@ def is_on(flags: Mapping[str, str], name: str) -> bool:
 
 
 def notes_on_flags(flags: Mapping[str, str] | None) -> list[str]:
-    """Return what must be changed for versions to have batching parameters of their own; empty if nothing."""
+    """Return why versions cannot have batching parameters of their own; empty if they can."""
     if flags is None or (is_on(flags, BATCHING) and is_on(flags, PER_MODEL)):
         return []
     missing = " ".join(f"--{name}" for name in (BATCHING, PER_MODEL) if not is_on(flags, name))

@@ -1,10 +1,11 @@
 """Reads TensorFlow Serving's metrics page: requests, latencies, queueing and batches.
 
-What a reader must know of it:
+The page differs from what one might expect:
 
 * names begin with a colon; what the server calls ``/tensorflow/serving/x`` is ``:tensorflow:serving:x``;
-* durations are in microseconds; requests and latencies carry the model's name, the batches' numbers do
-  not: they are those of all models of the server together;
+* durations are in microseconds;
+* requests and latencies have the model's name as a label, but what is said of batches is of all models of the
+  server together;
 * a bucket ``le="8"`` holds what is *below* 8, not what is at most 8: a batch of 8 rows is in ``le="16"``;
 * sums are printed with six digits.
 """

@@ -1,12 +1,12 @@
 """Knobs that only a restart of the server changes, by a command that the operator declares.
 
-Without a declared command these knobs do not exist. With one, it is run as::
+Without a declared command there are no such knobs. A declared command is run as::
 
     COMMAND batch_threads=4 inter_op=0 intra_op=2
 
-(0: the server's own choice) and shall restart the server so, returning 0 when the old one is gone. What
-runs is read from the server's command line if its process is on this machine; else the command, run
-without arguments, shall print the same three words.
+where 0 is the server's own choice. It must restart the server with these values, and return 0 when the old
+one has ended. The values in use are read from the server's command line if its process is on this machine. If
+not, the command is run without arguments and must print the same three words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RestartCommand:
         path: An executable file, run without a shell.
 
     Raises:
-        InvalidInput: It cannot be executed, or anybody could have written it.
+        InvalidInput: It cannot be executed, or every user can write it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,10 +51,10 @@ class RestartCommand:
         return str(self._path)
 
     def ask(self) -> dict[str, float]:
-        """Return what the command says that the server runs.
+        """Ask the command for the values that the server runs with.
 
         Raises:
-            AdapterError: It fails, or does not say.
+            AdapterError: It fails, or does not print them.
         """
         said = {name: float(value) for name, value in _WORD.findall(self._run([], LONGEST_ANSWER))}
         if missing := set(RESTART_KNOBS) - set(said):
@@ -100,7 +100,7 @@ class ThreadKnobs:
         command: Restarts the server.
         flags: Returns what the server was started with, None if its process cannot be seen.
         started: Returns when its process was started, None if it cannot be seen.
-        serving: Raises as long as the server does not answer.
+        serving: Raises an AdapterError as long as the server does not answer.
         timeout: Longest wait for a restart, s.
     """
 
@@ -123,16 +123,16 @@ class ThreadKnobs:
         """Return the values of all three.
 
         Raises:
-            AdapterError: They cannot be found out.
+            AdapterError: They cannot be read.
         """
         flags = self._flags()
         return threads(flags) if flags is not None else self._command.ask()
 
     def write(self, wanted: Mapping[str, float]) -> None:
-        """Restart the server with these values, if they differ, and wait until it serves with them.
+        """Restart the server with these values, if it has others, and wait until it serves with them.
 
         Raises:
-            Refused: The command failed, or the server runs with others; it was restarted with the old ones.
+            Refused: The command failed, or the server runs with other values. It has the old ones again.
             TimedOut: The server did not come back.
             AdapterError: It cannot be asked.
         """
@@ -148,7 +148,7 @@ class ThreadKnobs:
             raise Refused(f"{error}; the server runs as it did") from error
 
     def restore(self) -> bool:
-        """Restart the server as it was found, if it runs otherwise; return whether it did.
+        """Restart the server with the values found at opening, if it has others; return whether it had.
 
         Raises:
             AdapterError: As `write`.
@@ -173,9 +173,10 @@ class ThreadKnobs:
             raise TimedOut(f"{self._command} did not bring the server back: {why}") from why
 
     def _verify(self, values: Mapping[str, float], old: float | None) -> None:
-        """Raise unless a server started after the old one serves with these values.
+        """Raise an error unless a server started after the old one serves with these values.
 
-        That its parameter file says so is not enough: the old one has read that file long ago.
+        The values alone do not prove a restart: some are read from a parameter file, which has changed even
+        if the old server still runs.
         """
         if old is not None and self._started() == old:
             raise TimedOut("the old process still runs")

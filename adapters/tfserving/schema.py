@@ -1,12 +1,12 @@
-"""The messages that TensorFlow Serving speaks, built when they are first needed.
+"""The messages of TensorFlow Serving's protocol, built when they are first needed.
 
-The package that carries them, ``tensorflow-serving-api``, brings 1.9 GB of TensorFlow along, and
-importing it costs 2 s and 700 MB. A tuner needs a dozen small messages. So they are declared here as the
-servers' own ``.proto`` files declare them, and protobuf does the rest: the wire format and the text
-format of ``batching_params.pbtxt`` and of the model configuration file. They live in a descriptor pool of
-their own, so that a program that has TensorFlow loaded, too, sees no conflict. A test compares every
-field with the package. Fields that we neither read nor write are left out where only the wire format
-matters (it skips them), and complete where a file of the operator's is read and written back.
+The package that contains them, ``tensorflow-serving-api``, requires 1.9 GB of TensorFlow, and importing it
+costs 2 s and 700 MB. A tuner needs a dozen small messages. So they are declared here as the servers' own
+``.proto`` files declare them, and protobuf does the rest: the wire format, and the text format of
+``batching_params.pbtxt`` and of the model configuration file. They are in a descriptor pool of their own, so
+that there is no conflict in a program that loads TensorFlow, too. A test compares every field with the
+package. Where only the wire format matters, fields that we neither read nor write are left out, because it
+skips them. Messages of the operator's files, which are read and written back, are complete.
 """
 
 from __future__ import annotations
@@ -100,8 +100,10 @@ message TensorProto {
 message PredictResponse { map<string, TensorProto> outputs = 1; ModelSpec model_spec = 2; }
     message PredictRequest { ModelSpec model_spec = 1; map<string, TensorProto> inputs = 2; }
 """
-"""In the language of ``.proto`` files. Enumerations that we only read are declared as ``int32``, which is the
-same on the wire; messages that the servers nest stand beside each other, as only text and wire matter."""
+"""In the language of ``.proto`` files.
+
+Enumerations that we only read are declared as ``int32``, which is the same on the wire. Messages that are
+nested in the servers' files are not nested here, which makes no difference in text and on the wire."""
 
 _DECLARATION = re.compile(r"(message|enum) (\w+) \{([^}]*)\}")
 _FIELD = re.compile(r"(repeated |optional )?(map<string, (?P<value>[\w.]+)>|(?P<type>[\w.]+)) (\w+) = (\d+)")

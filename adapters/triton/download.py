@@ -1,6 +1,6 @@
-"""Fetches the real Triton server once into the cache folder, from the wheel that carries it.
+"""Downloads the real Triton server once into the cache folder, from the wheel that contains it.
 
-The wheel never enters the project's environment: its metadata wants other versions of our libraries.
+The wheel is unpacked there and never installed: its metadata requires other versions of our libraries.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def python_library_folder() -> str:
 
 
 def fetch_triton(progress: Progress = silent) -> Path:
-    """Return the folder that the server's wheel is unpacked in, fetching it the first time.
+    """Return the folder with the unpacked wheel of the server, which is downloaded the first time.
 
     Raises:
         AdapterError: It cannot be downloaded.

@@ -34,7 +34,7 @@ class TritonOptions:
     explicit: bool = True
     """Accept configuration changes (``--model-control-mode=explicit``)."""
     poll: int = 0
-    """Look for changed files this often instead, s (``--model-control-mode=poll``); 0 does not."""
+    """Instead, look for changed files every so many seconds (``--model-control-mode=poll``); 0: never."""
     metrics: bool = True
     """Open the metrics port (``--allow-metrics``)."""
     complete_configurations: bool = False
@@ -61,7 +61,7 @@ class EmbeddedTriton(EmbeddedServer):
         model: The model that ``target`` names: ``mlp`` or ``cnn``.
         models: All models to serve; only ``model`` if empty.
         options: How the server is started.
-        progress: Is told what takes long.
+        progress: Called with what takes long.
         start_timeout: How long the server may take to become ready, s.
 
     Raises:

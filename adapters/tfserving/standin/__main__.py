@@ -16,7 +16,7 @@ GRACE = 1.0
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until told to end."""
+    """Serve until SIGTERM or SIGINT."""
     options = parse_flags(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -26,7 +26,9 @@ def main(arguments: list[str]) -> None:
     from tuner.adapters.tfserving.standin import rest, service
     from tuner.adapters.tfserving.standin.core import Core
 
-    gc.freeze()  # TensorFlow's 300,000 objects stay: collecting a version's must not hold requests up
+    # A collection after a version is unloaded must not look at TensorFlow's 300,000 objects: requests would
+    # wait.
+    gc.freeze()
     core = Core(options)
     server = service.serve(core, HOST, options.port, options.grpc_max_threads)
     web = None

@@ -1,4 +1,4 @@
-"""The models of the server: their configuration, labels, and the answers to what clients ask."""
+"""The models of the server: their configuration, their labels, and which version a request is for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rejected(Exception):
 
 
 class Core:
-    """All models.
+    """All models of the server.
 
     Args:
         options: How the server was started.
@@ -86,10 +86,10 @@ class Core:
                 self.reload(self._read_config())
 
     def reload(self, config: Any) -> None:
-        """Take a whole model configuration; models that are not in it are unloaded.
+        """Apply a whole model configuration; models that are not in it are unloaded.
 
         Raises:
-            Rejected: A label is for a version that is not available; everything else was done.
+            Rejected: A label is for a version that is not available. Everything else was applied.
         """
         with self._lock:
             entries = {entry.name: entry for entry in config.model_config_list.config}
@@ -142,7 +142,7 @@ class Core:
 
     @contextlib.contextmanager
     def servable(self, spec: Any) -> Iterator[tuple[int, Servable]]:
-        """Hold the version that a request names by number, by label or not at all.
+        """Keep the version of a request from being unloaded; it is named by number, by label or not at all.
 
         Raises:
             Rejected: It is not served.

@@ -1,4 +1,4 @@
-"""The flags of ``tensorflow_model_server`` that the stand-in knows, with the same names and defaults."""
+"""The flags of ``tensorflow_model_server`` that the stand-in has, with the same names and defaults."""
 
 from __future__ import annotations
 

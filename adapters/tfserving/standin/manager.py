@@ -1,4 +1,7 @@
-"""Loads and unloads the versions of one model as its folder and its policy ask, never leaving a gap."""
+"""Loads and unloads the versions of one model as its folder and its policy demand.
+
+A new version is available before an old one is unloaded, so that some version always serves.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ class LoadedVersion:
 
 
 class Manager:
-    """The versions of one model; a thread of its own looks, loads and unloads.
+    """The versions of one model. A thread looks at the folder, loads and unloads.
 
     Args:
         config: The model's ``ModelConfig``.
         load: Loads a version from its folder.
         poll: How often the folder is looked at, s.
         retries: How often loading is tried again after a failure.
-        interval: How long after it, s.
+        interval: How long to wait before that, s.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Manager:
         self._thread.start()
 
     def reconfigure(self, config: Any) -> None:
-        """Follow another policy from now on."""
+        """Change the configuration of the model."""
         with self._changed:
             self.config = config
             self._changed.notify_all()
@@ -73,7 +76,7 @@ class Manager:
 
     @contextlib.contextmanager
     def use(self, number: int | None) -> Iterator[tuple[int, Servable]]:
-        """Hold a version while it is used; the newest available one if none is named.
+        """Keep a version from being unloaded while it is used; by default the newest available one.
 
         Raises:
             LookupError: It is not available.
@@ -117,7 +120,8 @@ class Manager:
             for number, folder in sorted(aspired.items()):
                 if self._wants(number):
                     self._bring(number, folder)
-            if all(number in self._available() for number in aspired):  # new ones first, then old ones go
+            # The new versions must be available before the old ones go, or requests would find none.
+            if all(number in self._available() for number in aspired):
                 for number in sorted(set(self._available()) - set(aspired)):
                     self._let_go(number)
             with self._changed:
@@ -126,7 +130,7 @@ class Manager:
                 self._changed.wait_for(lambda: self._ended, self._poll)
 
     def _aspired(self) -> dict[int, Path]:
-        """Return the versions that shall be served: version -> folder."""
+        """Return the versions that should be served: version -> folder."""
         base = Path(self.config.base_path)
         try:
             folders = {int(child.name): child for child in base.iterdir() if child.name.isdigit()}
@@ -146,12 +150,12 @@ class Manager:
         return entry is None or (entry.state is VersionState.END and not entry.error)
 
     def _bring(self, number: int, folder: Path) -> None:
-        """Load a version, trying again after failures for as long as it is wanted."""
+        """Load a version; try again after a failure as long as it is wanted."""
         self._set(number, LoadedVersion(VersionState.LOADING))
         for attempt in range(self._retries + 1):
             try:
                 servable = self._load(folder)
-            except Exception as error:  # whatever it is, the server stays
+            except Exception as error:  # a damaged model must not end the server
                 log.error("version %s: %s", number, error)
                 if attempt == self._retries or not self._still_wanted(number):
                     self._set(number, LoadedVersion(VersionState.END, error=str(error)))

@@ -1,4 +1,4 @@
-"""Counts what TensorFlow Serving counts, and prints it as its exporter does."""
+"""Counts what TensorFlow Serving counts, and prints it in the same form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CounterMetric", "HistogramMetric", "Registry"]
 
 
 def exponential(scale: float, growth: float, count: int) -> list[float]:
-    """Return bucket limits as ``monitoring::Buckets::Exponential`` does; above them is one bucket more."""
+    """Return bucket limits as ``monitoring::Buckets::Exponential`` does; one more bucket is above them."""
     return [scale * growth**power for power in range(count)]
 
 
@@ -44,7 +44,7 @@ class HistogramMetric:
     sums: dict[tuple[str, ...], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, labels: tuple[str, ...], value: float) -> None:
-        """Count a value; one that equals a limit is above it."""
+        """Count a value. TensorFlow Serving counts one that equals a limit above it."""
         counts = self.counts.setdefault(labels, [0] * (len(self.limits) + 1))
         counts[bisect.bisect_right(self.limits, value)] += 1
         self.sums[labels] += value

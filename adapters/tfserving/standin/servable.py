@@ -1,9 +1,9 @@
 """One loaded version: a SavedModel in a TensorFlow session of its own, behind the C++ batching kernel.
 
-Closing the session ends the batch threads and frees the weights, so versions can come and go for days.
-The kernel tells nobody how long a request waited and in which batch it was; so the batched function says
-so itself, in three outputs beside the model's: when the batch began, how many rows it has, and each row's
-place in it.
+Closing the session ends the batch threads and frees the weights, so versions can be loaded and unloaded for
+days. The kernel does not say how long a request waited and in which batch it was. So the batched function has
+three outputs beside the model's: when the batch began, how many rows it has, and the position of each row in
+it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Servable:
         metrics: Counts executions.
 
     Raises:
-        Exception: Whatever TensorFlow or a senseless parameter raises.
+        Exception: Whatever TensorFlow raises, such as for parameters that contradict each other.
     """
 
     def __init__(self, model: str, folder: Path, options: ServingOptions, metrics: Registry) -> None:
@@ -136,7 +136,7 @@ class Servable:
                 f"{allowed[-1]}; expected {size}"
             )
         if splits(parameters) and not allowed:
-            allowed = list(range(1, size + 1))  # the kernel takes the last for the most that it executes
+            allowed = list(range(1, size + 1))  # the kernel executes no more rows than the last of these
         set_ = parameters.HasField("max_enqueued_batches")
         return {
             "num_batch_threads": self._threads or os.cpu_count() or 1,
@@ -174,17 +174,17 @@ class Servable:
             self._idle.notify_all()
 
     def close(self) -> None:
-        """Wait until nobody uses it, and free everything."""
+        """Wait until no request uses it, and free everything."""
         with self._idle:
             self._idle.wait_for(lambda: self._users == 0, timeout=30.0)
         self._session.close()
         self.signatures.clear()
         del self._graph
-        gc.collect()  # a graph is a knot of cycles; left to themselves they add up to 0.5 MB for each version
+        gc.collect()  # a graph has reference cycles: without this 0.5 MB would remain for each version
 
 
 def _parameters(folder: Path, options: ServingOptions) -> Any:
-    """Return the parameters of a version as TensorFlow Serving finds them, None to serve it unbatched."""
+    """Return the parameters that TensorFlow Serving would use for a version; None for no batching."""
     if not options.batching:
         return None
     if not options.per_model:

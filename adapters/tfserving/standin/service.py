@@ -1,4 +1,4 @@
-"""The gRPC services of the stand-in, in the package's own messages."""
+"""The gRPC services of the stand-in, with the messages of the package tensorflow-serving-api."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def serve(core: Core, host: str, port: int, workers: int) -> grpc.Server:
         core: The models.
         host: The address to listen on.
         port: Its port.
-        workers: Requests that are worked on at a time.
+        workers: Requests in work at a time.
 
     Raises:
         RuntimeError: The port is in use.

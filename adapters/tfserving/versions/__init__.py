@@ -1,1 +1,1 @@
-"""Changes of TensorFlow Serving's batching: version folders, and the labels that steer clients to them."""
+"""Changes of TensorFlow Serving's batching: version folders, and how requests come to them."""

@@ -1,9 +1,9 @@
-"""The version folders of a model: ours are made whole, marked, and never mistaken for the operator's.
+"""The version folders of a model. Those that we make have a marker, and only they are ever removed.
 
-TensorFlow Serving looks every second for folders with numeric names, and takes what it finds for
-complete. So a version is put together under another name and renamed. Files are hard links to those of
-the version it comes from: they cost no space, and nothing is copied. Each folder of ours holds a marker
-that says which version of the operator's it came from, and only folders with a marker are ever removed.
+TensorFlow Serving looks every second for folders with numeric names, and assumes that they are complete. So a
+version is put together under another name and renamed. Its files are hard links to those of the version that
+it is made from: they need no space, and nothing is copied. Its marker says which version of the operator's it
+was made from.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LARGEST_VERSION = 2**63 - 1
 LARGEST_FILE = 1_000_000
 """A parameter file or marker of more bytes is not read."""
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EACCES, errno.ENOSYS}
-"""What file systems say that make no hard links; some do not even between two folders."""
+"""Errors of file systems that cannot make hard links, or not between two folders."""
 
 
 class Marker(Stored):
-    """What a folder of ours says about itself."""
+    """What the marker in a folder of ours says."""
 
     what: ClassVar[str] = "marker"
 
@@ -48,7 +48,7 @@ class Marker(Stored):
     origin: int
     """The operator's version that it holds the files of."""
     batching: str | None
-    """The operator's own parameters, should that version be gone; None if it was unbatched."""
+    """The operator's own parameters, which are needed if that version is deleted; None if it had none."""
     configuration: dict[str, float]
 
 
@@ -97,7 +97,7 @@ class Versions:
         return os.access(self.base, os.W_OK | os.X_OK)
 
     def publish(self, source: int, marker: Marker, batching: str | None) -> None:
-        """Make a version: all of it appears at once, or nothing.
+        """Make a version. It appears as a whole or not at all.
 
         Args:
             source: The version whose files it has.
@@ -113,11 +113,11 @@ class Versions:
         try:
             _link_tree(self._folder(source), partial)
             for name in (FILE, MARKER):
-                (partial / name).unlink(missing_ok=True)  # the source's own: never written through
+                (partial / name).unlink(missing_ok=True)  # a link: to write to it would change the source
             _write(partial / MARKER, marker.model_dump_json())
             if batching is not None:
                 _write(partial / FILE, batching)
-            # rename() replaces an empty folder of the same name, so look first: somebody may have come before
+            # rename() replaces an empty folder of the same name without an error, so look first.
             if (self.base / str(marker.number)).exists():
                 raise FileExistsError(errno.EEXIST, "somebody else has made it")
             partial.rename(self.base / str(marker.number))
@@ -128,7 +128,7 @@ class Versions:
             shutil.rmtree(partial, ignore_errors=True)
 
     def hide(self, number: int) -> Path:
-        """Take a version of ours out of the server's sight; `show` brings it back, `discard` ends it.
+        """Rename a version of ours so that the server no longer finds it; `show` and `discard` come after it.
 
         Raises:
             AdapterError: It is not ours, or cannot be renamed.
@@ -146,12 +146,12 @@ class Versions:
         return hidden
 
     def show(self, hidden: Path) -> None:
-        """Bring back what was hidden."""
+        """Rename a hidden version back."""
         with contextlib.suppress(OSError):
             hidden.rename(self.base / hidden.name.rpartition("-")[2])
 
     def discard(self, hidden: Path) -> None:
-        """Delete what was hidden."""
+        """Delete a hidden version."""
         shutil.rmtree(hidden, ignore_errors=True)
 
     def remove(self, number: int) -> None:
@@ -164,10 +164,10 @@ class Versions:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other tuners away, and sweep up what a killed one left.
+        """Keep other tuners from changing the folder, and remove what a killed one left.
 
         Raises:
-            Refused: Another one is at work here.
+            Refused: Another one is changing it.
             StorageError: The folder cannot be written.
         """
         try:
@@ -206,7 +206,7 @@ class Versions:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Make a copy of a folder whose files are the same files; links inside stay links."""
+    """Make a folder whose files are hard links to those of another; symbolic links stay what they are."""
     shutil.copytree(source.resolve(), target, symlinks=True, copy_function=_link)
 
 
@@ -220,7 +220,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file, for good before it is seen."""
+    """Write a new file and have it stored on disk, before the server can see it."""
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()

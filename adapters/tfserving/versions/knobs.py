@@ -63,7 +63,7 @@ class VersionKnobs:
         return notes_on_flags(flags)
 
     def read(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the values of those of the named knobs that live here."""
+        """Return the values of the named knobs, as far as they are those of a version."""
         number = self._server.serving()
         return dict(read_batching(self._parse(number), [name for name in names if name in VERSION_KNOBS]))
 
@@ -93,8 +93,8 @@ class VersionKnobs:
     def restore(self) -> bool:
         """Have the operator's own version serve again and remove ours; return whether any was serving.
 
-        If the version that was found at opening was one of ours, left by an earlier run, one with its
-        parameters is made. A version that the operator has put there since stays.
+        If the version that was found at opening was one of ours, left by an earlier run, a version with its
+        parameters is made. A version that the operator has added since then stays.
 
         Raises:
             AdapterError: As `write`.
@@ -113,14 +113,14 @@ class VersionKnobs:
         return True
 
     def _operators_version(self, present: Marker, label: str) -> int:
-        """Return the version to go back to: the newest that is not ours, or what the label stood for."""
+        """Return the version to go back to: the newest of the operator's, or the one the label stood for."""
         theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
         if not theirs:
             raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
         return present.origin if label and present.origin in theirs else max(theirs)
 
     def _serving(self) -> Marker:
-        """Return the version that serves: which it is, whose files it has, the operator's own parameters."""
+        """Return the marker of the version that serves; for one of the operator's, what it would say."""
         number = self._server.serving()
         marker = self._versions.marker(number)
         if marker is not None:

@@ -1,15 +1,15 @@
-"""How requests come to a new version: the newest serves by itself, else the model configuration says so.
+"""How requests come to a new version: by default the newest serves, else the model configuration decides.
 
-TensorFlow Serving by default serves the newest version to requests that name none. Where the operator's
-``--model_config_file`` names versions, or clients ask for a version label, the file has to say so:
+TensorFlow Serving by default serves the newest version to requests that name none. If the operator's
+``--model_config_file`` names versions, or clients ask for a version label, the file must be changed:
 
-1. *admit*: the new version joins those that are named, beside the old one;
-2. once it is available, *switch*: the label moves to it (a label can only stand for an available version);
+1. *admit*: the new version is named beside the old one;
+2. *switch*: once it is available, the label moves to it (a label can only stand for an available version);
 3. *dismiss*: versions of ours that no longer serve are no longer named.
 
-The whole file is sent each time, since models that are missing from it would be unloaded; and it is
-written, so that a server that polls it, or starts again, comes to the same. The operator's own text is
-kept beside it until everything is put back.
+The whole file is sent each time, because models that are missing from it would be unloaded. It is also
+written, so that a server that polls it, or starts again, gets the same. The operator's own text is kept
+beside it until everything is put back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LARGEST_FILE = 16_000_000
 
 
 class Reloader(Protocol):
-    """What a configuration is sent through."""
+    """Sends a configuration to the server."""
 
     def reload(self, config: Any, timeout: float) -> None:
         """Have the server take a whole model configuration."""
@@ -69,7 +69,7 @@ class Steering(Protocol):
 
 
 class NewestServes:
-    """The server finds a new version by itself and serves the newest."""
+    """For a server that finds a new version by itself and serves the newest: nothing is to be done."""
 
     label = ""
 
@@ -149,9 +149,9 @@ class ConfigFile:
             self._put_text(text)
 
     def restore(self) -> None:
-        """Write the operator's own text again, comments and all, if it says what is in force now.
+        """Write the operator's own text again, with its comments, if it means what the file means now.
 
-        If it does not, somebody has changed the file since: that is left as it is.
+        If it does not, somebody has changed the file since, and that change stays.
         """
         kept = self._kept()
         if not kept.exists():
@@ -198,7 +198,7 @@ class ConfigFile:
         self._put_text(text_format.MessageToString(config), config)
 
     def _put_text(self, text: str, config: Any = None) -> None:
-        """Write the file, then send it: a server that polls must never read what we have just replaced."""
+        """Write the file, then send it. In the other order a polling server might read the old file again."""
         before, _ = self._read()
         kept = self._kept()
         try:

@@ -148,12 +148,12 @@ def test_death_is_told_with_the_last_words(nothing_left: None) -> None:
             assert wait_until(lambda: gone(killed))
             raise AdapterError("connection refused")
 
-    with pytest.raises(AdapterError, match=r"refused; the embedded Triton has ended, its last words:\n.+"):
+    with pytest.raises(AdapterError, match=r"embedded Triton has ended, the end of its log:\n.+"):
         die()
 
 
 def test_failure_at_start(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's last words are in the message."""
+    """The end of its log is in the message."""
     monkeypatch.setattr(
         TritonOptions, "flags", lambda *_: ["--model-control-mode=explicit", "--load-model=nothing"]
     )
