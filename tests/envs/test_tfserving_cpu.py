@@ -11,6 +11,8 @@ import pytest
 
 from tuner.envs.tfserving_cpu import tfserving_cpu, tfserving_cpu_vector
 from tuner.errors import InvalidInput
+from tuner.objective import Objective, Slo
+from tuner.setting import Load, Setting
 from tuner.testing.environment import EnvironmentContract
 from tuner.workload import workload
 
@@ -162,3 +164,19 @@ def test_change_cost() -> None:
 
     assert costs[1][0] > costs[0][0]
     assert costs[1][1] == costs[0][1]
+
+
+def test_a_whole_setting_says_the_same_as_keywords() -> None:
+    """Keywords beside it replace parts of it."""
+    objective = Objective(slo=Slo(statistic="p99", latency=0.4), goal="strict", change_cost=0.5)
+    whole = Setting(objective=objective, load=Load(rate=10.0, workload="ramp"), window=4.0)
+    keywords: dict[str, Any] = {
+        "slo": "p99=400ms", "objective": "strict", "change_cost": 0.5, "rate": 10.0, "workload": "ramp"
+    }  # fmt: skip
+
+    first, second = gym.make(NAME, setting=whole, window=5.0), gym.make(NAME, **keywords, window=5.0)
+
+    (_, one), (_, other) = first.reset(seed=3), second.reset(seed=3)
+    assert one["measurement"] == other["measurement"]
+    assert first.unwrapped.objective == second.unwrapped.objective  # type: ignore[attr-defined]
+    assert one["measurement"].seconds == 5.0

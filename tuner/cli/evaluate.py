@@ -33,12 +33,14 @@ def evaluate(
 
     from tuner.cli.comparison import compare_runs
     from tuner.laboratory.agent_run import knows_costs
-    from tuner.laboratory.evaluation import ORACLE, POLICY, START, Evaluation
+    from tuner.laboratory.evaluation import ORACLE, POLICY, START, PolicyEvaluation
     from tuner.laboratory.evaluation import evaluate as evaluate_one
 
     spec = run_spec(where, seed=seed, windows=windows)
     who = (POLICY, ORACLE, START) if knows_costs(spec) else (POLICY, START)
     # One window alone shows what is wrong before much is done.
-    evaluate_one(Evaluation(replace(spec, windows=1), POLICY, policy))
-    tasks = [Evaluation(spec.seeded(seed + number), one, policy) for number in range(seeds) for one in who]
+    evaluate_one(PolicyEvaluation(replace(spec, windows=1), POLICY, policy))
+    tasks = [
+        PolicyEvaluation(spec.seeded(seed + number), one, policy) for number in range(seeds) for one in who
+    ]
     compare_runs(evaluate_one, tasks, spec, seeds=seeds, out=out)

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tuner.agents.agent import Agent, State
-from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, start_of, train_agent
+from tuner.agents.idle import Idle
+from tuner.knobs import KnobSpace
+from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, train_agent
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["ORACLE", "POLICY", "START", "Evaluation", "evaluate"]
+__all__ = ["ORACLE", "POLICY", "START", "PolicyEvaluation", "evaluate"]
 
 POLICY, ORACLE, START = "policy", "oracle", "start"
 """What is evaluated: the policy, the best configuration by exact costs, and the one that servers start
 with."""
 
 
-class Evaluation(NamedTuple):
+class PolicyEvaluation(NamedTuple):
     """One evaluation: plain values, which travel to other processes."""
 
     spec: RunSpec
@@ -32,58 +34,28 @@ class Evaluation(NamedTuple):
     """Of the policy."""
 
 
-class Greedy:
+class Greedy(Idle):
     """An agent that does what another one believes to be best, and learns nothing.
 
     Args:
-        agent: Its owner closes it.
+        agent: The other agent.
+        space: The configurations.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, space: KnobSpace) -> None:
+        super().__init__(space)
         self.agent = agent
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose what the other agent believes to be best."""
         return self.agent.best(state, allowed)
 
-    def best(self, state: State, allowed: np.ndarray | None = None) -> int:
-        """Choose as `select` does."""
-        return self.agent.best(state, allowed)
-
-    def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
-        """Learn nothing."""
-
-    def costs(self, level: int) -> np.ndarray:
-        """Return what the other agent learned.   # (size,)."""
-        return self.agent.costs(level)
-
-    def save(self, folder: Path) -> None:
-        """Save the other agent."""
-        self.agent.save(folder)
-
     def close(self) -> None:
         """Close the other agent."""
         self.agent.close()
 
 
-class Fixed(Greedy):
-    """An agent that always chooses one configuration.
-
-    Args:
-        agent: An agent that has learned nothing.
-        configuration: The number of the configuration.
-    """
-
-    def __init__(self, agent: Agent, configuration: int) -> None:
-        super().__init__(agent)
-        self.configuration = configuration
-
-    def select(self, state: State, allowed: np.ndarray | None = None) -> int:  # noqa: ARG002
-        """Choose the configuration."""
-        return self.configuration
-
-
-def evaluate(evaluation: Evaluation) -> AgentRun:
+def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
     """Run one evaluation.
 
     Raises:
@@ -93,13 +65,12 @@ def evaluate(evaluation: Evaluation) -> AgentRun:
     spec = replace(evaluation.spec, agent=evaluation.who, parameters={})
 
     def make(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
+        space = serving(env).space
         if evaluation.who == POLICY:
             from tuner.agents.catalogue import load_agent
 
-            return Greedy(load_agent(evaluation.folder, serving(env).space, seed=spec.seed))
-        if evaluation.who == ORACLE:
-            return new_agent(spec, env)
-        return Fixed(new_agent(replace(spec, agent="random"), env), start_of(env))
+            return Greedy(load_agent(evaluation.folder, space, seed=spec.seed), space)
+        return new_agent(spec, env) if evaluation.who == ORACLE else Idle(space)
 
     agent, run = train_agent(spec, make=make)
     agent.close()
