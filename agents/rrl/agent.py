@@ -15,9 +15,7 @@ parameters are given. beta may be in units of one over the least cost (:mod:`tun
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from tuner.agents.rrl.table.parameters import TableParameters
     from tuner.agents.rrl.table.perception import TablePerception
 
-__all__ = ["RRL", "Explanation"]
+__all__ = ["RRL"]
 
 
 class RRL:
@@ -80,9 +78,19 @@ class RRL:
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Draw a configuration from the Boltzmann policy over those allowed (eq. 3)."""
         allowed = allowed_numbers(self.space, allowed)
-        cumulated = np.cumsum(self._probabilities(state, allowed))
+        cumulated = np.cumsum(self.probabilities(state, allowed))
         drawn = int(np.searchsorted(cumulated, self._generator.random(), side="right"))
         return int(allowed[min(drawn, allowed.size - 1)])  # rounding may leave the last sum just below 1
+
+    def probabilities(self, state: State, allowed: np.ndarray) -> np.ndarray:
+        """Return how likely :meth:`select` is to choose each configuration that is allowed.   # (n,)."""
+        values = self.perception.values(state, allowed)
+        return probabilities(
+            values,
+            self.parameters,
+            windows=self.perception.windows(state.level),
+            scale=self.perception.scale(state, values),
+        )
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn from one window: update the region of the configuration (eq. 2)."""
@@ -101,25 +109,6 @@ class RRL:
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
         return self.perception.costs(level)
-
-    def explain(self, level: int, configuration: int, allowed: np.ndarray | None = None) -> Explanation:
-        """Say what is known of a configuration at a load level, and how likely it is to be chosen."""
-        allowed = allowed_numbers(self.space, allowed)
-        costs = self.costs(level)
-        state = State(level=level, configuration=configuration)
-        best = self.best(state, allowed)
-        return Explanation(
-            level=level,
-            configuration=configuration,
-            text=self.space.format(self.space.decode(configuration)),
-            cost=float(costs[configuration]),
-            visits=self.perception.visits(level, configuration),
-            windows=self.perception.windows(level),
-            best=best,
-            best_text=self.space.format(self.space.decode(best)),
-            best_cost=float(costs[best]),
-            probability=float(self._probabilities(state, allowed)[allowed == configuration].sum()),
-        )
 
     def transfer(self, *, synchronous: bool = False) -> None:
         """Turn everything learned so far into a prior for another server, or for the real one.
@@ -190,16 +179,6 @@ class RRL:
         """Stop background training. May be called twice."""
         self.perception.trainer.close()
 
-    def _probabilities(self, state: State, allowed: np.ndarray) -> np.ndarray:
-        """The probability of each configuration that may be chosen.   # (n,)."""
-        values = self.perception.values(state, allowed)
-        return probabilities(
-            values,
-            self.parameters,
-            windows=self.perception.windows(state.level),
-            scale=self.perception.scale(state, values),
-        )
-
 
 def _read_parameters(values: Mapping[str, Any]) -> RRLParameters | TableParameters:
     """Read the parameters of a saved policy. Older ones hold those of both forms; the other's are ignored."""
@@ -212,33 +191,3 @@ def _read_parameters(values: Mapping[str, Any]) -> RRLParameters | TableParamete
 
 TABLE = "table"
 """What a saved policy of the table form says for ``perception``."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
-    """Why the agent thinks of a configuration as it does. Costs are of one window; NaN stands for unknown."""
-
-    level: int
-    configuration: int
-    text: str
-    """The configuration as people write it."""
-    cost: float
-    """Learned cost."""
-    visits: int
-    """Windows in which it was measured at this level."""
-    windows: int
-    """Windows learned from at this level."""
-    best: int
-    """The best known configuration among those allowed."""
-    best_text: str
-    best_cost: float
-    probability: float
-    """With which :meth:`RRL.select` would choose it now among those allowed; 0 if it is not allowed."""
-
-    def __str__(self) -> str:
-        cost = "nothing is known of its cost" if math.isnan(self.cost) else f"learned cost {self.cost:.3f}"
-        return (
-            f"{self.text}: {cost}, measured in {self.visits} of {self.windows} windows at load level "
-            f"{self.level}; best known {self.best_text} ({self.best_cost:.3f}); "
-            f"chosen with probability {self.probability:.2f}"
-        )

@@ -129,10 +129,6 @@ class SmoothPerception:
         """Windows learned from at a level."""
         return self.measured.visits(level).total()
 
-    def visits(self, level: int, configuration: int) -> int:
-        """Windows in which a configuration was measured at a level."""
-        return self.measured.visits(level)[configuration]
-
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Optimistic costs, by which to explore; infinite for what should not be tried.   # (n,)."""
         values = np.full(self.space.size, np.inf)

@@ -19,7 +19,6 @@ import numpy as np
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.address import parameters
-from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import MODELS, ServerModel
 from tuner.envs.simulator.world import World
@@ -165,20 +164,7 @@ class SimulatedTriton:
 
     def counters(self) -> Counters:
         """Return the totals since time 0."""
-        totals = self._world.totals
-        queue, compute = float(totals.seconds[batcher.QUEUED]), float(totals.seconds[batcher.COMPUTED])
-        return Counters(
-            time=self._world.now,
-            requests=int(totals.tally[batcher.ANSWERED]),
-            failures=int(totals.tally[batcher.DROPPED]),
-            latency=queue + compute,
-            queue=queue,
-            compute=compute,
-            inferences=int(totals.tally[batcher.ANSWERED]),
-            batch_counts=totals.batch_counts.copy(),
-            batch_seconds=totals.batch_seconds.copy(),
-            pending=float(self._world.pending),
-        )
+        return self._world.counters()
 
     def profile(self) -> BatchingProfile | None:
         """Return l(b) over everything since time 0."""

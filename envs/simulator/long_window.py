@@ -12,7 +12,7 @@ from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World
 from tuner.knobs import Configuration
-from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
+from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.workload.load import RateSchedule
 
 __all__ = ["kernel_speed", "simulate"]
@@ -53,9 +53,9 @@ def simulate(
     world.configure(batching, fresh=False)
     world.advance(WARM_UP)
     start, used = world.now, world.read()
-    before = _work(world)
+    before = world.counters()
     world.advance(seconds)
-    work, end, reading = _work(world).since(before), world.now, world.read()
+    work, end, reading = world.counters().since(before), world.now, world.read()
     sample = world.sample(start, end)
     answered = sample.latency[~np.isnan(sample.latency)]
     quantiles = (
@@ -71,20 +71,6 @@ def simulate(
         cpu=(reading.server - used.server) / seconds,
         foreign_cpu=0.0,
         **latencies(answered.mean() if answered.size else NOT_KNOWN, quantiles),
-    )
-
-
-def _work(world: World) -> Work:
-    """Return what the server has done since time 0."""
-    totals = world.totals
-    answered = int(totals.tally[batcher.ANSWERED])
-    return Work(
-        requests=answered,
-        queue=float(totals.seconds[batcher.QUEUED]),
-        compute=float(totals.seconds[batcher.COMPUTED]),
-        inferences=answered,
-        batch_counts=totals.batch_counts.copy(),
-        batch_seconds=totals.batch_seconds.copy(),
     )
 
 

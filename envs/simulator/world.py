@@ -7,6 +7,7 @@ from bisect import bisect_left
 
 import numpy as np
 
+from tuner.adapters.backend import Counters
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import BatcherArrivals, BatcherState, BatcherTotals, Batching, Machine
 from tuner.envs.simulator.server import ServerModel
@@ -133,6 +134,23 @@ class World:
             latency=np.where(dropped, np.nan, latency),
             failed=int(dropped.sum()),
             lateness=np.zeros(numbers.size),
+        )
+
+    def counters(self) -> Counters:
+        """Return the totals since time 0."""
+        totals = self._totals
+        queue, compute = float(totals.seconds[batcher.QUEUED]), float(totals.seconds[batcher.COMPUTED])
+        return Counters(
+            time=self.now,
+            requests=int(totals.tally[batcher.ANSWERED]),
+            failures=int(totals.tally[batcher.DROPPED]),
+            latency=queue + compute,
+            queue=queue,
+            compute=compute,
+            inferences=int(totals.tally[batcher.ANSWERED]),
+            batch_counts=totals.batch_counts.copy(),
+            batch_seconds=totals.batch_seconds.copy(),
+            pending=float(self.pending),
         )
 
     def read(self) -> HostReading:

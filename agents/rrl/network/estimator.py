@@ -252,7 +252,6 @@ class Estimator:
                 loss = torch.nn.functional.huber_loss(outputs, targets_now, delta=p.huber)
             if everything and loss.item() <= p.loss_threshold:
                 break
-            optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch's is unannotated
             optimizer.step()
         return frozen([array.detach().numpy() for array in arrays])

@@ -97,11 +97,6 @@ class TablePerception:
         table = self._known(level)
         return table.windows if table else 0
 
-    def visits(self, level: int, configuration: int) -> int:
-        """Windows in which a configuration was measured at a level."""
-        table = self._known(level)
-        return int(table.visits[configuration]) if table else 0
-
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
         table = self._known(level)

@@ -179,9 +179,9 @@ def test_policy_does_not_depend_on_the_unit_of_cost() -> None:
         small.update(at(LOW), c, cost, at(LOW))
         large.update(at(LOW), c, 10 * cost, at(LOW))
 
-    ours, theirs = ([a.explain(LOW, c).probability for c in range(SPACE.size)] for a in (small, large))
+    ours, theirs = (a.probabilities(at(LOW), np.arange(SPACE.size)) for a in (small, large))
     assert ours == pytest.approx(theirs)
-    assert sum(ours) == pytest.approx(1.0)
+    assert ours.sum() == pytest.approx(1.0)
 
 
 def test_new_level_starts_from_the_nearest() -> None:
@@ -220,22 +220,6 @@ def test_cost_of_zero_is_learned() -> None:
         agent.update(at(LOW), c, 0.0, at(LOW))
 
     assert 0 <= agent.select(at(LOW)) < SPACE.size
-
-
-def test_explanation_reads_as_a_sentence() -> None:
-    """Visits, learned cost, best known, probability."""
-    agent = make(replace(PLAIN, delta=0.0))
-    agent.update(at(LOW), 0, 2.0, at(LOW))
-    agent.update(at(LOW), 1, 0.5, at(LOW))
-
-    known, unknown = agent.explain(LOW, 1), agent.explain(LOW, 2)
-
-    assert (known.visits, known.windows, known.cost, known.best) == (1, 2, 0.5, 1)
-    assert "learned cost 0.500, measured in 1 of 2 windows at load level 20" in str(known)
-    assert "instances=2" in str(known)
-    assert math.isnan(unknown.cost)
-    assert "nothing is known" in str(unknown)
-    assert "nothing is known" in str(make().explain(LOW, 2))
 
 
 def test_transferred_knowledge_yields_to_one_measurement() -> None:

@@ -134,7 +134,7 @@ def test_an_unchanged_machine_is_not_doubted() -> None:
 
 
 def test_a_prior_is_known_before_the_first_window() -> None:
-    """After `transfer`, or with a prior, decisions can be explained by the costs that are expected."""
+    """After `transfer`, or with a prior, the expected costs are known."""
     agent = make()
     assert np.isnan(agent.costs(LOW)).all()
 

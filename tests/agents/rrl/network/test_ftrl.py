@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tuner.agents.rrl.network.ftrl import Ftrl
+from tuner.agents.rrl.network.ftrl import ACCUMULATOR, Ftrl
 
 
 def reference(
@@ -17,41 +16,35 @@ def reference(
     gradients: np.ndarray,
     *,
     lr: float,
-    beta: float,
     l1: float,
     l2: float,
-    accumulator: float,
     proximal: bool,
 ) -> Iterator[np.ndarray]:
     """McMahan et al. 2013, algorithm 1, with TensorFlow's meaning of l1 and l2; yields each weight."""
     w = np.array(weight, dtype=np.float64)
-    n = np.full_like(w, accumulator)
+    n = np.full_like(w, ACCUMULATOR)
     z = np.zeros_like(w)
     if proximal:
-        z = -w * ((beta + np.sqrt(n)) / lr + 2 * l2) - np.sign(w) * l1
+        z = -w * (np.sqrt(n) / lr + 2 * l2) - np.sign(w) * l1
     for g in gradients:
         n_new = n + g**2
         sigma = (np.sqrt(n_new) - np.sqrt(n)) / lr
         z = z + g - sigma * w
         n = n_new
-        quadratic = (beta + np.sqrt(n)) / lr + 2 * l2
+        quadratic = np.sqrt(n) / lr + 2 * l2
         w = np.where(np.abs(z) <= l1, 0.0, (np.sign(z) * l1 - z) / quadratic)
         yield w
 
 
 @pytest.mark.parametrize("proximal", [False, True])
-@pytest.mark.parametrize(
-    ("beta", "l1", "l2"), [(0, 0, 0), (1, 0, 0), (0, 0.05, 0), (0, 0, 0.1), (0.5, 0.02, 0.01)]
-)
-def test_every_step_equals_the_reference(beta: float, l1: float, l2: float, proximal: bool) -> None:
+@pytest.mark.parametrize(("l1", "l2"), [(0, 0), (0.05, 0), (0, 0.1), (0.02, 0.01)])
+def test_every_step_equals_the_reference(l1: float, l2: float, proximal: bool) -> None:
     """Twenty steps with random gradients, every weight compared after every step."""
     generator = np.random.default_rng(3)
     start, gradients = generator.normal(size=7), generator.normal(size=(20, 7))
     weight = torch.tensor(start, requires_grad=True)
-    optimizer = Ftrl([weight], 0.3, beta=beta, l1=l1, l2=l2, proximal_start=proximal)
-    expected = reference(
-        start, gradients, lr=0.3, beta=beta, l1=l1, l2=l2, accumulator=0.1, proximal=proximal
-    )
+    optimizer = Ftrl([weight], 0.3, l1=l1, l2=l2, proximal_start=proximal)
+    expected = reference(start, gradients, lr=0.3, l1=l1, l2=l2, proximal=proximal)
 
     for gradient, wanted in zip(gradients, expected, strict=True):
         weight.grad = torch.tensor(gradient)
@@ -74,16 +67,14 @@ def test_proximal_start_without_regularisation_is_adagrad() -> None:
     generator = torch.Generator().manual_seed(1)
     start = torch.randn(5, generator=generator, dtype=torch.float64)
     ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
-    optimizers = [
-        Ftrl([ours], 0.2, proximal_start=True),
-        torch.optim.Adagrad([theirs], 0.2, initial_accumulator_value=0.1, eps=0.0),
-    ]
+    ftrl = Ftrl([ours], 0.2, proximal_start=True)
+    adagrad = torch.optim.Adagrad([theirs], 0.2, initial_accumulator_value=0.1, eps=0.0)
 
     for _ in range(15):
         gradient = torch.randn(5, generator=generator, dtype=torch.float64)
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()
-        for optimizer in optimizers:
-            optimizer.step()
+        adagrad.step()
+        ftrl.step()
 
     torch.testing.assert_close(ours, theirs)
 
@@ -100,39 +91,13 @@ def test_l1_makes_weights_exactly_zero() -> None:
     assert weight[1].item() < 0.0
 
 
-def test_coordinate_without_gradient_and_accumulator_stays() -> None:
-    """No division by zero where nothing was ever learned."""
-    weight = torch.zeros(1, requires_grad=True)
-    weight.grad = torch.zeros(1)
-
-    Ftrl([weight], initial_accumulator=0.0).step()
-
-    assert weight.item() == 0.0
-
-
-def test_closure_is_evaluated_with_gradients() -> None:
-    """As with every torch optimizer; minimises a parabola."""
+def test_finds_the_bottom_of_a_parabola() -> None:
+    """Gradients of one step are gone in the next."""
     weight = torch.tensor([5.0], requires_grad=True)
     optimizer = Ftrl([weight], 1.0, proximal_start=True)
 
-    def closure() -> float:
-        optimizer.zero_grad()
-        loss = ((weight - 2.0) ** 2).sum()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        return float(loss.detach())
-
-    first = optimizer.step(closure)
     for _ in range(200):
-        optimizer.step(closure)
+        ((weight - 2.0) ** 2).sum().backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        optimizer.step()
 
-    assert first == pytest.approx(9.0)
     assert weight.item() == pytest.approx(2.0, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"lr": 0.0}, {"l1": -1.0}, {"l2": -1.0}, {"beta": -1.0}, {"initial_accumulator": -1.0}]
-)
-def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
-        Ftrl([torch.zeros(1, requires_grad=True)], **wrong)

@@ -48,7 +48,7 @@ def test_paper_policy_is_equation_3() -> None:
         agent.update(at(LOW), c, cost, at(LOW))
 
     q = table(agent).tables[LOW].q[SPACE.distinct]
-    ours = [agent.explain(LOW, int(c)).probability for c in SPACE.distinct]
+    ours = agent.probabilities(at(LOW), SPACE.distinct).tolist()
 
     assert ours == pytest.approx(boltzmann(q.tolist(), 3.0))
 
@@ -98,7 +98,7 @@ def test_code_policy_is_a_softmax_of_one_over_q() -> None:
         for _ in range(40):
             agent.update(at(LOW), c, cost, at(LOW))
 
-    probability = agent.explain(LOW, 0, np.array([0, 1])).probability
+    probability = agent.probabilities(at(LOW), np.array([0, 1]))[0]
 
     assert probability == pytest.approx(1 / (1 + np.exp(50.0 - 40.0)), rel=0.01)
 
