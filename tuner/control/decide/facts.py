@@ -47,14 +47,8 @@ class Proposal:
     """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
     pays: bool
     """Whether the change pays for itself before the load moves on."""
-    over: bool
-    """Whether the search for something better has ended."""
-    first: bool
-    """Whether this load was met for the first time."""
-    spent: str
-    """The error budget in words if it is spent and protects the configuration in force, else empty."""
-    used_up: tuple[str, ...]
-    """The kinds of change that this hour has no more of, in words."""
+    stay: str
+    """Why the agent would stay where it does, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +129,9 @@ def propose(
     trial, known = record.trials[state.configuration], choice in record.trials
     expected = float(agent.costs(state.level)[choice]) if choice != state.configuration else trial.cost
     urgent = not kept and trial.failing
+    why = "the search is over, this is the best known" if over else "nothing better is expected"
+    why = "the first window under this load" if first else why
+    why = f"{memory.budget_text()}, not exploring" if spent else why
     return Proposal(
         choice=choice,
         running=state.configuration,
@@ -146,10 +143,7 @@ def propose(
         pays=urgent
         or not known
         or _pays(agent, space, memory, (state.configuration, choice), trial.cost - expected),
-        over=over,
-        first=first,
-        spent=memory.budget_text() if spent else "",
-        used_up=tuple(used_up.values()),
+        stay="; ".join([*used_up.values(), why]),
     )
 
 

@@ -127,11 +127,7 @@ def nothing_better(facts: Facts) -> Decision | None:
     proposal = facts.proposal
     if proposal.choice != proposal.running:
         return None
-    over = "the search is over, this is the best known"
-    why = over if proposal.over else "nothing better is expected"
-    why = "the first window under this load" if proposal.first else why
-    why = f"{proposal.spent}, not exploring" if proposal.spent else why
-    return Hold(reason="; ".join([facts.standing, *proposal.used_up, why]))
+    return Hold(reason=f"{facts.standing}; {proposal.stay}")
 
 
 def gains_too_little(facts: Facts) -> Decision | None:
