@@ -53,10 +53,11 @@ class KnobKind:
         """
         for value in grid:
             self.check(name, value)
+        lowest = min(grid, default=0.0)  # an empty grid is refused by the knob itself
         return Knob(
             name=name,
             grid=grid,
-            default=self.default if self.default in grid else grid[0],
+            default=self.default if self.default in grid else lowest,
             apply_cost=self.apply_cost,
             unit=self.unit,
             role=self.role,

@@ -11,26 +11,28 @@ where batching is then off. ``space.effective`` gives what a configuration reads
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.address import parameters
+from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_kind, check, delay_kind
+from tuner.adapters.triton.configuration import DELAY, INSTANCES
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE as MAX_BATCH
 from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import MODELS, ServerModel
 from tuner.envs.simulator.world import World
 from tuner.errors import InvalidInput, UnknownModel
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
+from tuner.knobs import ApplyCost, Configuration, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.workload.load import RateSchedule, parse_schedule
 
-__all__ = ["SimulatedTriton", "connect", "triton_space"]
+__all__ = ["DELAY", "INSTANCES", "MAX_BATCH", "SimulatedTriton", "connect", "triton_space"]
 
-MAX_BATCH, DELAY, INSTANCES = "max_batch_size", "max_queue_delay", "instances"
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64
 OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1"}
@@ -65,10 +67,9 @@ class SimulatedTriton:
     ) -> None:
         self._space = triton_space(server, grids)
         batches, _, instances = (knob.grid for knob in self._space.knobs)
-        self._largest = (int(max(*batches, 32)), int(max(*instances, 16)))
-        self._world = World(
-            server, schedule, seed=seed, largest=self._largest[0], instances=self._largest[1], shape=shape
-        )
+        largest, most = int(max(*batches, 32)), int(max(*instances, 16))
+        self._kinds = _kinds(largest, most)
+        self._world = World(server, schedule, seed=seed, largest=largest, instances=most, shape=shape)
         self._target = target
         self._grids, self._schedule, self._shape = grids, schedule, shape
         self._world.configure(_batching(self._space.effective(self._space.default)), fresh=False)
@@ -145,7 +146,7 @@ class SimulatedTriton:
         Raises:
             InvalidInput: A knob is unknown, missing, or has an unusable value; values off the grid are fine.
         """
-        self._check(configuration)
+        check(self._space, configuration, self._kinds.__getitem__)
         wanted, old = self._space.effective(configuration), self.current()
         cost = self._space.apply_cost(old, wanted)
         if cost is ApplyCost.FREE:
@@ -201,14 +202,6 @@ class SimulatedTriton:
         """Read processor times; the load generator counts as our own process."""
         return self._world.read()
 
-    def _check(self, configuration: Mapping[str, float]) -> None:
-        self._space.check_complete(configuration)
-        for name, largest in zip((MAX_BATCH, INSTANCES), self._largest, strict=True):
-            _check_count(name, configuration[name], largest)
-        delay = configuration[DELAY]
-        if not 0 <= delay < math.inf:
-            raise InvalidInput(f"knob {DELAY}", f"{delay} is not a duration in seconds")
-
 
 def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
     """Return the knobs of Triton's dynamic batcher: the same names, grids and costs as on a live server.
@@ -221,26 +214,30 @@ def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | N
         InvalidInput: A knob is unknown or a grid unusable.
     """
     known: dict[str, tuple[float, ...]] = {
-        MAX_BATCH: (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
-        DELAY: (0.0, 0.001, 0.002, 0.005, 0.01, 0.02),
+        MAX_BATCH: BATCH_GRID,
+        DELAY: DELAY_GRID,
         INSTANCES: tuple(float(n) for n in range(1, max(int(server.cores), 1) + 1)),
     }
     for name in grids or {}:
         if name not in known:
             raise InvalidInput(f"knob {name}", "unknown", f"the simulated knobs are {', '.join(known)}")
     chosen = {**known, **(grids or {})}
-    for name, largest in ((MAX_BATCH, LARGEST_BATCH), (INSTANCES, MOST_INSTANCES)):
-        for value in chosen[name]:
-            _check_count(name, value, largest)
-    if any(value < 0 for value in chosen[DELAY]):
-        raise InvalidInput(f"knob {DELAY}", f"the grid {chosen[DELAY]} has a negative delay")
-    return KnobSpace(
-        [
-            _knob(MAX_BATCH, chosen[MAX_BATCH], 1.0, Role.BATCH),
-            _knob(DELAY, chosen[DELAY], 0.0, Role.DELAY, unit="s", idle_when=(MAX_BATCH, 1.0)),
-            _knob(INSTANCES, chosen[INSTANCES], 1.0, Role.PARALLELISM),
-        ]
-    )
+    kinds = _kinds(LARGEST_BATCH, MOST_INSTANCES)
+    return KnobSpace([kinds[name].knob(name, tuple(map(float, grid))) for name, grid in chosen.items()])
+
+
+def _kinds(batch: int, instances: int) -> dict[str, KnobKind]:
+    """Return the kind of each knob.
+
+    Args:
+        batch: Largest batch.
+        instances: Most instances.
+    """
+    return {
+        MAX_BATCH: batch_kind(batch),
+        DELAY: replace(delay_kind(MAX_BATCH), most=sys.float_info.max),  # virtual time can wait for long
+        INSTANCES: KnobKind(least=1, most=instances, default=1.0, role=Role.PARALLELISM),
+    }
 
 
 def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTriton:
@@ -275,25 +272,6 @@ def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTri
 
 def _batching(configuration: Mapping[str, float]) -> Batching:
     return Batching(int(configuration[MAX_BATCH]), float(configuration[DELAY]), int(configuration[INSTANCES]))
-
-
-def _knob(
-    name: str,
-    grid: tuple[float, ...],
-    default: float,
-    role: Role,
-    *,
-    unit: str = "",
-    idle_when: tuple[str, float] | None = None,
-) -> Knob:
-    values = tuple(float(value) for value in grid)
-    start = default if default in values or not values else values[0]
-    return Knob(name=name, grid=values, default=start, unit=unit, role=role, idle_when=idle_when)
-
-
-def _check_count(name: str, value: float, largest: int) -> None:
-    if not (np.isfinite(value) and value == int(value) and 1 <= value <= largest):
-        raise InvalidInput(f"knob {name}", f"{value} is not a whole number of 1..{largest}")
 
 
 def _number(name: str, text: str) -> float:
