@@ -58,9 +58,7 @@ def recommend(
             agent = RRL.load(policy, attachment.space)
         watched = _watch(attachment, setting.seconds, windows)
         present = attachment.space.nearest(attachment.backend.current())
-        advice = advise(
-            attachment.space, objective, present, watched, agent=agent, cores=attachment.host.cores
-        )
+        advice = advise(attachment.space, objective, present, watched, agent=agent)
         _show(advice, attachment.space, objective)
         for note in attachment.description.notes:
             make_console().print(f"[yellow]note:[/yellow] {note}")

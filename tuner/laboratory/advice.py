@@ -81,19 +81,15 @@ def advise(
     watched: Sequence[Measurement],
     *,
     agent: Agent | None = None,
-    levels: LoadLevels | None = None,
-    cores: float = 1.0,
 ) -> Advice:
     """Recommend a configuration for the load that was watched.
 
     Args:
         space: The knobs.
-        objective: What is minimised.
+        objective: What is minimised, on the server's machine.
         present: What the server runs.
         watched: Windows in which it ran that.
         agent: A trained policy; without one a simulation is fitted to the windows.
-        levels: The load levels of the policy.
-        cores: CPU cores of the server's machine.
 
     Raises:
         InvalidInput: No window can be used.
@@ -112,11 +108,12 @@ def advise(
         cost=float(np.median([objective.cost(m) for m in quiet])),
     )
     if agent is not None:
-        return _from_policy(space, now, agent, (levels or LoadLevels()).level(rate), rate)
-    return _from_simulation(space, objective, now, quiet, rate=rate, cores=cores)
+        return _from_policy(space, now, agent, rate)
+    return _from_simulation(space, objective, now, quiet, rate)
 
 
-def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, level: int, rate: float) -> Advice:
+def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) -> Advice:
+    level = LoadLevels().level(rate)
     index = agent.best(State(level=level, configuration=space.encode(now.configuration)))
     cost = float(agent.costs(level)[index])
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
@@ -140,9 +137,7 @@ def _from_simulation(
     objective: Objective,
     now: AdviceRow,
     quiet: Sequence[Measurement],
-    *,
     rate: float,
-    cores: float,
 ) -> Advice:
     from tuner.envs.simulator.calibration import calibrate
     from tuner.envs.simulator.long_window import simulate
@@ -152,6 +147,7 @@ def _from_simulation(
         raise InvalidInput(
             "--policy", f"without a knob of the role {missing} nothing can be simulated", "give a policy"
         )
+    cores = objective.cores
     seen = [replace(m, configuration=as_simulated(space, m.configuration, cores)) for m in quiet]
     model = calibrate(seen, cores=cores)
     others = set(space.names) - {knob.name for knob in simulated_knobs(space)}  # they keep their value
