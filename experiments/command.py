@@ -12,9 +12,9 @@ import typer
 from tuner.cli.options import ForeignLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Any
 
-    from tuner.experiments.frame.catalogue import Experiment
+    from tuner.experiments.frame.experiment import Experiment
     from tuner.experiments.frame.result import Result
 
 __all__ = ["EXAMPLES", "app"]
@@ -33,14 +33,14 @@ def list_experiments() -> None:
     from rich.table import Table
 
     from tuner.cli.console import make_console
-    from tuner.experiments.frame.catalogue import papers
+    from tuner.experiments.frame.discovery import papers
 
     table = Table(header_style="bold")
     for column in ("paper", "name", "what it shows", "minutes"):
         table.add_column(column)
     for paper, experiments in papers().items():
         table.add_section()
-        for number, experiment in enumerate(experiments):
+        for number, experiment in enumerate(one.about for one in experiments):
             first = paper if number == 0 else ""
             table.add_row(first, experiment.name, experiment.title, f"{experiment.minutes:g}")
     make_console().print(table)
@@ -61,63 +61,78 @@ def run_experiment(
 ) -> None:
     """Run one experiment, print its rows and store its result."""
     from tuner.cli.console import make_console, progress_bars
-    from tuner.experiments.frame.catalogue import Options, find
+    from tuner.experiments.frame.discovery import find
+    from tuner.experiments.frame.options import ExperimentOptions, Watcher
     from tuner.storage import make_folder_of
 
-    experiment = find(name)
-    draw = _drawer(experiment, plot) if plot is not None else None
+    kind = find(name).load()
+    if plot is not None:
+        _check_figures(kind, plot)
     path = out or RESULTS / f"{name}.json"
     folder = make_folder_of(path, "--json")
     console = make_console()
     begin = time.monotonic()
-    result = experiment.run(
-        Options(
-            seeds=seeds,
-            quick=quick,
-            folder=folder,
-            report=console.print,
-            bars=progress_bars(console),
-            foreign_limit=foreign_limit,
-        )
-    )
+    options = ExperimentOptions(seeds=seeds, quick=quick, folder=folder, foreign_limit=foreign_limit)
+    result = kind(options, Watcher(report=console.print, bars=progress_bars(console))).run()
     result.seconds = round(time.monotonic() - begin, 1)
     result.command = " ".join(["tuner", *sys.argv[1:]])
     result.save(path)
     _show(result)
     print(path)
-    for figure in draw(result) if draw is not None else ():
+    for figure in kind.plot(result, plot) if plot is not None else ():
         print(figure)
 
 
-def _drawer(experiment: Experiment, folder: Path) -> Callable[[Result], list[Path]]:
+def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:
     """Check before the experiment runs that its figures can be drawn."""
     from tuner.errors import InvalidInput
     from tuner.storage import make_folder
 
-    plot = experiment.plot
-    if plot is None:
-        raise InvalidInput("--plot", f"{experiment.name} has no figure", "leave the option out")
+    if not kind.has_figure():
+        raise InvalidInput("--plot", f"{kind.about.name} has no figure", "leave the option out")
     make_folder(folder, "--plot")
-    return lambda result: plot(result, folder)
+
+
+@app.command("same")
+def compare_results(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A folder with results.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="A folder with results of the same.")],
+) -> None:
+    """Say whether two runs of the same experiments have the same rows and curves; exit code 1 if not.
+
+    Rows that say how fast a machine was are left out. Each experiment declares its own.
+    """
+    from tuner.cli.console import make_console
+    from tuner.experiments.frame.compare import differences
+
+    console = make_console()
+    found = differences(before, after)
+    for name, some in found.items():
+        console.print(f"{name}: {'same' if not some else f'{len(some)} differences'}", soft_wrap=True)
+        for difference in some:
+            console.print(f"    {difference}", soft_wrap=True, markup=False)
+    if any(found.values()):
+        raise typer.Exit(1)
 
 
 @app.command("page")
 def write_pages(
     docs: Annotated[Path, typer.Option("--docs", help="The documentation's folder.")] = Path("docs"),
     results: Annotated[Path, typer.Option("--results", help="Where the results are stored.")] = RESULTS,
-    figures: Annotated[bool, typer.Option(help="Whether to draw the figures anew, too.")] = True,
+    figures: Annotated[bool, typer.Option(help="Whether to draw the figures again, too.")] = True,
 ) -> None:
     """Write the documentation's pages of measurements from the stored results."""
-    from tuner.experiments.frame.catalogue import EXPERIMENTS, LIVE
+    from tuner.experiments.frame.about import LIVE
+    from tuner.experiments.frame.discovery import declared
     from tuner.experiments.frame.result import Result
     from tuner.experiments.page import written_pages
     from tuner.storage import make_folder, write_atomically
 
     images = make_folder(docs / "experiments" / "images", "--docs")
-    for experiment in EXPERIMENTS.values() if figures else ():
-        stored = results / f"{experiment.name}.json"
-        if experiment.paper != LIVE and stored.exists() and experiment.plot is not None:
-            experiment.plot(Result.load(stored), images)
+    for name, experiment in declared().items() if figures else ():
+        stored = results / f"{name}.json"
+        if experiment.about.paper != LIVE and stored.exists():
+            experiment.load().plot(Result.load(stored), images)
     for path, text in written_pages(results, docs).items():
         write_atomically(path, text)
         print(path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.experiments.benchmarks.page import benchmarks_page
-from tuner.experiments.frame.catalogue import LIVE, Experiment, papers
+from tuner.experiments.frame.about import LIVE, About
+from tuner.experiments.frame.discovery import papers
 from tuner.experiments.frame.result import Result, Row
 
 __all__ = ["index_page", "results_page", "written_pages"]
@@ -65,7 +66,7 @@ def index_page(results: Path) -> str:
         if paper == LIVE:
             continue
         parts += [f"## {paper}\n", "| experiment | what it shows | minutes |", "|---|---|---:|"]
-        for experiment in experiments:
+        for experiment in (one.about for one in experiments):
             stored = (results / f"{experiment.name}.json").exists()
             name = f"[{experiment.name}]({experiment.name}.md)" if stored else experiment.name
             parts.append(f"| {name} | {experiment.title} | {experiment.minutes:g} |")
@@ -73,11 +74,11 @@ def index_page(results: Path) -> str:
     return "\n".join(parts)
 
 
-def _with_pages() -> list[Experiment]:
-    return [e for paper, group in papers().items() if paper != LIVE for e in group]
+def _with_pages() -> list[About]:
+    return [one.about for paper, group in papers().items() if paper != LIVE for one in group]
 
 
-def _experiment_page(experiment: Experiment, result: Result, note: str, images: Path) -> str:
+def _experiment_page(experiment: About, result: Result, note: str, images: Path) -> str:
     """Return the page of one experiment: figures, the words of its note, the table."""
     name = experiment.name
     parts = [
@@ -108,7 +109,7 @@ def results_page(folder: Path, notes: Path) -> str:
         StorageError: A stored result is damaged.
     """
     parts = [HEADER]
-    for experiment in papers()[LIVE]:
+    for experiment in (one.about for one in papers()[LIVE]):
         path = folder / f"{experiment.name}.json"
         if path.exists():
             parts.append(_section(experiment.title, Result.load(path)))

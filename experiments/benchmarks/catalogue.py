@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from tuner.errors import InvalidInput
-from tuner.experiments.benchmarks.report import BenchRow
-from tuner.experiments.frame.options import Options
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow
 
 __all__ = ["BENCHMARKS", "run_benchmark"]
 
@@ -19,12 +18,12 @@ BENCHMARKS = {
 }
 
 
-def run_benchmark(name: str, options: Options) -> list[BenchRow]:
+def run_benchmark(name: str, options: BenchOptions) -> list[BenchRow]:
     """Run a benchmark.
 
     Args:
         name: One of ``BENCHMARKS``.
-        options: ``seeds`` says how often everything is repeated.
+        options: How much is measured.
 
     Raises:
         InvalidInput: There is no such benchmark.

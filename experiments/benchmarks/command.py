@@ -36,16 +36,12 @@ def bench(
     """Measure how fast the simulator and the scheduler are, beside SimPy and plain Python in the same run."""
     from tuner.cli.console import make_console, progress_bars
     from tuner.experiments.benchmarks.catalogue import run_benchmark
-    from tuner.experiments.benchmarks.report import BenchReport
-    from tuner.experiments.frame.options import Options
+    from tuner.experiments.benchmarks.report import BenchOptions, BenchReport
     from tuner.storage import make_folder_of
 
     if out is not None:
         make_folder_of(out, "--json")
-    console = make_console()
-    options = Options(
-        seeds=repeats, quick=quick, folder=Path(), report=console.print, bars=progress_bars(console)
-    )
+    options = BenchOptions(repeats=repeats, quick=quick, bars=progress_bars(make_console()))
     begin = time.monotonic()
     rows = run_benchmark(name, options)
     report = BenchReport(

@@ -16,10 +16,9 @@ from typing import Any
 
 from tuner._jit import njit_flat
 from tuner.experiments.benchmarks.plain import DROPPED
-from tuner.experiments.benchmarks.report import BenchRow, compared
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster
-from tuner.experiments.frame.options import Options
 from tuner.scheduling.scheduler import Dispatch, Scheduler
 
 __all__ = ["run"]
@@ -28,13 +27,13 @@ REQUESTS = 100_000
 QUICK = 50
 
 
-def run(options: Options) -> list[BenchRow]:
-    """Measure everything; ``options.seeds`` is how often."""
+def run(options: BenchOptions) -> list[BenchRow]:
+    """Measure everything; ``options.repeats`` is how often."""
     requests = REQUESTS // (QUICK if options.quick else 1)
     tasks = [(policy, size) for policy in POLICIES for size in SIZES]
     rows = [compared("an empty compiled call", _empty_call(requests), None, "us")]
     for policy, size in options.track(tasks, "scenarios"):
-        rows += _rows(policy, size, requests, options.seeds)
+        rows += _rows(policy, size, requests, options.repeats)
     return rows
 
 

@@ -15,11 +15,10 @@ from statistics import median
 
 from tuner.cluster import Outcome, Scenario, Simulation, simulate
 from tuner.experiments.benchmarks.plain import PlainPolicy, simulate_plain
-from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, cpu_seconds, seconds_of
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
 from tuner.experiments.benchmarks.simpy_model import simulate_simpy, simulate_simpy_callbacks
-from tuner.experiments.frame.options import Options
 
 __all__ = ["run"]
 
@@ -34,10 +33,10 @@ QUICK = 100
 Rival = Callable[[PlainPolicy, Sequence[float], Sequence[int]], object]
 
 
-def run(options: Options) -> list[BenchRow]:
-    """Measure everything; ``options.seeds`` is how often."""
+def run(options: BenchOptions) -> list[BenchRow]:
+    """Measure everything; ``options.repeats`` is how often."""
     cut = QUICK if options.quick else 1
-    repeats = min(options.seeds, 2) if options.quick else options.seeds
+    repeats = min(options.repeats, 2) if options.quick else options.repeats
     tasks = [
         *((_against_rivals, size, policy) for policy in POLICIES for size in SIZES),
         *((_growth, policy, "") for policy in POLICIES),

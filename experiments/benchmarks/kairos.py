@@ -16,8 +16,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from tuner.cluster import Scenario, simulate
-from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
-from tuner.experiments.frame.options import Options
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, seconds_of
 from tuner.experiments.kairos.cell import PoolSetting, make_space
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.paper import SLOS
@@ -39,13 +38,13 @@ LOADS = {"half load": 58.0, "near the limit": 105.0}
 GUARD, PENALTY = 0.98, 10.0
 
 
-def run(options: Options) -> list[BenchRow]:
-    """Measure everything; ``options.seeds`` is how often."""
+def run(options: BenchOptions) -> list[BenchRow]:
+    """Measure everything; ``options.repeats`` is how often."""
     cut = QUICK if options.quick else 1
     parts: list[Callable[[], Iterator[BenchRow]]] = [
         lambda: _matchings(MATRICES // cut),
-        lambda: _bounds(cut, options.seeds),
-        lambda: _simulation(QUERIES // cut, options.seeds),
+        lambda: _bounds(cut, options.repeats),
+        lambda: _simulation(QUERIES // cut, options.repeats),
     ]
     rows: list[BenchRow] = []
     for part in options.track(parts, "measurements"):

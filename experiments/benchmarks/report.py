@@ -5,17 +5,35 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pydantic import Field
 
 from tuner.laboratory.parallel import cores
+from tuner.laboratory.progress import Bars, no_bars, track
 from tuner.stored import Part, Stored
 
-__all__ = ["BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]
+__all__ = ["BenchOptions", "BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchOptions:
+    """How much a benchmark measures, and who watches."""
+
+    repeats: int
+    quick: bool = False
+    bars: Bars = no_bars
+
+    def track(self, items: Iterable[Item], description: str) -> Iterator[Item]:
+        """Yield the items while a progress bar counts them."""
+        return track(items, description, self.bars)
 
 
 class BenchRow(Part):

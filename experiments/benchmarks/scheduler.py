@@ -15,10 +15,9 @@ from typing import Any
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.benchmarks.drive import Belt, drive, make_belt
 from tuner.experiments.benchmarks.plain import simulate_plain
-from tuner.experiments.benchmarks.report import BenchRow, compared, cpu_seconds, seconds_of
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, cpu_seconds, seconds_of
 from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
-from tuner.experiments.frame.options import Options
 from tuner.laboratory.parallel import cores
 from tuner.scheduling.cluster import grow
 from tuner.scheduling.vocabulary import FULL, OK
@@ -49,10 +48,10 @@ class Alone:
         assert status == OK, f"an accelerator was sent too much in advance: {status}"
 
 
-def run(options: Options) -> list[BenchRow]:
-    """Measure everything; ``options.seeds`` is how often."""
+def run(options: BenchOptions) -> list[BenchRow]:
+    """Measure everything; ``options.repeats`` is how often."""
     cut = QUICK if options.quick else 1
-    repeats = min(options.seeds, 2) if options.quick else options.seeds
+    repeats = min(options.repeats, 2) if options.quick else options.repeats
     parts: list[Callable[[str, int, int], Iterator[BenchRow]]] = [_one_core, _threads, _growth]
     tasks = [(part, policy) for policy in POLICIES for part in parts]
     rows: list[BenchRow] = []

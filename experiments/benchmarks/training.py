@@ -29,8 +29,7 @@ from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.table.region import region_update
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
-from tuner.experiments.benchmarks.report import BenchRow, compared, seconds_of
-from tuner.experiments.frame.options import Options
+from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, seconds_of
 from tuner.knobs import KnobSpace
 from tuner.laboratory.parallel import cores
 
@@ -58,14 +57,14 @@ PAUSE = 0.02
 LEVEL = 12
 
 
-def run(options: Options) -> list[BenchRow]:
-    """Measure everything; ``options.seeds`` is how often."""
+def run(options: BenchOptions) -> list[BenchRow]:
+    """Measure everything; ``options.repeats`` is how often."""
     smaller = QUICK if options.quick else 1
     servers = max(SERVERS // smaller, 2)
-    rows = [_windows(name, servers, options.seeds) for name in options.track(ENVIRONMENTS, "environments")]
+    rows = [_windows(name, servers, options.repeats) for name in options.track(ENVIRONMENTS, "environments")]
     space = TFServingCPU().space()
     for delta in REGIONS:
-        rows += _region(space, delta, UPDATES // smaller, options.seeds)
+        rows += _region(space, delta, UPDATES // smaller, options.repeats)
     rows += _decisions(space, DECISIONS // smaller)
     return rows
 

@@ -13,7 +13,7 @@ import numpy as np
 from tuner.experiments.daemon.servers import Kept
 from tuner.profiler.load.generator import LoadGenerator
 
-__all__ = ["PHASE", "SLO", "WINDOW", "Clients", "Share", "load_until_it_breaks", "serve"]
+__all__ = ["PHASE", "SLO", "WINDOW", "Clients", "SloShare", "load_until_it_breaks", "serve"]
 
 WINDOW = 1.0
 """Of the daemon and of the judges, s."""
@@ -44,7 +44,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Share:
+class SloShare:
     """What the clients of a server saw."""
 
     kept: int = 0
@@ -56,12 +56,12 @@ class Share:
 
     @property
     def attainment(self) -> float:
-        """Share of the windows that kept the SLO, %."""
+        """SloShare of the windows that kept the SLO, %."""
         return 100 * self.kept / self.windows if self.windows else math.nan
 
-    def __add__(self, other: Share) -> Share:
+    def __add__(self, other: SloShare) -> SloShare:
         """What was seen in both."""
-        return Share(
+        return SloShare(
             kept=self.kept + other.kept,
             windows=self.windows + other.windows,
             failed=self.failed + other.failed,
@@ -76,7 +76,7 @@ class Clients:
 
     kept: Kept
     load: LoadGenerator
-    share: Share = field(default_factory=Share)
+    share: SloShare = field(default_factory=SloShare)
     high: float = 0.0
     """The high load, requests/s; 0: the server's own."""
 
@@ -102,7 +102,7 @@ class Clients:
 
 def serve(
     clients: Sequence[Clients], seconds: float, watch: Callable[[], None] = lambda: None
-) -> list[Share]:
+) -> list[SloShare]:
     """Let the load go up and down for a while, in opposite directions, and return what clients saw.
 
     Args:
@@ -112,7 +112,7 @@ def serve(
     """
     begun = judged = time.monotonic()
     for client in clients:
-        client.share = Share()
+        client.share = SloShare()
     phase, end = -1, begun + seconds
     while judged + WINDOW <= end:
         now = time.monotonic()
@@ -149,7 +149,7 @@ def load_until_it_breaks(clients: Sequence[Clients], report: Callable[[str], Non
 def _bears(client: Clients) -> bool:
     """Return whether the SLO is kept under the high load; then let it recover under the low one."""
     client.load.set_rate(client.high)
-    client.share = Share()
+    client.share = SloShare()
     begun = time.monotonic() + WINDOW
     for number in range(TRIED):
         time.sleep(max(begun + (number + 1) * WINDOW + LATE - time.monotonic(), 0.0))

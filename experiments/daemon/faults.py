@@ -10,34 +10,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
 from tuner.experiments.daemon.kinds import KINDS, Kind
 from tuner.experiments.daemon.process import wait_until
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 
-__all__ = ["FaultOutcome", "Task", "run", "summary"]
+__all__ = ["DaemonFaults", "FaultOutcome", "suffer", "summary"]
 
-WINDOW, QUICK_WINDOW = 5.0, 3.0
-"""s."""
 LIMIT = 3.0
 """Windows within which it has to recover."""
 LONGEST = 12.0
 """Windows after which it is given up."""
-
-
-class Task(NamedTuple):
-    """All kinds, in the order and form of a seed."""
-
-    seed: int
-    window: float
-    kinds: tuple[str, ...]
-    """Names of the kinds; empty for all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,26 +54,50 @@ class FaultOutcome:
         return self.serving and bool(self.left) and not self.traceback and self.windows <= LIMIT
 
 
-def run(options: Options) -> Result:
-    """Inject every kind once for each seed."""
-    window = QUICK_WINDOW if options.quick else WINDOW
-    tasks = [Task(seed, window, ()) for seed in range(options.seeds)]
-    outcomes = [v for task in options.track(tasks, "seeds") for v in suffer(task)]
-    return Result(
-        experiment="daemon-faults",
-        seeds=options.seeds,
-        configuration={"window": window, "kinds": len(KINDS)},
-        rows=summary(outcomes),
-        details={"faults": [asdict(v) | {"passed": v.passed} for v in outcomes]},
-    )
+@experiment(
+    name="daemon-faults",
+    title="Fourteen kinds of faults in a live server, its network and the daemon that keeps it",
+    minutes=25,
+    in_turn=True,
+    by_clock=("*",),
+)
+class DaemonFaults(Experiment[None, list[FaultOutcome]]):
+    """Injects every kind once for each seed, which gives the order and the forms."""
+
+    window = Scaled(5.0, quick=3.0)
+    """s."""
+
+    def tasks(self) -> tuple[None]:
+        return (None,)
+
+    def measure(self, _: None, seed: int) -> list[FaultOutcome]:
+        return suffer(seed, self.window, KINDS)
+
+    def rows(self, found: Answers[None, list[FaultOutcome]]) -> list[Row]:
+        return summary(_all(found))
+
+    def configuration(self) -> dict[str, Any]:
+        return {"window": self.window, "kinds": len(KINDS)}
+
+    def details(self, found: Answers[None, list[FaultOutcome]]) -> dict[str, Any]:
+        return {"faults": [asdict(verdict) | {"passed": verdict.passed} for verdict in _all(found)]}
 
 
-def suffer(task: Task) -> list[FaultOutcome]:
-    """Inject the kinds one after the other into one bed."""
-    rng = np.random.default_rng(task.seed)
-    chosen = [kind for kind in KINDS if not task.kinds or kind.name in task.kinds]
-    with open_bed(task.window, task.seed) as bed:
-        return [inject(bed, chosen[int(index)], rng, task.seed) for index in rng.permutation(len(chosen))]
+def _all(found: Answers[None, list[FaultOutcome]]) -> list[FaultOutcome]:
+    return [verdict for verdicts in found[None] for verdict in verdicts]
+
+
+def suffer(seed: int, window: float, kinds: Sequence[Kind]) -> list[FaultOutcome]:
+    """Inject kinds of faults one after the other into one bed.
+
+    Args:
+        seed: Of their order and forms.
+        window: Of the daemon, s.
+        kinds: What is injected.
+    """
+    rng = np.random.default_rng(seed)
+    with open_bed(window, seed) as bed:
+        return [inject(bed, kinds[int(index)], rng, seed) for index in rng.permutation(len(kinds))]
 
 
 def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> FaultOutcome:

@@ -8,29 +8,29 @@ usual, two of 1 s as in the live soak: few requests scatter far, and a change ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tuner.adapters import connect
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
 from tuner.experiments.daemon.memory import growth, sampled
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import attach
 
-__all__ = ["CASES", "Case", "Still", "attainment", "run"]
+__all__ = ["CASES", "ChangingLoad", "Hindsight", "StandingStill", "attainment"]
 
 MODEL, USUAL = "mlp", 10.0
 """What is served, and how long the daemon's windows are as a rule, s."""
-WINDOWS, QUICK_WINDOWS, STILL_WINDOWS = 600, 120, 120
-"""Of each target the daemon keeps, and of each configuration that stands still: whole turns all."""
+STILL_WINDOWS = 120
+"""Of each configuration that stands still: whole turns all."""
 MARGIN = 2.0
 
 
-class Case(NamedTuple):
+class ChangingLoad(NamedTuple):
     """A load, and what is asked under it."""
 
     low: float
@@ -60,61 +60,97 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(100.0, 300.0),
-    Case(250.0, 750.0),
-    Case(15.0, 400.0, window=1.0, turn=40, slo="mean=25ms", goal="strict"),
-    Case(15.0, 700.0, window=1.0, turn=40, slo="mean=40ms", goal="strict"),
+    ChangingLoad(100.0, 300.0),
+    ChangingLoad(250.0, 750.0),
+    ChangingLoad(15.0, 400.0, window=1.0, turn=40, slo="mean=25ms", goal="strict"),
+    ChangingLoad(15.0, 700.0, window=1.0, turn=40, slo="mean=40ms", goal="strict"),
 )
 
 
-class Still(NamedTuple):
+class StandingStill(NamedTuple):
     """One configuration that is never changed."""
 
-    case: Case
+    case: ChangingLoad
     configuration: int
     """Its number in the space."""
     windows: int
 
 
-def run(options: Options) -> Result:
-    """Keep all targets, let every configuration stand still, and compare."""
-    windows = QUICK_WINDOWS if options.quick else WINDOWS
-    seeds = range(options.seeds)
-    targets = [(case.url(windows, seed), case.settings(seed)) for case in CASES for seed in seeds]
-    with sampled() as memory:
-        lives = keep_simulated(targets, windows)
-    rows: list[Row] = []
-    for number, case in enumerate(CASES):
-        rows += _compared(case, lives[number * len(seeds) : (number + 1) * len(seeds)], options)
-    rows += [
-        Row(id="decisions", published=1000.0, measured=float(windows * len(targets)), note="of all seeds"),
-        row(
-            "growth of memory after warm-up", [growth(memory)], unit="%", published=5.0, note="target: below"
-        ),
-    ]
-    return Result(
-        experiment="daemon-hindsight",
-        seeds=options.seeds,
-        configuration={"windows": windows, "cases": [case._asdict() for case in CASES]},
-        rows=rows,
-    )
+class KeptTargets(NamedTuple):
+    """What became of the targets that the daemon kept."""
+
+    lives: list[Life]
+    memory: float
+    """Its growth, %."""
 
 
-def _compared(case: Case, lives: Sequence[Life], options: Options) -> list[Row]:
-    """Let every configuration stand still under a load, and compare the daemon's lives with them."""
+KEPT = "kept by the daemon"
+
+
+@experiment(
+    name="daemon-hindsight",
+    title="Changing load in virtual time: the daemon against the best configuration in hindsight",
+    minutes=4,
+    by_clock=("growth of memory *",),
+)
+class Hindsight(Experiment[str | StandingStill, Any]):
+    """Keeps all targets in one daemon, lets every configuration stand still, and compares."""
+
+    windows = Scaled(600, quick=120)
+    """Of each target that the daemon keeps: whole turns all."""
+
+    def tasks(self) -> Iterator[str | StandingStill]:
+        yield KEPT
+        for case in CASES:
+            space = connect(case.url(STILL_WINDOWS, 0)).space
+            yield from (StandingStill(case, int(index), STILL_WINDOWS) for index in space.distinct)
+
+    def seeds_of(self, _: str | StandingStill) -> tuple[int]:
+        """One daemon keeps the targets of all seeds."""
+        return (0,)
+
+    def alone(self, task: str | StandingStill) -> bool:
+        """The daemon's memory is measured in this process."""
+        return task == KEPT
+
+    def measure(self, task: str | StandingStill, _: int) -> KeptTargets | float:
+        if isinstance(task, StandingStill):
+            return attainment(task)
+        seeds = range(self.options.seeds)
+        targets = [(case.url(self.windows, seed), case.settings(seed)) for case in CASES for seed in seeds]
+        with sampled() as memory:
+            lives = keep_simulated(targets, self.windows)
+        return KeptTargets(lives, growth(memory))
+
+    def rows(self, found: Answers[str | StandingStill, Any]) -> Iterator[Row]:
+        (kept,) = found[KEPT]
+        for number, case in enumerate(CASES):
+            still = {
+                task.configuration: share
+                for task, (share,) in found.items()
+                if isinstance(task, StandingStill) and task.case == case
+            }
+            lives = kept.lives[number * self.options.seeds :][: self.options.seeds]
+            yield from _compared(case, lives, still)
+        decisions = float(self.windows * len(kept.lives))
+        yield Row(id="decisions", published=1000.0, measured=decisions, note="of all seeds")
+        name, note = "growth of memory after warm-up", "target: below"
+        yield row(name, [kept.memory], unit="%", published=5.0, note=note)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"windows": self.windows, "cases": [case._asdict() for case in CASES]}
+
+
+def _compared(case: ChangingLoad, lives: Sequence[Life], still: dict[int, float]) -> list[Row]:
+    """Compare the daemon's lives with the share of each configuration that stood still, by its number."""
     space = connect(case.url(STILL_WINDOWS, 0)).space
-    numbers = [int(index) for index in space.distinct]
-    tasks = [Still(case, index, STILL_WINDOWS) for index in numbers]
-    found = dict(zip(numbers, options.run_all(attainment, tasks, "configurations"), strict=True))
-    best = max(found, key=lambda index: found[index])
-    text = f"{space.format(space.decode(best))}: {found[best]:.1f} %"
-    least, note = (
-        round(found[best] - MARGIN, 2),
-        f"target: at least the best of {len(found)} ({text}) minus {MARGIN:g}",
-    )
+    best = max(still, key=lambda index: still[index])
+    text = f"{space.format(space.decode(best))}: {still[best]:.1f} %"
+    note = f"target: at least the best of {len(still)} ({text}) minus {MARGIN:g}"
     shares = [100 * float(np.mean(life.kept)) for life in lives]
     later = [100 * float(np.mean(life.kept[case.turn :])) for life in lives]
-    default = found[int(space.canonical[space.encode(space.default)])]
+    default = still[int(space.canonical[space.encode(space.default)])]
+    least = round(still[best] - MARGIN, 2)
     return [
         row(f"{case}: SLO attainment", shares, unit="%", published=least, note=note),
         row(f"{case}: after the first turn of the load", later, unit="%"),
@@ -122,7 +158,7 @@ def _compared(case: Case, lives: Sequence[Life], options: Options) -> list[Row]:
     ]
 
 
-def attainment(task: Still) -> float:
+def attainment(task: StandingStill) -> float:
     """Return the share of the windows in which a configuration that is never changed keeps the SLO, %."""
     case = task.case
     with attach(case.url(task.windows, 0)) as attachment:

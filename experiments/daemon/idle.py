@@ -13,67 +13,108 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.profiler.attachment import attach
 from tuner.setting import Load
 from tuner.testing.proxy import Proxy
 
-__all__ = ["lateness", "run"]
+__all__ = ["DaemonIdle", "lateness"]
 
 WINDOW = 10.0
 """s."""
 LIVE = 10
-MANY, QUICK_MANY = 1000, 200
 RATE = 50.0
 """requests/s of clients of the live server, and of each simulated one."""
 HEAVY = ("libtorch", "libtensorflow")
 
 
-def run(options: Options) -> Result:
-    """Watch few live targets and keep many simulated ones."""
-    seconds = 30.0 if options.quick else 60.0
-    many = QUICK_MANY if options.quick else MANY
-    cpu, memory, heavy = [], [], []
-    for seed in options.track(range(options.seeds), "live targets"):
-        used, resident, loaded = watch_live(seconds, seed)
-        cpu.append(used)
-        memory.append(resident)
-        heavy.append(float(loaded))
-    rows = [
-        row(
-            f"CPU of {LIVE} live targets, observe",
-            cpu,
-            unit="% of a core",
-            published=3.0,
-            note="target: below",
-        ),
-        row(
-            f"memory of {LIVE} live targets, observe",
-            memory,
-            unit="MiB",
-            published=150.0,
-            note="target: below",
-        ),
-        row("torch or TensorFlow loaded", heavy, published=0.0),
+class LiveCost(NamedTuple):
+    """What watching the live targets cost."""
+
+    cpu: float
+    """% of a core."""
+    memory: float
+    """MiB"""
+    heavy: bool
+    """Whether torch or TensorFlow was loaded."""
+
+
+class ManyTargets(NamedTuple):
+    """How the daemon kept a thousand simulated targets."""
+
+    late: np.ndarray
+    """By how much more than a window each window came after the one before.   # (n,) s."""
+    cpu: float
+    memory: float
+    first: float
+    """When all had a window, s."""
+
+
+LIVE_TARGETS = "live targets"
+MODES = ("observe", "recommend")
+
+
+@experiment(
+    name="daemon-idle",
+    title="What watching ten servers costs, and how late a thousand targets in one process are",
+    minutes=7,
+    in_turn=True,
+    by_clock=("*",),
+)
+class DaemonIdle(Experiment[str, Any]):
+    """Watches few live targets with every seed, and keeps many simulated ones in both modes."""
+
+    seconds = Scaled(60.0, quick=30.0)
+    many = Scaled(1000, quick=200)
+
+    def tasks(self) -> tuple[str, ...]:
+        return (LIVE_TARGETS, *MODES)
+
+    def seeds_of(self, task: str) -> Sequence[int]:
+        return super().seeds_of(task) if task == LIVE_TARGETS else (0,)
+
+    def measure(self, task: str, seed: int) -> LiveCost | ManyTargets:
+        if task == LIVE_TARGETS:
+            return watch_live(self.seconds, seed)
+        found = keep_many(task, self.many, self.seconds)
+        latest = f"latest {found.late.max():.1f} s, {found.cpu:.0f} % of a core"
+        self.report(f"{self.many} targets, {task}: {latest}")
+        return found
+
+    def rows(self, found: Answers[str, Any]) -> Iterator[Row]:
+        cpu, memory, heavy = zip(*found[LIVE_TARGETS], strict=True)
+        name, note = f"{LIVE} live targets, observe", "target: below"
+        yield row(f"CPU of {name}", cpu, unit="% of a core", published=3.0, note=note)
+        yield row(f"memory of {name}", memory, unit="MiB", published=150.0, note=note)
+        yield row("torch or TensorFlow loaded", [float(loaded) for loaded in heavy], published=0.0)
+        for mode in MODES:
+            (kept,) = found[mode]
+            yield from _many_rows(f"{self.many:,} simulated targets, {mode}", kept)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"window": WINDOW, "live": LIVE, "many": self.many, "rate": RATE, "seconds": self.seconds}
+
+
+def _many_rows(name: str, kept: ManyTargets) -> list[Row]:
+    middle, most, latest = np.percentile(kept.late, [50, 99, 100])
+    note = f"target: below; median of {len(kept.late):,} {middle:.2f} s, latest {latest:.1f} s"
+    memory_note = f"all had a window after {kept.first:.0f} s"
+    return [
+        row(f"{name}: loop latency, 99 %", [most], unit="s", published=WINDOW, note=note),
+        row(f"{name}: CPU", [kept.cpu], unit="% of a core"),
+        row(f"{name}: memory", [kept.memory], unit="MiB", note=memory_note),
     ]
-    for mode in options.track(("observe", "recommend"), "many targets"):
-        rows += keep_many(mode, many, seconds, options)
-    return Result(
-        experiment="daemon-idle",
-        seeds=options.seeds,
-        configuration={"window": WINDOW, "live": LIVE, "many": many, "rate": RATE, "seconds": seconds},
-        rows=rows,
-    )
 
 
-def watch_live(seconds: float, seed: int) -> tuple[float, float, bool]:
-    """Watch ten targets; return % of a core, MiB, and whether something heavy was loaded."""
+def watch_live(seconds: float, seed: int) -> LiveCost:
+    """Watch ten targets for a while."""
     with ExitStack() as opened:
         server = opened.enter_context(EmbeddedTriton())
         opened.enter_context(attach(server.target, load=Load(rate=RATE), seed=seed))
@@ -89,29 +130,21 @@ def watch_live(seconds: float, seed: int) -> tuple[float, float, bool]:
         after, taken = process.cpu_times(), time.monotonic() - begun
         used = after.user + after.system - before.user - before.system
         loaded = any(word in entry.path for entry in process.memory_maps() for word in HEAVY)
-        return used / taken * 100, process.memory_info().rss / 2**20, loaded
+        return LiveCost(used / taken * 100, process.memory_info().rss / 2**20, loaded)
 
 
-def keep_many(mode: str, count: int, seconds: float, options: Options) -> list[Row]:
+def keep_many(mode: str, count: int, seconds: float) -> ManyTargets:
     """Keep simulated targets for a while after each had its first window."""
     urls = [f"sim://mlp?rate={RATE:g}&seed={number}" for number in range(count)]
     with keeping(urls, mode) as daemon:
         begun = time.monotonic()
         wait_until(lambda: _windows(daemon) >= count, 120, every=0.5)
-        taken, before = time.monotonic() - begun, daemon.usage.cpu_times()
+        first, before = time.monotonic() - begun, daemon.usage.cpu_times()
         time.sleep(seconds)
         after, resident = daemon.usage.cpu_times(), daemon.usage.memory_info().rss / 2**20
         late = lateness(daemon.rows("SELECT target, time FROM window ORDER BY target, id"))
     used = (after.user + after.system - before.user - before.system) / seconds * 100
-    options.report(f"{count} targets, {mode}: latest {late.max():.1f} s, {used:.0f} % of a core")
-    name = f"{count:,} simulated targets, {mode}"
-    quantiles = np.percentile(late, [50, 99, 100])
-    note = f"target: below; median of {len(late):,} {quantiles[0]:.2f} s, latest {quantiles[2]:.1f} s"
-    return [
-        row(f"{name}: loop latency, 99 %", [quantiles[1]], unit="s", published=WINDOW, note=note),
-        row(f"{name}: CPU", [used], unit="% of a core"),
-        row(f"{name}: memory", [resident], unit="MiB", note=f"all had a window after {taken:.0f} s"),
-    ]  # fmt: skip
+    return ManyTargets(late, used, resident, first)
 
 
 def lateness(windows: Sequence[tuple[int, float]]) -> np.ndarray:

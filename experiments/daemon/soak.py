@@ -14,27 +14,35 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner.adapters.embedded.server import EmbeddedServer
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing, TFServingOptions
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.daemon.clients import PHASE, SLO, WINDOW, Clients, Share, load_until_it_breaks, serve
+from tuner.experiments.daemon.clients import (
+    PHASE,
+    SLO,
+    WINDOW,
+    Clients,
+    SloShare,
+    load_until_it_breaks,
+    serve,
+)
 from tuner.experiments.daemon.gateway import mean_latency, telling
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.daemon.servers import SERVERS, Kept
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
 from tuner.profiler.load.generator import LoadGenerator
 from tuner.setting import Load
 
-__all__ = ["compared", "run"]
+__all__ = ["DaemonSoak", "compared"]
 
 IDLE, DRAINED = 5.0, 40.0
 """requests/s between two configurations, and how long a queue may take to be served, s."""
@@ -43,62 +51,85 @@ SHARED = TFServingOptions(batch_threads=1)
 nothing here: every configuration breaks the SLO at the same load."""
 GOAL = "strict"
 """What the daemon minimises: windows that break the SLO now and then count, even if the rest is fast."""
+Benches = Sequence[tuple[Kept, Attachment, Clients]]
+"""The servers, and how they are reached."""
 DECISIONS, GROWTH, MARGIN = 1000, 5.0, 2.0
 """Decisions asked for, most growth of memory in %, and points below the best static configuration."""
 
 
-def run(options: Options) -> Result:
-    """Measure what stands still, then the daemon, then again what stands still."""
-    again, minutes, count = (1, 2.5, 3) if options.quick else (2, 13.0, len(SERVERS[0].statics))
-    with _benches() as benches:
-        clients = [client for _, _, client in benches]
-        _set(benches, [0] * len(benches))
-        load_until_it_breaks(clients, options.report)
+class Soaked(NamedTuple):
+    """What the soak came to."""
 
-        def still(numbers: Sequence[int], turns: int) -> list[Share]:
-            _set(benches, numbers)
-            shares = serve(clients, 2 * turns * PHASE)
-            options.report(", ".join(f"{share.attainment:.0f} %" for share in shares) + " kept")
-            return shares
+    rows: list[Row]
+    rates: list[tuple[float, float]]
+    """Low and high load of each server, requests/s."""
+    details: dict[str, Any]
 
-        default = [0] * len(benches)
-        first = [
-            still([number] * len(benches), 1)
-            for number in options.track(range(count), "configurations that stand still")
-        ]
-        statics = list(zip(*first, strict=True))  # by server
-        best = [max(range(count), key=lambda n: shares[n].attainment) for shares in statics]
-        _set(benches, default)
-        with _daemon(benches) as daemon:
-            shares, memory = keep(clients, daemon, 60 * minutes, options)
-            rows = _counted(daemon, memory)
-            lost = [_lost(daemon, kept.name, share) for kept, share in zip(SERVERS, shares, strict=True)]
-        defaults, bests = still(default, again), still(best, again)
-    for number, (kept, share) in enumerate(zip(SERVERS, shares, strict=True)):
-        chosen = best[number]
-        usual, most = statics[number][0] + defaults[number], statics[number][chosen] + bests[number]
-        rows += compared(kept, share, default=usual, best=most, which=kept.statics[chosen])
-    return Result(
-        experiment="daemon-soak",
-        seeds=1,
-        configuration={
-            "window": WINDOW,
-            "slo": SLO,
-            "objective": GOAL,
-            "phase": PHASE,
-            "rates": [client.rates for client in clients],
-            "minutes": minutes,
-        },
-        rows=rows,
-        details={
+
+@experiment(
+    name="daemon-soak",
+    title="Two live servers under changing load, kept by the daemon for a thousand decisions",
+    minutes=24,
+    repeated=False,
+    by_clock=("*",),
+)
+class DaemonSoak(SequentialExperiment[Soaked]):
+    """Measures what stands still, then the daemon, then again what stands still."""
+
+    again = Scaled(2, quick=1)
+    """Turns of the load for which the default and the best stand still again."""
+    minutes = Scaled(13.0, quick=2.5)
+    standing = Scaled(len(SERVERS[0].statics), quick=3)
+    """Configurations that stand still."""
+
+    def proceed(self) -> Soaked:
+        with _benches() as benches:
+            clients = [client for _, _, client in benches]
+            default = [0] * len(benches)
+            _set(benches, default)
+            load_until_it_breaks(clients, self.report)
+            numbers = self.track(range(self.standing), "configurations that stand still")
+            first = [self._still(benches, [number] * len(benches), 1) for number in numbers]
+            statics = list(zip(*first, strict=True))  # by server
+            best = [
+                max(range(len(own)), key=[share.attainment for share in own].__getitem__) for own in statics
+            ]
+            _set(benches, default)
+            with _daemon(benches) as daemon:
+                shares, memory = keep(clients, daemon, 60 * self.minutes, self.report)
+                rows = _counted(daemon, memory)
+                lost = [_lost(daemon, kept.name, share) for kept, share in zip(SERVERS, shares, strict=True)]
+            defaults, bests = (self._still(benches, some, self.again) for some in (default, best))
+        for number, (kept, share) in enumerate(zip(SERVERS, shares, strict=True)):
+            own, chosen = statics[number], best[number]
+            usual, most = own[0] + defaults[number], own[chosen] + bests[number]
+            rows += compared(kept, share, default=usual, best=most, which=kept.statics[chosen])
+        details = {
             "memory": [round(value, 1) for value in memory],
             "statics": [[share.attainment for share in shares] for shares in (*first, defaults, bests)],
             "lost": lost,
-        },
-    )
+        }
+        return Soaked(rows, [client.rates for client in clients], details)
+
+    def rows(self, found: Answers[None, Soaked]) -> list[Row]:
+        return found[None][0].rows
+
+    def configuration(self) -> dict[str, Any]:
+        return {"window": WINDOW, "slo": SLO, "objective": GOAL, "phase": PHASE, "minutes": self.minutes}
+
+    def details(self, found: Answers[None, Soaked]) -> dict[str, Any]:
+        (soaked,) = found[None]
+        return soaked.details | {"rates": soaked.rates}
+
+    def _still(self, benches: Benches, numbers: Sequence[int], turns: int) -> list[SloShare]:
+        """Let each server run one of the configurations that stand still for some turns of the load."""
+        _set(benches, numbers)
+        shares = serve([client for _, _, client in benches], 2 * turns * PHASE)
+        self.report(", ".join(f"{share.attainment:.0f} %" for share in shares) + " kept")
+        return shares
 
 
-def _set(benches: Sequence[tuple[Kept, Attachment, Clients]], numbers: Sequence[int]) -> None:
+def _set(benches: Benches, numbers: Sequence[int]) -> None:
     """Have each server run one of the configurations that stand still, and no queue of before."""
     for number, (kept, attachment, client) in zip(numbers, benches, strict=True):
         client.load.set_rate(IDLE)
@@ -120,7 +151,7 @@ def _counted(daemon: DaemonProcess, memory: Sequence[float]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _lost(daemon: DaemonProcess, name: str, share: Share) -> list[dict[str, Any]]:
+def _lost(daemon: DaemonProcess, name: str, share: SloShare) -> list[dict[str, Any]]:
     """Return the windows that broke the SLO, each with what the daemon had decided last."""
     query = (
         "SELECT decision.time, action, reason, decision.configuration FROM decision "
@@ -140,26 +171,26 @@ def _lost(daemon: DaemonProcess, name: str, share: Share) -> list[dict[str, Any]
 
 
 def keep(
-    clients: Sequence[Clients], daemon: DaemonProcess, seconds: float, options: Options
-) -> tuple[list[Share], list[float]]:
+    clients: Sequence[Clients], daemon: DaemonProcess, seconds: float, report: Callable[[str], None]
+) -> tuple[list[SloShare], list[float]]:
     """Let the daemon keep both; return what clients saw, and its memory over time, MiB."""
     wait_until(lambda: bool(daemon.rows("SELECT id FROM window LIMIT 1")), 60, every=0.1)
     memory: list[float] = []
-    told = [time.monotonic()]
+    reported = [time.monotonic()]
 
     def watch() -> None:
         memory.append(resident(daemon.usage))
-        if time.monotonic() - told[0] > 60:
-            told[0] = time.monotonic()
+        if time.monotonic() - reported[0] > 60:
+            reported[0] = time.monotonic()
             decisions = len(daemon.rows("SELECT id FROM decision"))
             seen = ", ".join(f"{c.kept.name} {c.share.attainment:.1f} %" for c in clients)
-            options.report(f"{decisions} decisions, {memory[-1]:.0f} MiB, kept so far: {seen}")
+            report(f"{decisions} decisions, {memory[-1]:.0f} MiB, kept so far: {seen}")
 
     return serve(clients, seconds, watch), memory
 
 
 def compared(
-    kept: Kept, share: Share, *, default: Share, best: Share, which: Mapping[str, float]
+    kept: Kept, share: SloShare, *, default: SloShare, best: SloShare, which: Mapping[str, float]
 ) -> list[Row]:
     """Return the daemon's share beside those of the default and of the best that stood still."""
     text = ", ".join(f"{name} {value:g}" for name, value in which.items())
@@ -188,7 +219,7 @@ def compared(
 
 
 @contextmanager
-def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
+def _benches() -> Iterator[Benches]:
     """Start both servers and their clients."""
     with ExitStack() as opened:
         found = []
@@ -203,7 +234,7 @@ def _benches() -> Iterator[list[tuple[Kept, Attachment, Clients]]]:
 
 
 @contextmanager
-def _daemon(benches: Sequence[tuple[Kept, Attachment, Clients]]) -> Iterator[DaemonProcess]:
+def _daemon(benches: Benches) -> Iterator[DaemonProcess]:
     """Keep them in a process of its own, which learns the latency from the clients."""
     with (
         telling({kept.name: client.load for kept, _, client in benches}) as gateway,

@@ -7,8 +7,8 @@ second time it did. Whether any configuration can meet the SLO then, long simula
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,24 +16,24 @@ from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import MODELS
 from tuner.experiments.daemon.lives import Life, keep_simulated, simulated_url
-from tuner.experiments.frame.options import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, SequentialExperiment, experiment
+from tuner.experiments.frame.result import Row, row
 
-__all__ = ["Case", "back", "run"]
+__all__ = ["LoadSpike", "SpikeCase", "back"]
 
 WINDOW, SLO, FACTOR = 10.0, 0.030, 3.0
 MODEL = "mlp"
 CALM, HIGH = 405.0, 400.0
 """s of calm before a spike, which comes in the middle of a window, and how long it lasts."""
 RISEN = 1.3
-"""A window with so many times the calm load belongs to a spike."""
+"""A window with this many times the calm load belongs to a spike."""
 WINDOWS = 140
 AFTER = 20
-"""Windows after a spike of which the share that kept the SLO is told."""
+"""Windows after a spike; a row has the share of these that kept the SLO."""
 LIMIT = 3.0
 
 
-class Case(NamedTuple):
+class SpikeCase(NamedTuple):
     """What is kept."""
 
     rate: float
@@ -44,27 +44,36 @@ class Case(NamedTuple):
         return f"{self.rate:g} to {FACTOR * self.rate:g} requests/s, least {self.objective}"
 
 
-CASES = (Case(100.0, "latency"), Case(100.0, "cpu"), Case(250.0, "latency"), Case(250.0, "cpu"))
+CASES = (
+    SpikeCase(100.0, "latency"),
+    SpikeCase(100.0, "cpu"),
+    SpikeCase(250.0, "latency"),
+    SpikeCase(250.0, "cpu"),
+)
 
 
-def run(options: Options) -> Result:
-    """Keep a target for each case and seed, and look at what the daemon wrote down."""
-    seeds = range(options.seeds)
-    lives = keep(CASES, seeds)
-    rows: list[Row] = []
-    for number, case in enumerate(options.track(CASES, "cases")):
-        least = best(FACTOR * case.rate)
-        own = lives[number * len(seeds) : (number + 1) * len(seeds)]
-        rows += _rows(case, own, least)
-    return Result(
-        experiment="daemon-spike",
-        seeds=options.seeds,
-        configuration={"window": WINDOW, "slo": SLO, "factor": FACTOR, "windows": WINDOWS},
-        rows=rows,
-    )
+@experiment(
+    name="daemon-spike",
+    title="The load triples within a window: windows until the SLO is kept again",
+    minutes=1,
+)
+class LoadSpike(SequentialExperiment[list[Life]]):
+    """Keeps a target for each case and seed in one daemon, and looks at what that wrote down."""
+
+    def proceed(self) -> list[Life]:
+        return keep(CASES, range(self.options.seeds))
+
+    def rows(self, found: Answers[None, list[Life]]) -> Iterator[Row]:
+        (lives,) = found[None]
+        for number, case in enumerate(CASES):
+            own = lives[number * self.options.seeds :][: self.options.seeds]
+            yield from _rows(case, own, best(FACTOR * case.rate))
+
+    def configuration(self) -> dict[str, Any]:
+        return {"window": WINDOW, "slo": SLO, "factor": FACTOR, "windows": WINDOWS}
 
 
-def keep(cases: Sequence[Case], seeds: Sequence[int]) -> list[Life]:
+def keep(cases: Sequence[SpikeCase], seeds: Sequence[int]) -> list[Life]:
     """Let a daemon keep a simulated target for each case and seed, as fast as it can."""
     targets, rises = [], (CALM, 2 * CALM + HIGH)
     for case in cases:
@@ -102,7 +111,7 @@ def best(rate: float) -> float:
     )
 
 
-def _rows(case: Case, lives: Sequence[Life], least: float) -> list[Row]:
+def _rows(case: SpikeCase, lives: Sequence[Life], least: float) -> list[Row]:
     windows = [back(life, case.rate) for life in lives]
     shares = [100 * float(np.mean(_after(life, case.rate))) for life in lives]
     note = f"target: at most; the best configuration has p95 {1e3 * least:.1f} ms"

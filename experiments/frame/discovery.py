@@ -15,13 +15,19 @@ from functools import cache
 from importlib import import_module
 from importlib.abc import InspectLoader
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tuner.experiments
 from tuner.errors import InvalidInput
-from tuner.experiments.frame.experiment import LIVE, About, Experiment, experiment
+from tuner.experiments.frame.about import LIVE, About
+
+if TYPE_CHECKING:
+    from tuner.experiments.frame.experiment import Experiment
 
 __all__ = ["Declared", "declared", "find", "papers"]
+
+
+DECORATOR = "experiment"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,11 +90,11 @@ def _declarations(module: str) -> Iterator[Declared]:
     assert spec is not None, module
     assert isinstance(spec.loader, InspectLoader), spec
     source = spec.loader.get_source(module) or ""
-    if f"\n@{experiment.__name__}(" not in source:  # most modules help others
+    if f"\n@{DECORATOR}(" not in source:  # most modules help others
         return
     for node in (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)):
         for call in node.decorator_list:
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == experiment.__name__:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == DECORATOR:
                 arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
                 yield Declared(about=About(**arguments), module=module, kind=node.name)
 

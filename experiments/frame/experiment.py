@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from tuner.experiments.frame.about import LIVE, About
 from tuner.experiments.frame.options import ExperimentOptions, Watcher
 from tuner.experiments.frame.result import Result, Row
 from tuner.laboratory.parallel import run_all
 from tuner.laboratory.progress import track
 from tuner.report.series import Series
 
-__all__ = ["LIVE", "About", "Answers", "Experiment", "Scaled", "experiment"]
-
-LIVE = "A live server"
-"""The group of the measurements of our own; the others are named by their paper."""
+__all__ = ["Answers", "Experiment", "Scaled", "SequentialExperiment", "experiment"]
 
 Value = TypeVar("Value")
 Task = TypeVar("Task")
@@ -32,24 +29,6 @@ Outcome = TypeVar("Outcome")
 Kind = TypeVar("Kind", bound="type[Experiment[Any, Any]]")
 Answers = dict[Task, list[Answer]]
 """The answers to each task, one for each of its seeds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class About:
-    """What is known of an experiment before it runs."""
-
-    name: str
-    title: str
-    minutes: float
-    """About how long it takes on two cores."""
-    paper: str = LIVE
-    """Whose table or figure it is. Each of those has a page of its own in the documentation."""
-    in_turn: bool = False
-    """Whether every task needs the machine to itself; see :meth:`Experiment.alone`."""
-    repeated: bool = True
-    """Whether it is repeated for each seed; otherwise nothing in it is random, or once is long enough."""
-    by_clock: tuple[str, ...] = ()
-    """Patterns of the rows and panels that say how fast a machine was. They differ from run to run."""
 
 
 def experiment(
@@ -207,7 +186,9 @@ class Experiment(ABC, Generic[Task, Answer]):
     def _measured(self) -> Answers[Task, Answer]:
         self.prepare()
         seeds = {task: self.seeds_of(task) for task in self.tasks()}
-        calls = [(task, seed) for task, some in seeds.items() for seed in some]
+        # Seed by seed, so that a machine whose speed drifts is as fast for one task as for the other.
+        rounds = range(max(map(len, seeds.values()), default=0))
+        calls = [(task, some[n]) for n in rounds for task, some in seeds.items() if n < len(some)]
         alone = [call for call in calls if self.alone(call[0])]
         spread = [call for call in calls if not self.alone(call[0])]
         name = self.about.name
@@ -217,3 +198,27 @@ class Experiment(ABC, Generic[Task, Answer]):
 
     def _answer(self, call: tuple[Task, int]) -> Answer:
         return self.measure(*call)
+
+
+class SequentialExperiment(Experiment[None, Answer]):
+    """An experiment that is one sequence of steps, each of which needs the machine to itself."""
+
+    def tasks(self) -> tuple[None]:
+        """Return the one task."""
+        return (None,)
+
+    def seeds_of(self, _: None) -> Sequence[int]:
+        """Return one seed: the steps repeat themselves what needs repeating."""
+        return (self.first_seed,)
+
+    def alone(self, _: None) -> bool:
+        """Report progress as it comes."""
+        return True
+
+    def measure(self, _: None, __: int) -> Answer:
+        """Take all steps."""
+        return self.proceed()
+
+    @abstractmethod
+    def proceed(self) -> Answer:
+        """Take all steps and return what they came to: the only answer to the only task."""

@@ -5,53 +5,68 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import psutil
 
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 
-__all__ = ["run"]
+__all__ = ["ObserveCost"]
 
 RATE = 200.0
 
 
-def run(options: Options) -> Result:
-    """Watch a loaded server from another process and account for that process."""
-    seconds = 5 if options.quick else 60
-    cpu, memory = [], []
-    for seed in range(options.seeds):
+class WatcherCost(NamedTuple):
+    """What the watching process used."""
+
+    cpu: float
+    """% of a core."""
+    memory: float
+    """MiB"""
+
+
+@experiment(
+    name="observe-cost",
+    title="CPU and memory of tuner observe at one sample per second",
+    minutes=2,
+    in_turn=True,
+    by_clock=("*",),
+)
+class ObserveCost(Experiment[None, WatcherCost]):
+    """Watches a loaded server from another process and accounts for that process."""
+
+    seconds = Scaled(60, quick=5)
+
+    def tasks(self) -> tuple[None]:
+        return (None,)
+
+    def measure(self, _: None, seed: int) -> WatcherCost:
         with triton(RATE, seed=seed) as attachment:
-            command = [
-                sys.executable,
-                "-m",
-                "tuner",
-                "observe",
-                attachment.description.target,
-                "--every",
-                "1s",
-            ]
+            target = attachment.description.target
+            command = [sys.executable, "-m", "tuner", "observe", target, "--every", "1s"]
             watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             try:
                 time.sleep(3.0)  # imports are not watching
                 process = psutil.Process(watcher.pid)
                 before = process.cpu_times()
-                time.sleep(seconds)
+                time.sleep(self.seconds)
                 after = process.cpu_times()
                 used = after.user + after.system - before.user - before.system
-                cpu.append(used / seconds * 100)
-                memory.append(process.memory_info().rss / 2**20)
+                cost = WatcherCost(used / self.seconds * 100, process.memory_info().rss / 2**20)
             finally:
                 watcher.terminate()
                 watcher.wait(10)
-        options.report(f"seed {seed}: {cpu[-1]:.2f} % of a core, {memory[-1]:.0f} MB")
-    return Result(
-        experiment="observe-cost",
-        seeds=options.seeds,
-        configuration={"rate": RATE, "every": 1.0, "watched_seconds": seconds},
-        rows=[
-            row("CPU of tuner observe", cpu, unit="% of a core", published=3.0, note="target: below"),
-            row("memory of tuner observe", memory, unit="MiB", published=120.0, note="target: below"),
-        ],
-    )
+        self.report(f"seed {seed}: {cost.cpu:.2f} % of a core, {cost.memory:.0f} MB")
+        return cost
+
+    def rows(self, found: Answers[None, WatcherCost]) -> Iterator[Row]:
+        cpu, memory = zip(*found[None], strict=True)
+        note = "target: below"
+        yield row("CPU of tuner observe", cpu, unit="% of a core", published=3.0, note=note)
+        yield row("memory of tuner observe", memory, unit="MiB", published=120.0, note=note)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"rate": RATE, "every": 1.0, "watched_seconds": self.seconds}

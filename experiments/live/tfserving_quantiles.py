@@ -8,15 +8,18 @@ is below the clients' by the network and the wait in front of the server.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tuner.adapters.metrics.histogram import Histogram
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import tfserving
+from tuner.profiler.attachment import Attachment
 
-__all__ = ["run"]
+__all__ = ["ServerQuantiles"]
 
 RATE = 60.0
 SHARES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -24,49 +27,77 @@ SIZES = (4.0, 8.0, 16.0, 32.0)
 TIMEOUTS = (0.0, 0.005)
 
 
-def run(options: Options) -> Result:
-    """Compare the ways to read a quantile in windows under several configurations."""
-    windows, seconds = (2, 3.0) if options.quick else (8, 15.0)
-    errors: dict[tuple[str, str], list[float]] = {
-        (name, way): [] for name in SHARES for way in ("ours", "line")
-    }
-    below: dict[str, list[float]] = {name: [] for name in SHARES}
-    for seed in range(options.seeds):
+class QuantileErrors(NamedTuple):
+    """Relative errors of a quantile in one window."""
+
+    ours: float
+    """As we interpolate."""
+    line: float
+    """By a straight line, as is usual."""
+    below: float
+    """The server's own quantile over the clients', less 1."""
+
+
+@experiment(
+    name="tfserving-quantiles",
+    title="Quantiles from TensorFlow Serving's histogram beside those that clients see",
+    minutes=3,
+    in_turn=True,
+    by_clock=("*",),
+)
+class ServerQuantiles(Experiment[None, list[dict[str, QuantileErrors]]]):
+    """Compares the ways to read a quantile in windows under several configurations."""
+
+    windows = Scaled(8, quick=2)
+    seconds = Scaled(15.0, quick=3.0)
+
+    def tasks(self) -> tuple[None]:
+        return (None,)
+
+    def measure(self, _: None, seed: int) -> list[dict[str, QuantileErrors]]:
+        found = []
         with tfserving(RATE, seed=seed) as attachment:
-            backend, clients = attachment.backend, attachment.load
-            assert clients is not None, "the bench sends a load of its own"
-            for number in range(windows):
+            for number in range(self.windows):
                 wanted = attachment.space.default.replace(
                     max_batch_size=SIZES[number % 4], batch_timeout=TIMEOUTS[number % 2]
                 )
-                attachment.clock.sleep(backend.apply(wanted).settle)
-                before, begin = backend.counters().latencies, attachment.clock.now()
-                attachment.clock.sleep(seconds)
-                after, end = backend.counters().latencies, attachment.clock.now()
-                assert before is not None
-                assert after is not None
-                seen = clients.sample(begin, end).latency
-                seen = seen[~np.isnan(seen)]
-                counted, told = bucketed(seen, after.bounds), after.since(before)
-                for name, share in SHARES.items():
-                    truth = float(np.quantile(seen, share))
-                    errors[name, "ours"].append(abs(counted.quantile(share) / truth - 1))
-                    errors[name, "line"].append(abs(straight_line(counted, share) / truth - 1))
-                    below[name].append(told.quantile(share) / truth - 1)
-                options.report(f"{number + 1}/{windows}  {attachment.space.format(wanted)}")
-    rows = []
-    for name in SHARES:
-        rows += [
-            row(f"{name} off, as interpolated", [100 * value for value in errors[name, "ours"]], unit="%"),
-            row(f"{name} off, by a straight line", [100 * value for value in errors[name, "line"]], unit="%"),
-            row(f"{name} of the server over the clients'", [100 * v for v in below[name]], unit="%"),
-        ]
-    return Result(
-        experiment="tfserving-quantiles",
-        seeds=options.seeds,
-        configuration={"rate": RATE, "windows": windows, "seconds": seconds},
-        rows=rows,
-    )
+                attachment.clock.sleep(attachment.backend.apply(wanted).settle)
+                found.append(self._window(attachment))
+                self.report(f"{number + 1}/{self.windows}  {attachment.space.format(wanted)}")
+        return found
+
+    def _window(self, attachment: Attachment) -> dict[str, QuantileErrors]:
+        load, clock = attachment.load, attachment.clock
+        assert load is not None, "the testbed sends a load of its own"
+        before, begin = attachment.backend.counters().latencies, clock.now()
+        clock.sleep(self.seconds)
+        after, end = attachment.backend.counters().latencies, clock.now()
+        assert before is not None
+        assert after is not None
+        seen = load.sample(begin, end).latency
+        seen = seen[~np.isnan(seen)]
+        counted, served = bucketed(seen, after.bounds), after.since(before)
+        errors = {}
+        for name, share in SHARES.items():
+            truth = float(np.quantile(seen, share))
+            errors[name] = QuantileErrors(
+                abs(counted.quantile(share) / truth - 1),
+                abs(straight_line(counted, share) / truth - 1),
+                served.quantile(share) / truth - 1,
+            )
+        return errors
+
+    def rows(self, found: Answers[None, list[dict[str, QuantileErrors]]]) -> Iterator[Row]:
+        windows = [window for run in found[None] for window in run]
+        for name in SHARES:
+            errors = [window[name] for window in windows]
+            yield row(f"{name} off, as interpolated", [100 * each.ours for each in errors], unit="%")
+            yield row(f"{name} off, by a straight line", [100 * each.line for each in errors], unit="%")
+            below = [100 * each.below for each in errors]
+            yield row(f"{name} of the server over the clients'", below, unit="%")
+
+    def configuration(self) -> dict[str, Any]:
+        return {"rate": RATE, "windows": self.windows, "seconds": self.seconds}
 
 
 def bucketed(latency: np.ndarray, bounds: np.ndarray) -> Histogram:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
 from tuner.control import WATCHED, ControlLoop, Driver, Watched, WindowRecord
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, row
+from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import RATES, measure_in_turns, objective, triton
 from tuner.experiments.live.triton_sweep import load_sweep
 from tuner.knobs import Configuration
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["judge", "run", "windows_to_converge"]
+__all__ = ["TritonConvergence", "windows_to_converge"]
 
 NEAR = 1.15
 """Within this factor of the best p95 counts as found."""
@@ -31,53 +32,58 @@ Traces = dict[str, dict[float, list[Configuration]]]
 """Run -> load -> per window the configuration that the loop would leave the server with."""
 
 
-def run(options: Options) -> Result:
-    """Run the control loop cold and warm, as often as there are seeds, on fresh servers."""
-    traces: Traces = {}
-    windows: dict[str, list[dict[str, Any]]] = {}
-    for seed in range(options.seeds):
-        for kind, count in (("cold", COLD_WINDOWS), ("warm", WARM_WINDOWS)):
-            with triton(RATES[0], seed=seed, quick=options.quick) as attachment:
-                agent = _trained(attachment, seed) if kind == "warm" else RRL(attachment.space, seed=seed)
-                name = f"{kind} seed {seed}"
-                log = windows[name] = []
-                traces[name] = _tune(attachment, agent, 4 if options.quick else count, name, options, log=log)
-                agent.close()
-    result = judge(traces, options)
-    result.details["windows"] = windows
-    return result
+class Convergence(NamedTuple):
+    """How the loop came near the best, and all that was seen of it."""
+
+    found: dict[str, list[float]]
+    """The values of each row."""
+    details: dict[str, Any]
 
 
-def judge(traces: Traces, options: Options) -> Result:
-    """Count windows until what the loop would leave behind is near the best.
+@experiment(
+    name="triton-convergence",
+    title="Windows until RRL is within 15 % of the sweep's best, cold and warm",
+    minutes=32,
+    in_turn=True,
+    by_clock=("*",),
+)
+class TritonConvergence(SequentialExperiment[Convergence]):
+    """Runs the control loop cold and warm on fresh servers, and judges where it went."""
 
-    The machine's speed drifts by tens of per cent within minutes, so what the loop settled on is measured
-    once more in turns with the best of the sweep, and compared round by round; what it held only in
-    passing is judged by the sweep.
-    """
-    found: dict[str, list[float]] = {}
-    details: dict[str, Any] = {}
-    for rate in RATES:
-        ratios_of = _ratios(rate, traces, options, details)
-        for name, trace in traces.items():
-            ratios = [ratios_of[c] for c in trace[rate]]
-            label = f"{name.split()[0]} at {rate:g} r/s"
-            first = next((n for n, ratio in enumerate(ratios, 1) if ratio <= NEAR), math.inf)
-            found.setdefault(f"{label}: first found", []).append(float(first))
-            found.setdefault(f"{label}: found and kept", []).append(windows_to_converge(ratios))
-            found.setdefault(f"{label}: p95 at the end, over the best", []).append(ratios[-1])
-            details[f"{name} at {rate:g} r/s"] = [round(ratio, 3) for ratio in ratios]
-    limits = {"cold": 40.0, "warm": 10.0}
-    rows = [
-        row(name, values, unit="", published=NEAR)
-        if name.endswith("best")
-        else row(name, values, unit="windows", published=limits[name.split()[0]])
-        for name, values in sorted(found.items())
-    ]
-    return Result(
-        experiment="triton-convergence",
-        seeds=options.seeds,
-        configuration={
+    cold = Scaled(COLD_WINDOWS, quick=4)
+    warm = Scaled(WARM_WINDOWS, quick=4)
+    check = Scaled(6.0, quick=2.0)
+    """Length of a window in turns, s."""
+    rounds = Scaled(ROUNDS, quick=1)
+
+    def proceed(self) -> Convergence:
+        traces: Traces = {}
+        windows: dict[str, list[dict[str, Any]]] = {}
+        for seed in range(self.options.seeds):
+            for kind, count in (("cold", self.cold), ("warm", self.warm)):
+                with triton(RATES[0], seed=seed, quick=self.options.quick) as attachment:
+                    agent = _trained(attachment, seed) if kind == "warm" else RRL(attachment.space, seed=seed)
+                    name = f"{kind} seed {seed}"
+                    log = windows[name] = []
+                    traces[name] = self._tune(attachment, agent, count, name, log=log)
+                    agent.close()
+        found, details = self._judge(traces)
+        return Convergence(found, details | {"windows": windows})
+
+    def rows(self, found: Answers[None, Convergence]) -> Iterator[Row]:
+        limits = {"cold": 40.0, "warm": 10.0}
+        (convergence,) = found[None]
+        for name, values in sorted(convergence.found.items()):
+            if name.endswith("best"):
+                yield row(name, values, unit="", published=NEAR)
+            else:
+                yield row(name, values, unit="windows", published=limits[name.split()[0]])
+
+    def details(self, found: Answers[None, Convergence]) -> dict[str, Any]:
+        return found[None][0].details
+
+    def configuration(self) -> dict[str, Any]:
+        return {
             "rates": list(RATES),
             "window": WINDOW,
             "near": NEAR,
@@ -85,50 +91,94 @@ def judge(traces: Traces, options: Options) -> Result:
             "windows_cold": COLD_WINDOWS,
             "windows_warm": WARM_WINDOWS,
             "rounds": ROUNDS,
-        },
-        rows=rows,
-        details=details,
-    )
+        }
 
+    def _judge(self, traces: Traces) -> tuple[dict[str, list[float]], dict[str, Any]]:
+        """Count windows until what the loop would leave behind is near the best.
 
-def _ratios(
-    rate: float, traces: Traces, options: Options, details: dict[str, Any]
-) -> dict[Configuration, float]:
-    """Return p95 over that of the best, for every configuration of the sweep."""
-    rows = load_sweep(options.folder, rate).ranked()
-    swept = {Configuration(row.configuration): row.median("latency_p95") for row in rows}
-    most = max(len(row.windows) for row in rows)
-    refined = [Configuration(row.configuration) for row in rows if len(row.windows) == most]
-    best = min(refined, key=lambda c: swept[c])
-    held = Counter(c for trace in traces.values() for c in trace[rate])
-    last = {trace[rate][-1] for trace in traces.values()}
-    settled = [c for c, windows in held.items() if windows >= SETTLED or c in last]
-    again = _measure_in_turns(rate, list(dict.fromkeys([best, *settled])), options)
-    details[f"p95 in turns at {rate:g} r/s, ms"] = {
-        str(c): [round(p95 * 1e3, 2) for p95 in values] for c, values in again.items()
-    }
-    ratios = {c: p95 / swept[best] for c, p95 in swept.items()}
-    return ratios | {
-        c: median(p95 / of_best for p95, of_best in zip(values, again[best], strict=True))
-        for c, values in again.items()
-    }
+        The machine's speed drifts by tens of per cent within minutes, so what the loop settled on is measured
+        once more in turns with the best of the sweep, and compared round by round; what it held only in
+        passing is judged by the sweep.
+        """
+        found: dict[str, list[float]] = {}
+        details: dict[str, Any] = {}
+        for rate in RATES:
+            ratios_of = self._ratios(rate, traces, details)
+            for name, trace in traces.items():
+                ratios = [ratios_of[c] for c in trace[rate]]
+                label = f"{name.split()[0]} at {rate:g} r/s"
+                first = next((n for n, ratio in enumerate(ratios, 1) if ratio <= NEAR), math.inf)
+                found.setdefault(f"{label}: first found", []).append(float(first))
+                found.setdefault(f"{label}: found and kept", []).append(windows_to_converge(ratios))
+                found.setdefault(f"{label}: p95 at the end, over the best", []).append(ratios[-1])
+                details[f"{name} at {rate:g} r/s"] = [round(ratio, 3) for ratio in ratios]
+        return found, details
 
+    def _ratios(self, rate: float, traces: Traces, details: dict[str, Any]) -> dict[Configuration, float]:
+        """Return p95 over that of the best, for every configuration of the sweep."""
+        rows = load_sweep(self.options.folder, rate).ranked()
+        swept = {Configuration(row.configuration): row.median("latency_p95") for row in rows}
+        most = max(len(row.windows) for row in rows)
+        refined = [Configuration(row.configuration) for row in rows if len(row.windows) == most]
+        best = min(refined, key=lambda c: swept[c])
+        held = Counter(c for trace in traces.values() for c in trace[rate])
+        last = {trace[rate][-1] for trace in traces.values()}
+        settled = [c for c, windows in held.items() if windows >= SETTLED or c in last]
+        again = self._measure_in_turns(rate, list(dict.fromkeys([best, *settled])))
+        details[f"p95 in turns at {rate:g} r/s, ms"] = {
+            str(c): [round(p95 * 1e3, 2) for p95 in values] for c, values in again.items()
+        }
+        ratios = {c: p95 / swept[best] for c, p95 in swept.items()}
+        return ratios | {
+            c: median(p95 / of_best for p95, of_best in zip(values, again[best], strict=True))
+            for c, values in again.items()
+        }
 
-def _measure_in_turns(
-    rate: float, configurations: list[Configuration], options: Options
-) -> dict[Configuration, list[float]]:
-    """Return the p95 of each in every round, s."""
-    with triton(rate, quick=options.quick) as attachment:
-        p95 = measure_in_turns(
-            attachment,
-            configurations,
-            seconds=2.0 if options.quick else 6.0,
-            rounds=1 if options.quick else ROUNDS,
+    def _measure_in_turns(
+        self, rate: float, configurations: list[Configuration]
+    ) -> dict[Configuration, list[float]]:
+        """Return the p95 of each in every round, s."""
+        with triton(rate, quick=self.options.quick) as attachment:
+            p95 = measure_in_turns(attachment, configurations, seconds=self.check, rounds=self.rounds)
+            for configuration, values in p95.items():
+                text = ", ".join(f"{value * 1e3:.1f}" for value in values)
+                self.report(f"checked {rate:g} r/s  {attachment.space.format(configuration)}  p95 {text} ms")
+        return p95
+
+    def _tune(
+        self,
+        attachment: Attachment,
+        agent: RRL,
+        windows: int,
+        name: str,
+        *,
+        log: list[dict[str, Any]],
+    ) -> dict[float, list[Configuration]]:
+        """Tune under both loads; return per load and window what the loop would leave the server with."""
+        goal = objective(attachment)
+        loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
+        driver = Driver(
+            Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW
         )
-        for configuration, values in p95.items():
-            text = ", ".join(f"{value * 1e3:.1f}" for value in values)
-            options.report(f"checked {rate:g} r/s  {attachment.space.format(configuration)}  p95 {text} ms")
-    return p95
+        traces: dict[float, list[Configuration]] = {}
+        for rate in RATES:
+            attachment.set_rate(rate)
+            trace = traces[rate] = []
+            for _ in range(2 * windows):
+                record = driver.step()
+                log.append(_entry(rate, record, attachment))
+                if record.measurement is None or record.measurement.disturbed:
+                    self.report(f"{name}  {rate:g} r/s  not counted: {record.decision.reason}")
+                    continue
+                trace.append(loop.incumbent() or attachment.space.nearest(driver.running))
+                p95 = goal.latency(record.measurement) * 1e3
+                self.report(
+                    f"{name}  {rate:g} r/s  {len(trace)}/{windows}  p95 {p95:.1f} ms  "
+                    f"incumbent {attachment.space.format(trace[-1])}"
+                )
+                if len(trace) == windows:
+                    break
+        return traces
 
 
 def windows_to_converge(ratios: list[float], *, near: float = NEAR) -> float:
@@ -146,40 +196,6 @@ def _trained(attachment: Attachment, seed: int) -> RRL:
     """Measure a server model and learn in simulation, as `tuner calibrate` and `tuner train` do."""
     model, _ = measure_server_model(attachment, 3.0)
     return train_in_simulation(model, objective(attachment), rates=RATES, space=attachment.space, seed=seed)
-
-
-def _tune(
-    attachment: Attachment,
-    agent: RRL,
-    windows: int,
-    name: str,
-    options: Options,
-    *,
-    log: list[dict[str, Any]],
-) -> dict[float, list[Configuration]]:
-    """Tune under both loads; return per load and window what the loop would leave the server with."""
-    goal = objective(attachment)
-    loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
-    traces: dict[float, list[Configuration]] = {}
-    for rate in RATES:
-        attachment.set_rate(rate)
-        trace = traces[rate] = []
-        for _ in range(2 * windows):
-            record = driver.step()
-            log.append(_entry(rate, record, attachment))
-            if record.measurement is None or record.measurement.disturbed:
-                options.report(f"{name}  {rate:g} r/s  not counted: {record.decision.reason}")
-                continue
-            trace.append(loop.incumbent() or attachment.space.nearest(driver.running))
-            p95 = goal.latency(record.measurement) * 1e3
-            options.report(
-                f"{name}  {rate:g} r/s  {len(trace)}/{windows}  p95 {p95:.1f} ms  "
-                f"incumbent {attachment.space.format(trace[-1])}"
-            )
-            if len(trace) == windows:
-                break
-    return traces
 
 
 def _entry(rate: float, record: WindowRecord, attachment: Attachment) -> dict[str, Any]:

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 from tuner.agents.rrl import RRL
 from tuner.control import ControlLoop, Driver, Watched
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import objective, triton
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["run"]
+__all__ = ["CpuSaved"]
 
-RATE, SLO, WINDOW, WINDOWS, CHECK = 140.0, 0.040, 4.0, 16, 10.0
+RATE, SLO, WINDOW, WINDOWS = 140.0, 0.040, 4.0, 16
 
 
-def run(options: Options) -> Result:
-    """Tune once for latency and once for CPU on fresh servers, and measure where each ends."""
-    cpu: dict[str, list[float]] = {"latency": [], "cpu": []}
-    p95: dict[str, list[float]] = {"latency": [], "cpu": []}
-    ended: dict[str, list[str]] = {"latency": [], "cpu": []}
-    for seed in range(options.seeds):
-        for goal in ("latency", "cpu"):
-            with triton(RATE, seed=seed, quick=options.quick) as attachment:
-                ended[goal].append(_tune(attachment, goal, seed, 3 if options.quick else WINDOWS))
-                measurement = attachment.profiler.measure(2.0 if options.quick else CHECK, settle=2.0)
-            cpu[goal].append(measurement.cpu)
-            p95[goal].append(measurement.latency_p95 * 1e3)
-            options.report(
-                f"{goal} seed {seed}: {ended[goal][-1]}: {cpu[goal][-1]:.2f} cores, {p95[goal][-1]:.1f} ms"
-            )
-    saved = [1 - c / latency for c, latency in zip(cpu["cpu"], cpu["latency"], strict=True)]
-    return Result(
-        experiment="triton-cpu",
-        seeds=options.seeds,
-        configuration={"rate": RATE, "slo_ms": SLO * 1e3, "window": WINDOW, "windows": WINDOWS},
-        rows=[
-            row("CPU saved", [s * 100 for s in saved], unit="%", published=25.0, note="target: at least"),
-            row("CPU, latency-optimal", cpu["latency"], unit="cores"),
-            row("CPU, cpu-optimal", cpu["cpu"], unit="cores"),
-            row("p95, latency-optimal", p95["latency"], unit="ms"),
-            row("p95, cpu-optimal", p95["cpu"], unit="ms", published=SLO * 1e3, note="target: at most"),
-        ],
-        details={"ended": ended},
-    )
+class TunedServer(NamedTuple):
+    """Where tuning left a server, and how it serves then."""
+
+    configuration: str
+    cpu: float
+    """Cores."""
+    p95: float
+    """s"""
+
+
+@experiment(
+    name="triton-cpu",
+    title="CPU saved by --objective cpu under a 40 ms SLO",
+    minutes=8,
+    in_turn=True,
+    by_clock=("*",),
+)
+class CpuSaved(Experiment[str, TunedServer]):
+    """Tunes fresh servers for latency and for CPU, and measures where each ends."""
+
+    windows = Scaled(WINDOWS, quick=3)
+    check = Scaled(10.0, quick=2.0)
+    """Length of the window that counts, s."""
+
+    def tasks(self) -> tuple[str, str]:
+        return ("latency", "cpu")
+
+    def measure(self, goal: str, seed: int) -> TunedServer:
+        with triton(RATE, seed=seed, quick=self.options.quick) as attachment:
+            ended = _tune(attachment, goal, seed, self.windows)
+            measurement = attachment.profiler.measure(self.check, settle=2.0)
+        found = TunedServer(ended, measurement.cpu, measurement.latency_p95)
+        self.report(f"{goal} seed {seed}: {ended}: {found.cpu:.2f} cores, {1e3 * found.p95:.1f} ms")
+        return found
+
+    def rows(self, found: Answers[str, TunedServer]) -> Iterator[Row]:
+        pairs = zip(found["cpu"], found["latency"], strict=True)
+        saved = [100 * (1 - ours.cpu / theirs.cpu) for ours, theirs in pairs]
+        yield row("CPU saved", saved, unit="%", published=25.0, note="target: at least")
+        for goal, servers in found.items():
+            yield row(f"CPU, {goal}-optimal", [each.cpu for each in servers], unit="cores")
+        yield row("p95, latency-optimal", [1e3 * each.p95 for each in found["latency"]], unit="ms")
+        p95 = [1e3 * each.p95 for each in found["cpu"]]
+        yield row("p95, cpu-optimal", p95, unit="ms", published=SLO * 1e3, note="target: at most")
+
+    def configuration(self) -> dict[str, Any]:
+        return {"rate": RATE, "slo_ms": SLO * 1e3, "window": WINDOW, "windows": WINDOWS}
+
+    def details(self, found: Answers[str, TunedServer]) -> dict[str, Any]:
+        return {"ended": {goal: [each.configuration for each in servers] for goal, servers in found.items()}}
 
 
 def _tune(attachment: Attachment, goal: str, seed: int, windows: int) -> str:

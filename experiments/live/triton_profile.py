@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from queue import Queue
 from statistics import median
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["run"]
+__all__ = ["BatchLatency"]
 
 SIZES = (1, 2, 4, 8)
 RATE = 300.0
@@ -22,46 +24,67 @@ ROUNDS = 7
 """How often each size is measured in closed loop; the median counts."""
 
 
-def run(options: Options) -> Result:
-    """Compare the fitted line with groups of b requests sent one after the other."""
-    errors: dict[int, list[float]] = {b: [] for b in SIZES}
-    fitted: dict[int, list[float]] = {b: [] for b in SIZES}
-    closed: dict[int, list[float]] = {b: [] for b in SIZES}
-    residuals = []
-    for seed in range(options.seeds):
+class SizeLatencies(NamedTuple):
+    """l(b) of one server by batch size, ms: fitted to its statistics, and measured in closed loop."""
+
+    fitted: dict[int, float]
+    closed: dict[int, float]
+    residual: float
+    """Of the fitted line, ms."""
+
+    def error(self, size: int) -> float:
+        """How far the line is off, %."""
+        return abs(self.fitted[size] / self.closed[size] - 1) * 100
+
+
+@experiment(
+    name="triton-profile",
+    title="l(b) from statistics against a closed-loop measurement",
+    minutes=2,
+    in_turn=True,
+    by_clock=("*",),
+)
+class BatchLatency(Experiment[None, SizeLatencies]):
+    """Compares the fitted line with groups of b requests sent one after the other."""
+
+    seconds = Scaled(20.0, quick=3.0)
+    groups = Scaled(30, quick=20)
+    rounds = Scaled(ROUNDS, quick=1)
+
+    def tasks(self) -> tuple[None]:
+        return (None,)
+
+    def measure(self, _: None, seed: int) -> SizeLatencies:
         with triton(RATE, seed=seed) as attachment:
             attachment.backend.apply(Configuration(max_batch_size=32, max_queue_delay=0.01, instances=1))
-            measurement = attachment.profiler.measure(3.0 if options.quick else 20.0, settle=2.0)
-            assert measurement.profile is not None, "batches were executed"
-            residuals.append(measurement.profile.residual * 1e3)
+            profile = attachment.profiler.measure(self.seconds, settle=2.0).profile
+            assert profile is not None, "batches were executed"
             attachment.set_rate(0.1)
             attachment.clock.sleep(1.0)
             # In turns: the machine's speed drifts, and must not be taken for the effect of a size.
             rounds = [
-                {size: _closed_loop(attachment, size, 20 if options.quick else 30) for size in SIZES}
-                for _ in range(1 if options.quick else ROUNDS)
+                {size: _closed_loop(attachment, size, self.groups) for size in SIZES}
+                for _ in range(self.rounds)
             ]
-            for size in SIZES:
-                latency = median(seconds[size] for seconds in rounds)
-                closed[size].append(latency * 1e3)
-                fitted[size].append(measurement.profile.latency(size) * 1e3)
-                errors[size].append(abs(measurement.profile.latency(size) / latency - 1) * 100)
-            options.report(
-                f"seed {seed}: " + ", ".join(f"l({b}) off by {errors[b][-1]:.1f} %" for b in SIZES)
-            )
-    rows: list[Row] = []
-    for size in SIZES:
-        rows += [
-            row(f"l({size}) error", errors[size], unit="%", published=10.0, note="target: at most"),
-            row(f"l({size}) from statistics", fitted[size], unit="ms"),
-            row(f"l({size}) closed loop", closed[size], unit="ms"),
-        ]
-    return Result(
-        experiment="triton-profile",
-        seeds=options.seeds,
-        configuration={"rate": RATE, "max_batch_size": 32, "max_queue_delay": 0.01, "rounds": ROUNDS},
-        rows=[*rows, row("residual", residuals, unit="ms")],
-    )
+        found = SizeLatencies(
+            fitted={size: profile.latency(size) * 1e3 for size in SIZES},
+            closed={size: median(seconds[size] for seconds in rounds) * 1e3 for size in SIZES},
+            residual=profile.residual * 1e3,
+        )
+        self.report(f"seed {seed}: " + ", ".join(f"l({b}) off by {found.error(b):.1f} %" for b in SIZES))
+        return found
+
+    def rows(self, found: Answers[None, SizeLatencies]) -> Iterator[Row]:
+        runs = found[None]
+        for size in SIZES:
+            errors = [each.error(size) for each in runs]
+            yield row(f"l({size}) error", errors, unit="%", published=10.0, note="target: at most")
+            yield row(f"l({size}) from statistics", [each.fitted[size] for each in runs], unit="ms")
+            yield row(f"l({size}) closed loop", [each.closed[size] for each in runs], unit="ms")
+        yield row("residual", [each.residual for each in runs], unit="ms")
+
+    def configuration(self) -> dict[str, Any]:
+        return {"rate": RATE, "max_batch_size": 32, "max_queue_delay": 0.01, "rounds": ROUNDS}
 
 
 def _closed_loop(attachment: Attachment, size: int, count: int) -> float:

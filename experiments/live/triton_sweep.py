@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tuner.control.drive.sweep import SweepResult, measure_configurations
-from tuner.experiments.frame.catalogue import Options
-from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import GRIDS, RATES, distinct, triton
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["load_sweep", "measure", "refine", "run", "summary", "sweep_file"]
+__all__ = ["TritonSweep", "load_sweep", "sweep_file"]
 
 SECONDS = 6.0
 REFINED, REFINEMENTS = 12, 2
@@ -33,42 +35,71 @@ def load_sweep(folder: Path, rate: float) -> SweepResult:
     return SweepResult.load(sweep_file(folder, rate))
 
 
-def run(options: Options) -> Result:
-    """Measure every configuration under both loads, then the best ones again."""
-    for rate in RATES:
-        with triton(rate, quick=options.quick) as attachment:
-            result = _empty(attachment, rate, options.seeds)
-            measure(attachment, result, distinct(attachment), options.seeds, options)
-            refine(attachment, result, options)
-    return summary(options)
+@experiment(
+    name="triton-sweep",
+    title="Exhaustive grid of the embedded Triton's MLP under two loads: the yardstick",
+    minutes=20,
+    in_turn=True,
+    by_clock=("*",),
+)
+class TritonSweep(Experiment[float, SweepResult]):
+    """Measures every configuration under both loads, then the best ones again."""
 
+    seconds = Scaled(SECONDS, quick=2.0)
+    refinements = Scaled(REFINEMENTS, quick=1)
 
-def refine(attachment: Attachment, result: SweepResult, options: Options) -> None:
-    """Measure the best configurations again, so that the best of them is not the luck of one window."""
-    best = [Configuration(swept.configuration) for swept in result.ranked()[:REFINED]]
-    measure(attachment, result, best, 1 if options.quick else REFINEMENTS, options)
+    def tasks(self) -> tuple[float, ...]:
+        return RATES
 
+    def seeds_of(self, _: float) -> tuple[int]:
+        """All repeats are on one server."""
+        return (0,)
 
-def summary(options: Options) -> Result:
-    """Return the stored sweeps as a result."""
-    rows: list[Row] = []
-    for rate in RATES:
-        for swept in load_sweep(options.folder, rate).ranked():
-            name = f"{rate:g}r/s " + " ".join(f"{k}={v:g}" for k, v in swept.configuration.items())
-            quiet = [w for w in swept.windows if not w["disturbed"]] or swept.windows
-            rows.append(row(name, [w["latency_p95"] * 1e3 for w in quiet], unit="ms", note="p95"))
-    return Result(
-        experiment="triton-sweep",
-        seeds=options.seeds,
-        configuration={
+    def measure(self, rate: float, seed: int) -> SweepResult:
+        with triton(rate, quick=self.options.quick, seed=seed) as attachment:
+            result = _empty(attachment, rate, self.options.seeds)
+            self._add(attachment, result, distinct(attachment), self.options.seeds)
+            # The best of all must not be the luck of one window.
+            best = [Configuration(swept.configuration) for swept in result.ranked()[:REFINED]]
+            self._add(attachment, result, best, self.refinements)
+        return result
+
+    def _add(
+        self, attachment: Attachment, result: SweepResult, some: list[Configuration], repeats: int
+    ) -> None:
+        """Measure configurations, and store the sweep after every window."""
+        turns = measure_configurations(
+            attachment.backend,
+            attachment.profiler,
+            some,
+            seconds=self.seconds,
+            repeats=repeats,
+            restore=attachment.restore,
+        )
+        for number, (configuration, outcome) in enumerate(turns, 1):
+            result.add(configuration, outcome)
+            result.save(sweep_file(self.options.folder, result.rate))
+            p95 = getattr(outcome, "latency_p95", float("nan")) * 1e3
+            self.report(
+                f"{result.rate:g} r/s  {number}/{len(some) * repeats}  "
+                f"{attachment.space.format(configuration)}  p95 {p95:.1f} ms"
+            )
+
+    def rows(self, found: Answers[float, SweepResult]) -> Iterator[Row]:
+        for rate, (result,) in found.items():
+            for swept in result.ranked():
+                name = f"{rate:g}r/s " + " ".join(f"{k}={v:g}" for k, v in swept.configuration.items())
+                quiet = [w for w in swept.windows if not w["disturbed"]] or swept.windows
+                yield row(name, [w["latency_p95"] * 1e3 for w in quiet], unit="ms", note="p95")
+
+    def configuration(self) -> dict[str, Any]:
+        return {
             "rates": list(RATES),
             "grids": {name: list(grid) for name, grid in GRIDS.items()},
             "window": SECONDS,
             "refined": REFINED,
             "refinements": REFINEMENTS,
-        },
-        rows=rows,
-    )
+        }
 
 
 def _empty(attachment: Attachment, rate: float, repeats: int) -> SweepResult:
@@ -83,29 +114,3 @@ def _empty(attachment: Attachment, rate: float, repeats: int) -> SweepResult:
         repeats=repeats,
         knobs=attachment.space.to_json(),
     )
-
-
-def measure(
-    attachment: Attachment,
-    result: SweepResult,
-    configurations: list[Configuration],
-    repeats: int,
-    options: Options,
-) -> None:
-    """Measure configurations, and store the sweep after every window."""
-    turns = measure_configurations(
-        attachment.backend,
-        attachment.profiler,
-        configurations,
-        seconds=2.0 if options.quick else SECONDS,
-        repeats=repeats,
-        restore=attachment.restore,
-    )
-    for number, (configuration, outcome) in enumerate(turns, 1):
-        result.add(configuration, outcome)
-        result.save(sweep_file(options.folder, result.rate))
-        p95 = getattr(outcome, "latency_p95", float("nan")) * 1e3
-        options.report(
-            f"{result.rate:g} r/s  {number}/{len(configurations) * repeats}  "
-            f"{attachment.space.format(configuration)}  p95 {p95:.1f} ms"
-        )

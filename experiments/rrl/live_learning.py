@@ -1,9 +1,10 @@
-"""An agent learns on a live server, window by window, under a load that it was told of beforehand."""
+"""An agent learns on a live server, window by window, under a load that is announced to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
@@ -62,8 +63,9 @@ def learn_live(
 ) -> list[LiveWindow]:
     """Let an agent learn on a server, from the load's first window on.
 
-    The server begins under a load that every configuration bears; the agent is told what comes, chooses, and
-    only then the load comes. What queues up in one window is still there in the next, as with real users.
+    The server begins under a load that every configuration bears. The agent gets to know the load that will
+    come and chooses; only then the load comes. What queues up in one window is still there in the next, as
+    with real users.
 
     Args:
         attachment: The server, with a load of our own that is light as yet.
@@ -73,31 +75,11 @@ def learn_live(
         windows: How many are measured under it.
         seconds: Length of each.
     """
-    levels = LoadLevels()
-    profiler, space = attachment.profiler, attachment.space
-
-    def measure(duration: float, settle: float) -> Measurement:
-        measurement = profiler.measure(duration, settle=settle)
-        for _ in range(RETRIES):
-            if not measurement.disturbed or measurement.latency_p95 > OVERLOAD:
-                break
-            measurement = profiler.measure(duration)
-        if measurement.latency_p95 > OVERLOAD:  # teaches, though the generator may have lacked a core, too
-            return replace(measurement, disturbed=())
-        return measurement
-
-    def figures(_: int, info: Mapping[str, Any]) -> Mapping[str, float]:
-        seen: Measurement = info["measurement"]
-        return {
-            "p95": seen.latency_p95,
-            "kept": float(objective.kept(seen)),
-            "foreign": seen.foreign_cpu,
-            "disturbed": float(bool(seen.disturbed)),
-        }
+    space, levels = attachment.space, LoadLevels()
 
     def open_plant(_: np.random.Generator) -> Plant:
         backend: Backend = attachment.backend
-        return Plant(backend=backend, measure=measure, close=attachment.restore)
+        return Plant(backend=backend, measure=partial(_measure, attachment), close=attachment.restore)
 
     env = _Announced(
         ServingEnv(
@@ -107,13 +89,12 @@ def learn_live(
         rate,
     )
     best: list[int] = []
-    level = levels.level(rate)
-
-    def remember() -> None:
-        best.append(agent.best(State(level=level, configuration=space.encode(space.default), rate=rate)))
-
+    state = State(level=levels.level(rate), configuration=space.encode(space.default), rate=rate)
+    callbacks = Callbacks(
+        figures=partial(_figures, objective), progress=lambda: best.append(agent.best(state))
+    )
     try:
-        history = learn(env, agent, windows, callbacks=Callbacks(figures=figures, progress=remember))
+        history = learn(env, agent, windows, callbacks=callbacks)
     finally:
         env.close()
     return [
@@ -129,8 +110,30 @@ def learn_live(
     ]
 
 
+def _measure(attachment: Attachment, duration: float, settle: float) -> Measurement:
+    """Measure a window, again if it was disturbed; an overload has nothing to do with disturbances."""
+    measurement = attachment.profiler.measure(duration, settle=settle)
+    for _ in range(RETRIES):
+        if not measurement.disturbed or measurement.latency_p95 > OVERLOAD:
+            break
+        measurement = attachment.profiler.measure(duration)
+    if measurement.latency_p95 > OVERLOAD:  # teaches, though the generator may have lacked a core, too
+        return replace(measurement, disturbed=())
+    return measurement
+
+
+def _figures(objective: Objective, _: int, info: Mapping[str, Any]) -> Mapping[str, float]:
+    seen: Measurement = info["measurement"]
+    return {
+        "p95": seen.latency_p95,
+        "kept": float(objective.kept(seen)),
+        "foreign": seen.foreign_cpu,
+        "disturbed": float(bool(seen.disturbed)),
+    }
+
+
 class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
-    """Tells of a load after the reset; it comes when the first configuration is about to be applied."""
+    """Announces a load after the reset; it comes when the first configuration is about to be applied."""
 
     def __init__(self, env: ServingEnv, attachment: Attachment, rate: float) -> None:
         super().__init__(env)
@@ -140,7 +143,7 @@ class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Measure a window under the light load, and tell what comes."""
+        """Measure a window under the light load, and announce the other."""
         observation, info = self.env.reset(seed=seed, options=options)
         return observation, info | {"level": LoadLevels().level(self._rate), "measurement": None}
 

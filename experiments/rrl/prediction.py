@@ -18,7 +18,7 @@ from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["OVERLOAD", "STATISTICS", "Point", "Points", "error_rows", "measure_points", "predict"]
+__all__ = ["OVERLOAD", "STATISTICS", "Points", "PredictedPoint", "error_rows", "measure_points", "predict"]
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 OVERLOAD = 0.5
@@ -27,7 +27,7 @@ measured, and has no value to predict."""
 TARGET, GOAL = 15.0, 9.0
 """Median error of p95 that is to be reached, and that is aimed at, %."""
 FAR = 2.0
-"""By such a factor a prediction is of no use."""
+"""A prediction that is off by this factor is of no use."""
 CORRELATION = 0.8
 SIMULATED = 21
 """Windows simulated per prediction, each as long as the measured ones, of which the median counts: near the
@@ -37,7 +37,7 @@ Points = dict[Configuration, list[Measurement]]
 """Every window of each configuration, under one load."""
 
 
-class Point(NamedTuple):
+class PredictedPoint(NamedTuple):
     """A configuration under a load, predicted and measured."""
 
     rate: float
@@ -92,7 +92,7 @@ def measure_points(
         seconds: Length of a window.
         rounds: How often each is measured.
         seed: Of the order.
-        report: Told of every window.
+        report: Called with a line for every window.
     """
     found: Points = {}
     generator = np.random.default_rng(seed)
@@ -117,7 +117,7 @@ def measure_points(
     return found
 
 
-def predict(model: ServerModel, rate: float, points: Points) -> list[Point]:
+def predict(model: ServerModel, rate: float, points: Points) -> list[PredictedPoint]:
     """Predict what was measured, at the load that was offered.
 
     Args:
@@ -133,7 +133,7 @@ def predict(model: ServerModel, rate: float, points: Points) -> list[Point]:
             simulate(model, configuration, rate, seconds=seconds, seed=seed) for seed in range(SIMULATED)
         ]
         predictions.append(
-            Point(
+            PredictedPoint(
                 rate=rate,
                 configuration=configuration,
                 predicted={name: median(s.latency(name) for s in simulated) for name in STATISTICS},
@@ -144,7 +144,7 @@ def predict(model: ServerModel, rate: float, points: Points) -> list[Point]:
     return predictions
 
 
-def error_rows(points: Sequence[Point]) -> list[Row]:
+def error_rows(points: Sequence[PredictedPoint]) -> list[Row]:
     """Return how far predictions are off, and how well they rank."""
     steady = [point for point in points if not point.overloaded]
     rates = sorted({point.rate for point in steady})
@@ -174,7 +174,7 @@ def error_rows(points: Sequence[Point]) -> list[Row]:
     return [*rows, _far_off(points), _overloads(points)]
 
 
-def _far_off(points: Sequence[Point]) -> Row:
+def _far_off(points: Sequence[PredictedPoint]) -> Row:
     """Return how many predictions are so wrong that a median hides it."""
     far = [p for p in points if not 1 / FAR <= p.predicted["p95"] / p.measured["p95"] <= FAR]
     note = f"of {len(points)}"
@@ -185,7 +185,7 @@ def _far_off(points: Sequence[Point]) -> Row:
     return Row(id=name, measured=float(len(far)), unit="points", note=note)
 
 
-def _overloads(points: Sequence[Point]) -> Row:
+def _overloads(points: Sequence[PredictedPoint]) -> Row:
     """Return how many overloads were predicted as such; there may be none to foresee."""
     overloaded = [point for point in points if point.overloaded]
     foreseen = sum(not point.predicted["p95"] < OVERLOAD for point in overloaded)
@@ -203,7 +203,7 @@ def _overloads(points: Sequence[Point]) -> Row:
     )
 
 
-def _error_row(points: Sequence[Point], statistic: str) -> Row:
+def _error_row(points: Sequence[PredictedPoint], statistic: str) -> Row:
     errors = np.array([100.0 * abs(point.error(statistic)) for point in points])
     low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
     bias = 100.0 * median(point.error(statistic) for point in points)
@@ -221,20 +221,20 @@ def _error_row(points: Sequence[Point], statistic: str) -> Row:
     )
 
 
-def _repeated(points: Sequence[Point]) -> str:
+def _repeated(points: Sequence[PredictedPoint]) -> str:
     """How far two windows of one configuration are apart: nothing can predict better."""
     apart = [abs(p.repeats[1] / p.repeats[0] - 1.0) for p in points if len(p.repeats) > 1]
     return f"two windows alike differ by {100.0 * median(apart):.1f} %" if apart else "measured once"
 
 
-def _reliability(points: Sequence[Point]) -> str:
+def _reliability(points: Sequence[PredictedPoint]) -> str:
     """How well two windows of the same configurations rank alike: hardly anything can rank better."""
     twice = [p.repeats for p in points if len(p.repeats) > 1]
     alike = _spearman([repeats[0] for repeats in twice], [repeats[1] for repeats in twice])
     return "measured once" if alike is None else f"of two single windows alike {alike:.2f}"
 
 
-def _correlation(points: Sequence[Point]) -> float | None:
+def _correlation(points: Sequence[PredictedPoint]) -> float | None:
     return _spearman([p.measured["p95"] for p in points], [p.predicted["p95"] for p in points])
 
 

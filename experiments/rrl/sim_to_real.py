@@ -7,22 +7,29 @@ rivals that begin with nothing, when a load comes that the server's own configur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tuner.envs.simulator.server import ServerModel
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, triton
 from tuner.experiments.live.triton_convergence import windows_to_converge
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
-from tuner.experiments.rrl.prediction import STATISTICS, Point, Points, error_rows, measure_points, predict
+from tuner.experiments.rrl.prediction import (
+    STATISTICS,
+    Points,
+    PredictedPoint,
+    error_rows,
+    measure_points,
+    predict,
+)
 from tuner.knobs import Configuration, KnobSpace
 from tuner.laboratory.calibration import measure_server_model
 from tuner.laboratory.figures import draw_time
@@ -36,9 +43,8 @@ if TYPE_CHECKING:
 
     from tuner.agents.agent import Agent
 
-__all__ = ["Plan", "plot", "run", "study"]
+__all__ = ["SimToReal", "StudyLengths"]
 
-NAME = "sim-to-real"
 LIGHT, RATE = 140.0, 350.0
 """A load that the server bears as it is, and the one that comes, requests/s."""
 CALIBRATED_AT = (LIGHT, 300.0)
@@ -53,18 +59,15 @@ SLO_MS = 30.0
 TRAINED = "rrl trained in simulation"
 RIVALS = ("rrl", "hill_climb", "tpe")
 NEAR, WINDOWS = 1.10, 10
-"""What is to be reached: within this factor of the best, in so many live windows."""
+"""What is to be reached: within this factor of the best, in this many live windows."""
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 """Of a logarithmic axis, per decade."""
 MOST_OBSERVED = 180.0
 """How long the server may be watched for the calibration, s."""
 
-Bench = Callable[[float, int], AbstractContextManager[Attachment]]
-"""Starts a server under a load, requests/s, with a seed."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyLengths:
     """How long everything takes."""
 
     calibration: float = 6.0
@@ -84,7 +87,7 @@ class Plan:
     """Simulated windows, the default of ``tuner train``."""
 
 
-QUICK = Plan(
+QUICK = StudyLengths(
     calibration=2.0, calibrations=1, window=2.0, sweep=1.5, sweeps=1, windows=3, turns=1, training=40
 )
 
@@ -97,124 +100,193 @@ class Learned(NamedTuple):
     """What it ends with."""
 
 
-def run(options: Options) -> Result:
-    """Calibrate, predict, train and tune on the embedded Triton."""
-    plan = QUICK if options.quick else Plan()
+class Study(NamedTuple):
+    """All that was seen."""
 
-    def bench(rate: float, seed: int) -> AbstractContextManager[Attachment]:
-        grids = None if options.quick else GRIDS
-        return triton(rate, seed=seed, quick=options.quick, grids=grids, foreign_limit=options.foreign_limit)
+    observed: float
+    """How long the server was watched for the calibration, s."""
+    calibrated: int
+    """Windows of the calibration."""
+    model: ServerModel
+    space: KnobSpace
+    swept: Points
+    points: list[PredictedPoint]
+    """Those that the calibration has not seen."""
+    learned: dict[str, list[Learned]]
+    ratios: dict[Configuration, float]
+    """p95 over that of the sweep's best."""
 
-    return study(options, bench, plan)
 
+@experiment(
+    name="sim-to-real",
+    title="From simulation to a live Triton: predicted latency, and a policy trained in simulation",
+    paper="RRL",
+    minutes=18,
+    by_clock=("*",),
+)
+class SimToReal(SequentialExperiment[Study]):
+    """Calibrates, predicts, trains and tunes on the embedded Triton."""
 
-def study(options: Options, bench: Bench, plan: Plan) -> Result:
-    """Do so on any server.
+    lengths = Scaled(StudyLengths(), quick=QUICK)
 
-    Args:
-        options: How often agents learn, and who is told.
-        bench: Starts a server.
-        plan: How long everything takes.
-    """
-    with bench(LIGHT, 0) as attachment:
-        begin = attachment.clock.now()
-        model, calibrated = measure_server_model(
-            attachment, plan.calibration, rates=CALIBRATED_AT, rounds=plan.calibrations
-        )
-        observed = attachment.clock.now() - begin
-        options.report(f"calibrated in {observed:.0f} s with {len(calibrated)} windows: {model}")
-        known = {attachment.space.nearest(m.configuration) for m in calibrated}
-        swept, points = _predict(attachment, model, known, plan, options)
-        space = attachment.space
-    learned = _learn_all(model, space, bench, plan, options)
-    ratios = _ratios(swept, learned, bench, plan, options)
-    rows = [
-        Row(
+    def bench(self, rate: float, seed: int) -> AbstractContextManager[Attachment]:
+        """Start a server under a load, requests/s."""
+        quick, limit = self.options.quick, self.options.foreign_limit
+        return triton(rate, seed=seed, quick=quick, grids=None if quick else GRIDS, foreign_limit=limit)
+
+    def proceed(self) -> Study:
+        with self.bench(LIGHT, 0) as attachment:
+            begin = attachment.clock.now()
+            model, calibrated = measure_server_model(
+                attachment,
+                self.lengths.calibration,
+                rates=CALIBRATED_AT,
+                rounds=self.lengths.calibrations,
+            )
+            observed = attachment.clock.now() - begin
+            self.report(f"calibrated in {observed:.0f} s with {len(calibrated)} windows: {model}")
+            known = {attachment.space.nearest(m.configuration) for m in calibrated}
+            swept, points = self._predict(attachment, model, known)
+            space = attachment.space
+        learned = self._learn_all(model, space)
+        ratios = self._ratios(swept, learned)
+        return Study(observed, len(calibrated), model, space, swept, points, learned, ratios)
+
+    def rows(self, found: Answers[None, Study]) -> Iterator[Row]:
+        (study,) = found[None]
+        yield Row(
             id="seconds of observation",
             published=MOST_OBSERVED,
-            measured=round(observed, 1),
+            measured=round(study.observed, 1),
             unit="s",
-            note=f"{len(calibrated)} windows; target: at most",
-        ),
-        *_agent_rows(learned, ratios),
-        *error_rows(points),
-    ]
-    return Result(
-        experiment=NAME,
-        seeds=options.seeds,
-        configuration={
+            note=f"{study.calibrated} windows; target: at most",
+        )
+        yield from _agent_rows(study.learned, study.ratios)
+        yield from error_rows(study.points)
+
+    def series(self, found: Answers[None, Study]) -> list[Series]:
+        (study,) = found[None]
+        return [*_scatter(study.points), *_over_time(study.learned)]
+
+    def configuration(self) -> dict[str, Any]:
+        return {
             "calibrated_at": list(CALIBRATED_AT),
             "checked_at": [SEEN_FEWER, RATE],
             "slo_ms": SLO_MS,
             "near": NEAR,
-            "knobs": space.to_json(),
-            "plan": asdict(plan),
-            "server": model.to_json(),
-        },
-        rows=rows,
-        series=[*_scatter(points), *_over_time(learned)],
-        details={
-            "points": [point.to_json() for point in points],
+            "plan": asdict(self.lengths),
+        }
+
+    def details(self, found: Answers[None, Study]) -> dict[str, Any]:
+        (study,) = found[None]
+        return {
+            "knobs": study.space.to_json(),
+            "server": study.model.to_json(),
+            "points": [point.to_json() for point in study.points],
             "windows": {
-                name: [[w.to_json() for w in one.windows] for one in runs] for name, runs in learned.items()
+                name: [[w.to_json() for w in one.windows] for one in runs]
+                for name, runs in study.learned.items()
             },
-            "p95 over the best": {space.format(c): round(ratio, 3) for c, ratio in ratios.items()},
-            "foreign cores": _foreign(swept),
-        },
-    )
+            "p95 over the best": {study.space.format(c): round(r, 3) for c, r in study.ratios.items()},
+            "foreign cores": _foreign(study.swept),
+        }
 
+    def _predict(
+        self, attachment: Attachment, model: ServerModel, known: set[Configuration]
+    ) -> tuple[Points, list[PredictedPoint]]:
+        """Sweep the grid under the load that will come, and a part of it under another; predict both.
 
-def _predict(
-    attachment: Attachment,
-    model: ServerModel,
-    known: set[Configuration],
-    plan: Plan,
-    options: Options,
-) -> tuple[Points, list[Point]]:
-    """Sweep the grid under the load that will come, and a part of it under another; predict both.
+        Returns:
+            The sweep, and the points that the calibration has not seen.
+        """
+        grid = distinct(attachment)
+        measure = partial(
+            measure_points,
+            attachment,
+            seconds=self.lengths.sweep,
+            rounds=self.lengths.sweeps,
+            seed=0,
+            report=self.report,
+        )
+        unseen = [c for c in grid if c not in known]
+        fewer = measure(SEEN_FEWER, unseen[::3])
+        swept = measure(RATE, grid)
+        checked = {c: windows for c, windows in swept.items() if c not in known}
+        return swept, [*predict(model, SEEN_FEWER, fewer), *predict(model, RATE, checked)]
 
-    Returns:
-        The sweep, and the points that the calibration has not seen.
-    """
-    grid = distinct(attachment)
-    measure = partial(
-        measure_points, attachment, seconds=plan.sweep, rounds=plan.sweeps, seed=0, report=options.report
-    )
-    unseen = [c for c in grid if c not in known]
-    fewer = measure(SEEN_FEWER, unseen[::3])
-    swept = measure(RATE, grid)
-    checked = {c: windows for c, windows in swept.items() if c not in known}
-    return swept, [*predict(model, SEEN_FEWER, fewer), *predict(model, RATE, checked)]
-
-
-def _learn_all(
-    model: ServerModel, space: KnobSpace, bench: Bench, plan: Plan, options: Options
-) -> dict[str, list[Learned]]:
-    """Let the trained policy and its rivals meet the load, each on a server of its own."""
-    learned: dict[str, list[Learned]] = {name: [] for name in (TRAINED, *RIVALS)}
-    for seed in range(options.seeds):
-        for name, runs in learned.items():
-            agent = trained(model, space, plan, seed) if name == TRAINED else _cold(name, space, seed)
-            with bench(LIGHT, seed) as attachment:
-                windows = learn_live(
-                    attachment,
-                    agent,
-                    objective(attachment, slo=SLO_MS / 1e3),
-                    rate=RATE,
-                    windows=plan.windows,
-                    seconds=plan.window,
+    def _learn_all(self, model: ServerModel, space: KnobSpace) -> dict[str, list[Learned]]:
+        """Let the trained policy and its rivals meet the load, each on a server of its own."""
+        learned: dict[str, list[Learned]] = {name: [] for name in (TRAINED, *RIVALS)}
+        for seed in range(self.options.seeds):
+            for name, runs in learned.items():
+                agent = (
+                    trained(model, space, self.lengths.training, seed)
+                    if name == TRAINED
+                    else _cold(name, space, seed)
                 )
-            agent.close()
-            runs.append(Learned(windows, windows[-1].best))
-            for number, window in enumerate(windows, 1):
-                options.report(
-                    f"{name}  {number}/{plan.windows}  {space.format(window.configuration)}  "
-                    f"p95 {1e3 * window.p95:.1f} ms  best {space.format(window.best)}"
-                )
-    return learned
+                with self.bench(LIGHT, seed) as attachment:
+                    windows = learn_live(
+                        attachment,
+                        agent,
+                        objective(attachment, slo=SLO_MS / 1e3),
+                        rate=RATE,
+                        windows=self.lengths.windows,
+                        seconds=self.lengths.window,
+                    )
+                agent.close()
+                runs.append(Learned(windows, windows[-1].best))
+                for number, window in enumerate(windows, 1):
+                    self.report(
+                        f"{name}  {number}/{self.lengths.windows}  {space.format(window.configuration)}  "
+                        f"p95 {1e3 * window.p95:.1f} ms  best {space.format(window.best)}"
+                    )
+        return learned
+
+    def _ratios(self, swept: Points, learned: dict[str, list[Learned]]) -> dict[Configuration, float]:
+        """Return p95 over that of the sweep's best, for every configuration.
+
+        The best of many noisy windows is partly luck, and the machine's speed drifts: what agents ended with
+        is measured once more in turns with the best of the sweep, and compared round by round.
+        """
+        p95 = {configuration: median(_p95(windows)) for configuration, windows in swept.items()}
+        best = min(p95, key=p95.__getitem__)
+        finals = [one.final for runs in learned.values() for one in runs if p95[one.final] < 2 * p95[best]]
+        with self.bench(LIGHT, 0) as attachment:
+            attachment.set_rate(RATE)
+            again = measure_in_turns(
+                attachment,
+                list(dict.fromkeys([best, *finals])),
+                seconds=self.lengths.window,
+                rounds=self.lengths.turns,
+            )
+        for configuration, values in again.items():
+            self.report(f"in turns: {configuration}: {[round(1e3 * value, 1) for value in values]} ms")
+        ratios = {configuration: value / p95[best] for configuration, value in p95.items()}
+        return ratios | {
+            configuration: median(value / of_best for value, of_best in zip(values, again[best], strict=True))
+            for configuration, values in again.items()
+        }
+
+    @staticmethod
+    def plot(result: Result, folder: Path) -> list[Path]:
+        """Draw p95 predicted against measured and the windows of every agent; then the other statistics."""
+        figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
+        _draw_scatter(axes[0, 0], result, "p95")
+        axis = axes[0, 1]
+        draw_time(axis, result.panel("windows"), "p95, ms", log=True)
+        axis.axhline(SLO_MS, color=style.MUTED, lw=1.0, ls="--")
+        axis.text(0.99, SLO_MS * 1.08, f"SLO {SLO_MS:g} ms", fontsize=8, color=style.MUTED, ha="right",
+                  transform=axis.get_yaxis_transform())  # fmt: skip
+        axis.set(xlabel="live window", title=f"{RATE:g} requests/s come")
+        style.legend(axis)
+        files = [style.save(figure, folder, result.experiment)]
+        figure, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
+        for axis, statistic in zip(axes[0], ("mean", "p50", "p99"), strict=True):
+            _draw_scatter(axis, result, statistic)
+        return [*files, style.save(figure, folder, f"{result.experiment}-statistics")]
 
 
-def trained(model: ServerModel, space: KnobSpace, plan: Plan, seed: int) -> Agent:
+def trained(model: ServerModel, space: KnobSpace, windows: int, seed: int) -> Agent:
     """Train as ``tuner train --server FILE`` does, and read the policy as ``tuner run --policy`` does."""
     from tuner.agents.catalogue import load_agent
     from tuner.laboratory.agent_run import RunSpec
@@ -229,7 +301,7 @@ def trained(model: ServerModel, space: KnobSpace, plan: Plan, seed: int) -> Agen
         },
         rates=(RATE,),
         seed=seed,
-        windows=plan.training,
+        windows=windows,
         exact=False,
     )
     with TemporaryDirectory() as folder:
@@ -241,31 +313,6 @@ def _cold(name: str, space: KnobSpace, seed: int) -> Agent:
     from tuner.agents.catalogue import make_agent
 
     return make_agent(name, space, seed=seed, start=space.encode(space.default))
-
-
-def _ratios(
-    swept: Points, learned: dict[str, list[Learned]], bench: Bench, plan: Plan, options: Options
-) -> dict[Configuration, float]:
-    """Return p95 over that of the sweep's best, for every configuration.
-
-    The best of many noisy windows is partly luck, and the machine's speed drifts: what agents ended with is
-    measured once more in turns with the best of the sweep, and compared round by round.
-    """
-    p95 = {configuration: median(_p95(windows)) for configuration, windows in swept.items()}
-    best = min(p95, key=p95.__getitem__)
-    finals = [one.final for runs in learned.values() for one in runs if p95[one.final] < 2 * p95[best]]
-    with bench(LIGHT, 0) as attachment:
-        attachment.set_rate(RATE)
-        again = measure_in_turns(
-            attachment, list(dict.fromkeys([best, *finals])), seconds=plan.window, rounds=plan.turns
-        )
-    for configuration, values in again.items():
-        options.report(f"in turns: {configuration}: {[round(1e3 * value, 1) for value in values]} ms")
-    ratios = {configuration: value / p95[best] for configuration, value in p95.items()}
-    return ratios | {
-        configuration: median(value / of_best for value, of_best in zip(values, again[best], strict=True))
-        for configuration, values in again.items()
-    }
 
 
 def _p95(windows: Sequence[Measurement]) -> list[float]:
@@ -296,7 +343,7 @@ def _agent_rows(learned: dict[str, list[Learned]], ratios: dict[Configuration, f
     return rows
 
 
-def _scatter(points: Sequence[Point]) -> list[Series]:
+def _scatter(points: Sequence[PredictedPoint]) -> list[Series]:
     steady = [point for point in points if not point.overloaded]
     return [
         Series(
@@ -323,24 +370,6 @@ def _over_time(learned: dict[str, list[Learned]]) -> list[Series]:
         )
         for name, runs in learned.items()
     ]
-
-
-def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw p95 predicted against measured and the windows of every agent; then the other statistics."""
-    figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
-    _draw_scatter(axes[0, 0], result, "p95")
-    axis = axes[0, 1]
-    draw_time(axis, result.panel("windows"), "p95, ms", log=True)
-    axis.axhline(SLO_MS, color=style.MUTED, lw=1.0, ls="--")
-    axis.text(0.99, SLO_MS * 1.08, f"SLO {SLO_MS:g} ms", fontsize=8, color=style.MUTED, ha="right",
-              transform=axis.get_yaxis_transform())  # fmt: skip
-    axis.set(xlabel="live window", title=f"{RATE:g} requests/s come")
-    style.legend(axis)
-    files = [style.save(figure, folder, NAME)]
-    figure, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
-    for axis, statistic in zip(axes[0], ("mean", "p50", "p99"), strict=True):
-        _draw_scatter(axis, result, statistic)
-    return [*files, style.save(figure, folder, f"{NAME}-statistics")]
 
 
 def _draw_scatter(axis: Axes, result: Result, statistic: str) -> None:

@@ -56,6 +56,22 @@ def test_an_experiment_without_a_figure_says_so_before_it_runs(run: Run) -> None
     assert "--plot" in ended.said
 
 
+def test_results_are_compared(run: Run, tmp_path: Path) -> None:
+    """With themselves they are the same; a changed row ends with exit code 1 and is named."""
+    run("experiment", "run", "symphony-analytic", "--json", "before/symphony-analytic.json")
+    result = Result.load(tmp_path / "before" / "symphony-analytic.json")
+    changed = [row.model_copy(update={"measured": 0.0}) for row in result.rows[:1]] + result.rows[1:]
+    (tmp_path / "after").mkdir()
+    result.model_copy(update={"rows": changed}).save(tmp_path / "after" / "symphony-analytic.json")
+
+    same = run("experiment", "same", "before", "before")
+    other = run("experiment", "same", "before", "after")
+
+    assert (same.code, other.code) == (0, 1)
+    assert "symphony-analytic: same" in same.said
+    assert f"row '{result.rows[0].id}'" in other.said
+
+
 def test_bench_shows_and_stores_rows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With value, unit, baseline and ratio."""
     from tuner.experiments.benchmarks import decision

@@ -6,46 +6,49 @@ from pathlib import Path
 
 import pytest
 
-from tuner.experiments.frame.catalogue import EXPERIMENTS, LIVE, papers
+from tuner.experiments.frame.about import LIVE
+from tuner.experiments.frame.discovery import Declared, declared, papers
 from tuner.experiments.frame.result import Result, row
 from tuner.experiments.page import index_page, written_pages
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "experiments" / "results", ROOT / "docs"
 PAGES = written_pages(RESULTS, DOCS)
-STORED = [e for e in EXPERIMENTS.values() if e.paper != LIVE and (RESULTS / f"{e.name}.json").exists()]
+STORED = [
+    one for name, one in declared().items() if one.about.paper != LIVE and (RESULTS / f"{name}.json").exists()
+]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_pages_are_what_was_stored(path):
+def test_pages_are_what_was_stored(path: Path) -> None:
     """Every page of measurements is written by `tuner experiment page`, and by no hand."""
     assert path.read_text(encoding="utf-8") == PAGES[path]
 
 
-@pytest.mark.parametrize("experiment", STORED, ids=lambda e: e.name)
-def test_pages_have_words_and_figures(experiment):
+@pytest.mark.parametrize("experiment", STORED, ids=lambda one: one.about.name)
+def test_pages_have_words_and_figures(experiment: Declared) -> None:
     """Each says what is reproduced and what is not, and shows a figure of less than 150 KB."""
-    images = [*(DOCS / "experiments" / "images").glob(f"{experiment.name}*.png")]
+    images = [*(DOCS / "experiments" / "images").glob(f"{experiment.about.name}*.png")]
 
-    assert (RESULTS.parent / "notes" / f"{experiment.name}.md").exists()
+    assert (RESULTS.parent / "notes" / f"{experiment.about.name}.md").exists()
     assert images
     assert all(image.stat().st_size < 150_000 for image in images)
 
 
-@pytest.mark.parametrize("experiment", STORED, ids=lambda e: e.name)
-def test_figures_can_be_drawn_from_what_was_stored(experiment, tmp_path):
+@pytest.mark.parametrize("experiment", STORED, ids=lambda one: one.about.name)
+def test_figures_can_be_drawn_from_what_was_stored(experiment: Declared, tmp_path: Path) -> None:
     """Drawing needs the stored result alone, and gives files that the page finds."""
-    result = Result.load(RESULTS / f"{experiment.name}.json")
+    name = experiment.about.name
 
-    figures = experiment.plot(result, tmp_path)
+    figures = experiment.load().plot(Result.load(RESULTS / f"{name}.json"), tmp_path)
 
     assert figures
     for figure in figures:
-        assert figure.stem == experiment.name or figure.stem.startswith(f"{experiment.name}-")
+        assert figure.stem == name or figure.stem.startswith(f"{name}-")
         assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_page_shows_figure_note_and_table(tmp_path):
+def test_a_page_shows_figure_note_and_table(tmp_path: Path) -> None:
     """In this order: what was run, the figures, the words, the rows."""
     results, docs = tmp_path / "results", tmp_path / "docs"
     images = docs / "experiments" / "images"
@@ -71,15 +74,15 @@ def test_a_page_shows_figure_note_and_table(tmp_path):
     assert places == sorted(places)
 
 
-def test_the_index_links_what_is_stored(tmp_path):
+def test_the_index_links_what_is_stored(tmp_path: Path) -> None:
     """An experiment without a stored result is listed without a link."""
     assert "| symphony-table2 |" in index_page(tmp_path)
     assert "[symphony-table2](symphony-table2.md)" in index_page(RESULTS)
 
 
-def test_experiments_are_grouped_by_paper():
+def test_experiments_are_grouped_by_paper() -> None:
     """Every experiment is in one group, and the live ones have a page together."""
-    grouped = [e.name for group in papers().values() for e in group]
+    grouped = [one.about.name for group in papers().values() for one in group]
 
-    assert sorted(grouped) == sorted(EXPERIMENTS)
-    assert "triton-sweep" in {e.name for e in papers()[LIVE]}
+    assert grouped == list(declared())
+    assert "triton-sweep" in {one.about.name for one in papers()[LIVE]}

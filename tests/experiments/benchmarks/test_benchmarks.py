@@ -9,22 +9,21 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.experiments.benchmarks.catalogue import BENCHMARKS, run_benchmark
-from tuner.experiments.benchmarks.report import BenchReport, BenchRow, compared, seconds_of
-from tuner.experiments.frame.options import Options
+from tuner.experiments.benchmarks.report import BenchOptions, BenchReport, BenchRow, compared, seconds_of
 
 
 def options(tmp_path):
-    return Options(seeds=1, quick=True, folder=tmp_path, report=print, workers=1)
+    return BenchOptions(repeats=1, quick=True)
 
 
-def test_ratio_says_how_many_times_better():
+def test_ratio_says_how_many_times_better() -> None:
     """Of a speed more is better, of a time less."""
     assert compared("a", 10.0, 2.0, "1/s").ratio == 5
     assert compared("a", 10.0, 2.0, "us", less=True).ratio == pytest.approx(0.2)
     assert compared("a", 10.0, None, "us").ratio is None
 
 
-def test_work_is_warmed_up_and_the_median_counts():
+def test_work_is_warmed_up_and_the_median_counts() -> None:
     """One run more than asked for."""
     calls = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.experiments.benchmarks import training
-from tuner.experiments.frame.options import Options
+from tuner.experiments.benchmarks.report import BenchOptions
 
 
 def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):
@@ -15,7 +15,7 @@ def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "DECISIONS", 96)
     monkeypatch.setattr(training, "BEFORE", 1)
 
-    rows = {row.id: row for row in training.run(Options(seeds=1, quick=True, folder=tmp_path, report=print))}
+    rows = {row.id: row for row in training.run(BenchOptions(repeats=1, quick=True))}
 
     assert rows["windows, cpu, 16 at once"].baseline
     assert rows["region update, delta 1"].note.startswith("7 configurations")

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.experiments.quick import quick
 from tuner.experiments.daemon import faults, keeper
-from tuner.experiments.daemon.faults import FaultOutcome, Task, suffer, summary
+from tuner.experiments.daemon.faults import DaemonFaults, FaultOutcome, suffer, summary
 from tuner.experiments.daemon.kinds import KINDS
-from tuner.experiments.frame.options import Options
 
 
-def verdict(**changes):
-    values = {
+def verdict(**changes: Any) -> FaultOutcome:
+    values: dict[str, Any] = {
         "kind": KINDS[0].name, "seed": 0, "form": "away for 1 s", "windows": 2.0, "serving": True,
         "left": "the last good configuration", "traceback": False, "failures": 3,
     }  # fmt: skip
     return FaultOutcome(**values | changes)
 
 
-def test_there_are_enough_kinds():
+def test_there_are_enough_kinds() -> None:
     """Twelve were asked for, and each has a name of its own."""
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 12
 
@@ -28,13 +30,13 @@ def test_there_are_enough_kinds():
 @pytest.mark.parametrize(
     "bad", [{"windows": 3.1}, {"windows": math.inf}, {"serving": False}, {"left": ""}, {"traceback": True}]
 )
-def test_everything_must_be_as_it_must_be(bad):
+def test_everything_must_be_as_it_must_be(bad: dict[str, Any]) -> None:
     """Clients served, a configuration that somebody can explain, no traceback, and soon."""
     assert verdict().passed
     assert not verdict(**bad).passed
 
 
-def test_rows_tell_each_kind_and_the_sum():
+def test_rows_show_each_kind_and_the_sum() -> None:
     """What was never injected is said, and what never recovered counts as the longest."""
     rows = {
         row.id: row
@@ -48,20 +50,20 @@ def test_rows_tell_each_kind_and_the_sum():
     assert rows["faults after which everything was as it must be"].measured == 2
 
 
-def test_each_seed_suffers_every_kind(tmp_path, monkeypatch):
+def test_each_seed_suffers_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """And all that was seen is kept."""
     monkeypatch.setattr(
-        faults, "suffer", lambda task: [verdict(kind=kind.name, seed=task.seed) for kind in KINDS]
+        faults, "suffer", lambda seed, window, kinds: [verdict(kind=kind.name, seed=seed) for kind in kinds]
     )
 
-    result = faults.run(Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1))
+    result = quick(DaemonFaults, seeds=2).run()
 
     assert len(result.details["faults"]) == 2 * len(KINDS)
     assert {row.measured for row in result.rows[:-1]} == {2.0}
     assert result.rows[-1].measured == result.rows[-1].published == 2 * len(KINDS)
 
 
-def test_the_time_of_day_can_jump(tmp_path, monkeypatch):
+def test_the_time_of_day_can_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what stands in the file, if anything sensible does."""
     monkeypatch.setattr(keeper.time, "time", lambda: 1000.0)
     now = keeper.jumping(tmp_path / "clock")
@@ -75,11 +77,11 @@ def test_the_time_of_day_can_jump(tmp_path, monkeypatch):
 
 @pytest.mark.triton
 @pytest.mark.slow
-def test_a_live_server_and_a_live_daemon():
+def test_a_live_server_and_a_live_daemon() -> None:
     """Three kinds that need all of the bed: afterwards clients are served, and the daemon knows why."""
     chosen = ("server killed and restarted", "kill -9 in the middle of an apply", "garbage metrics")
 
-    verdicts = suffer(Task(seed=1, window=2.0, kinds=chosen))
+    verdicts = suffer(1, 2.0, [kind for kind in KINDS if kind.name in chosen])
 
     assert {v.kind for v in verdicts} == set(chosen)
     assert all(v.serving and v.left and not v.traceback and math.isfinite(v.windows) for v in verdicts)

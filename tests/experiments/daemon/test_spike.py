@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 
+from tests.experiments.quick import quick
 from tuner.experiments.daemon import spike
 from tuner.experiments.daemon.lives import Life
-from tuner.experiments.daemon.spike import Case, back, keep
-from tuner.experiments.frame.options import Options
+from tuner.experiments.daemon.spike import LoadSpike, SpikeCase, back, keep
 
 
-def life(rates, kept):
+def life(rates: list[float], kept: list[bool] | list[int]) -> Life:
     return Life(np.array(rates, float), np.array(kept, bool))
 
 
-def test_windows_are_counted_from_the_one_in_which_the_load_rose():
+def test_windows_are_counted_from_the_one_in_which_the_load_rose() -> None:
     """1 if that kept the SLO; infinite if none did before the spike was over."""
     rates = [100, 150, 300, 300, 100, 100, 300, 300, 100]
 
@@ -26,22 +26,22 @@ def test_windows_are_counted_from_the_one_in_which_the_load_rose():
 
 
 @pytest.mark.slow
-def test_the_daemon_is_back_within_three_windows():
+def test_the_daemon_is_back_within_three_windows() -> None:
     """Under a load that it never saw, and under one that it did."""
-    case = Case(250.0, "cpu")
+    case = SpikeCase(250.0, "cpu")
 
     for one in keep([case], [1]):
         assert max(back(one, case.rate)) <= 3
 
 
-def test_rows_for_each_case(tmp_path, monkeypatch):
+def test_rows_for_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """First and second spike, and what came after."""
     seen = life([100] * 3 + [300] * 3 + [100] * 3 + [300] * 3, [True] * 12)
-    monkeypatch.setattr(spike, "CASES", (Case(100.0, "cpu"),))
+    monkeypatch.setattr(spike, "CASES", (SpikeCase(100.0, "cpu"),))
     monkeypatch.setattr(spike, "keep", lambda cases, seeds: [seen for _ in cases for _ in seeds])
     monkeypatch.setattr(spike, "best", lambda rate: 0.014)
 
-    result = spike.run(Options(seeds=2, quick=True, folder=tmp_path, report=print, workers=1))
+    result = quick(LoadSpike, seeds=2).run()
 
     assert [row.measured for row in result.rows] == [1.0, 1.0, 100.0]
     assert "p95 14.0 ms" in result.rows[0].note

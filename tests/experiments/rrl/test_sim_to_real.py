@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiments.quick import quick
 from tuner.envs.simulator.server import ServerModel
-from tuner.experiments.frame.options import Options
+from tuner.experiments.frame.options import Watcher
 from tuner.experiments.live.testbed import QUICK_GRIDS, measure_in_turns, objective
 from tuner.experiments.rrl import prediction
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
-from tuner.experiments.rrl.prediction import Point, error_rows, measure_points, predict
-from tuner.experiments.rrl.sim_to_real import QUICK, RIVALS, TRAINED, plot, study
+from tuner.experiments.rrl.prediction import PredictedPoint, error_rows, measure_points, predict
+from tuner.experiments.rrl.sim_to_real import RIVALS, TRAINED, SimToReal
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import Attachment, attach
 from tuner.setting import Load
@@ -29,9 +30,9 @@ def setting(batch: float, delay: float = 0.0, instances: float = 1.0) -> Configu
     return Configuration(max_batch_size=batch, max_queue_delay=delay, instances=instances)
 
 
-def point(measured: float, predicted: float, rate: float = 100.0, batch: float = 1.0) -> Point:
+def point(measured: float, predicted: float, rate: float = 100.0, batch: float = 1.0) -> PredictedPoint:
     names = prediction.STATISTICS
-    return Point(
+    return PredictedPoint(
         rate=rate,
         configuration=setting(batch),
         predicted=dict.fromkeys(names, predicted),
@@ -50,7 +51,7 @@ def bench(rate: float, seed: int, folder: Path) -> Iterator[Attachment]:
         yield attachment
 
 
-def test_errors_are_those_of_what_can_be_served():
+def test_errors_are_those_of_what_can_be_served() -> None:
     """The median over points, with quartiles; what is overloaded only counts as foreseen or not."""
     points = [
         point(0.010, 0.011, 100.0, 1), point(0.020, 0.018, 100.0, 2), point(0.030, 0.039, 200.0, 4),
@@ -73,7 +74,7 @@ def test_errors_are_those_of_what_can_be_served():
     assert (far.measured, far.note) == (1.0, "of 6; measured 3000 to 3000 ms; predicted 100 to 100 ms")
 
 
-def test_where_nothing_is_overloaded_nothing_is_foreseen():
+def test_where_nothing_is_overloaded_nothing_is_foreseen() -> None:
     """There is no figure then, but predictions that are far off are still told."""
     rows = {row.id: row for row in error_rows([point(0.2, 0.03), point(0.02, 0.02), point(0.03, 0.03)])}
 
@@ -83,7 +84,7 @@ def test_where_nothing_is_overloaded_nothing_is_foreseen():
     assert rows["points whose p95 is off by more than a factor of 2"].measured == 1.0
 
 
-def test_points_are_measured_and_predicted(tmp_path):
+def test_points_are_measured_and_predicted(tmp_path: Path) -> None:
     """Each in every round, what is overloaded once; predicted by a model that is right they agree."""
     told: list[str] = []
     small, large = setting(1), setting(16, 0.005, 2)
@@ -103,7 +104,7 @@ def test_points_are_measured_and_predicted(tmp_path):
     assert predicted.to_json()["rate"] == 350.0
 
 
-def test_turns_give_every_round(tmp_path):
+def test_turns_give_every_round(tmp_path: Path) -> None:
     """A p95 per configuration and round."""
     with bench(100.0, 0, tmp_path) as attachment:
         found = measure_in_turns(attachment, [setting(4), setting(16)], seconds=1.0, rounds=2)
@@ -130,7 +131,7 @@ class Fixed:
         self.learned.append(cost)
 
 
-def test_an_agent_is_told_of_the_load_before_it_comes(tmp_path):
+def test_an_agent_is_told_of_the_load_before_it_comes(tmp_path: Path) -> None:
     """Its first choice is for that load, and no window of it passes under the server's own configuration."""
     with bench(100.0, 0, tmp_path) as attachment:
         agent = Fixed(attachment.space.encode(setting(16, 0.005, 2)))
@@ -146,14 +147,14 @@ def test_an_agent_is_told_of_the_load_before_it_comes(tmp_path):
 
 
 @compiled
-def test_the_whole_study(tmp_path):
+def test_the_whole_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a simulated server the model is right, and the policy at home from its first window on."""
-    told: list[str] = []
-    result = study(
-        Options(seeds=1, quick=True, folder=tmp_path, report=told.append),
-        lambda rate, seed: bench(rate, seed, tmp_path),
-        QUICK,
-    )
+    said: list[str] = []
+    monkeypatch.setattr(SimToReal, "bench", lambda _, rate, seed: bench(rate, seed, tmp_path))
+
+    result = quick(SimToReal, watcher=Watcher(report=said.append)).run()
+
+    assert said
 
     rows = {row.id: row for row in result.rows}
     assert rows["seconds of observation"].measured <= 180
@@ -164,11 +165,11 @@ def test_the_whole_study(tmp_path):
     assert rows["rank correlation of p95"].measured > 0.8
     assert set(result.details["windows"]) == {TRAINED, *RIVALS}
     assert result.details["foreign cores"]["most"] == 0
-    images = plot(result, tmp_path)
+    images = SimToReal.plot(result, tmp_path)
     assert [image.name for image in images] == ["sim-to-real.png", "sim-to-real-statistics.png"]
 
 
-def test_windows_are_plain_values():
+def test_windows_are_plain_values() -> None:
     """They are stored."""
     window = LiveWindow(
         configuration=setting(4), best=setting(8), p95=0.01, kept=True, foreign=0.0, disturbed=False

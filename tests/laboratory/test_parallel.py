@@ -1,60 +1,57 @@
-"""What experiments are told: progress is counted, work is spread over processes and comes back in order."""
+"""Work is spread over processes and comes back in order, and progress bars count it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
 import pytest
 
 from tuner.cli.console import make_console, progress_bars
-from tuner.experiments.frame.options import Options
 from tuner.laboratory.parallel import cores, run_all
+from tuner.laboratory.progress import track
 
 
 class Bars:
     """Notes what progress bars showed."""
 
-    def __init__(self):
-        self.shown = []
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, int, int]] = []
 
     @contextmanager
-    def __call__(self, description, total):
+    def __call__(self, description: str, total: int) -> Iterator[Callable[[], None]]:
         done = [0]
 
-        def advance():
+        def advance() -> None:
             done[0] += 1
 
         yield advance
         self.shown.append((description, done[0], total))
 
 
-def options(tmp_path, **more):
-    return Options(seeds=1, quick=True, folder=tmp_path, report=print, **more)
-
-
-def test_progress_counts_what_is_done(tmp_path):
+def test_progress_counts_what_is_done() -> None:
     """One step for each item, and the items come through unchanged."""
     bars = Bars()
 
-    items = list(options(tmp_path, bars=bars).track([3, 1, 2], "points"))
+    items = list(track([3, 1, 2], "points", bars))
 
     assert items == [3, 1, 2]
     assert bars.shown == [("points", 3, 3)]
 
 
-def test_progress_of_something_without_a_length(tmp_path):
+def test_progress_of_something_without_a_length() -> None:
     """The total must be said."""
     bars = Bars()
 
-    assert list(options(tmp_path, bars=bars).track(iter("ab"), "letters", 2)) == ["a", "b"]
+    assert list(track(iter("ab"), "letters", bars, total=2)) == ["a", "b"]
     assert bars.shown == [("letters", 2, 2)]
     with pytest.raises(AssertionError, match="total"):
-        next(options(tmp_path).track(iter("ab"), "letters"))
+        next(track(iter("ab"), "letters"))
 
 
-def test_progress_on_the_terminal_can_be_nested(capsys):
+def test_progress_on_the_terminal_can_be_nested(capsys: pytest.CaptureFixture[str]) -> None:
     """A bar inside a bar works, and one after the other."""
     bars = progress_bars(make_console())
 
@@ -67,18 +64,18 @@ def test_progress_on_the_terminal_can_be_nested(capsys):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_answers_come_in_the_order_of_the_tasks(tmp_path, workers):
+def test_answers_come_in_the_order_of_the_tasks(workers: int) -> None:
     """However many processes there are, the answers are the same."""
     bars = Bars()
 
-    answers = options(tmp_path, workers=workers, bars=bars).run_all(math.factorial, [5, 3, 4], "numbers")
+    answers = run_all(math.factorial, [5, 3, 4], "numbers", bars=bars, workers=workers)
 
     assert answers == [120, 6, 24]
     assert bars.shown == [("numbers", 3, 3)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_in_a_task_is_raised_and_leaves_no_process(tmp_path, workers):
+def test_an_error_in_a_task_is_raised_and_leaves_no_process(workers: int) -> None:
     """The caller sees the task's own error."""
     with pytest.raises(ValueError, match="factorial"):
         run_all(math.factorial, [5, -1, 4], workers=workers)
@@ -86,7 +83,7 @@ def test_an_error_in_a_task_is_raised_and_leaves_no_process(tmp_path, workers):
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 
-def test_nothing_to_do(tmp_path):
+def test_nothing_to_do() -> None:
     """No tasks, no answers, no processes."""
     assert run_all(math.factorial, [], workers=4) == []
     assert cores() >= 1
