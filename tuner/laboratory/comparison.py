@@ -95,22 +95,12 @@ def compared(runs: Sequence[AgentRun]) -> list[AgentRow]:
 
 def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
     windows = [one.windows_to_converge for one in figures]
-    names = (
-        "windows_off",
-        "mean_cost",
-        "regret",
-        "slo_violations",
-        "resource",
-        "mean_latency",
-        "p95",
-        "p99",
-    )
+    names = [name for name in AgentRow.model_fields if hasattr(Figures, name) and name != "skipped"]
     medians: Mapping[str, float | None] = {
         name: _median([getattr(one, name) for one in figures]) for name in names
     }
     return AgentRow(
         id=agent,
-        windows_to_converge=_median(windows),
         low=_plain(min(windows)),
         high=_plain(max(windows)),
         converged=None if all(map(math.isnan, windows)) else sum(map(math.isfinite, windows)),
