@@ -27,6 +27,7 @@ __all__ = [
     "Measurement",
     "Quantity",
     "Work",
+    "known",
     "latencies",
 ]
 
@@ -221,6 +222,13 @@ class Work:
         return _ratio(self.batch_seconds.sum(), seconds)
 
 
+def known(value: float, digits: int | None = None) -> float | None:
+    """Return a number for files and answers: None if it is not known or infinite, rounded if wanted."""
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)
+
+
 def latencies(mean: float, quantiles: Iterable[float]) -> dict[str, float]:
     """Return the latency fields of a measurement, s.
 
@@ -244,8 +252,8 @@ def _declared() -> Iterator[Quantity]:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return known(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -13,7 +13,7 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
-from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.measurement import NOT_KNOWN, Measurement, known
 from tuner.objective import Objective
 
 __all__ = ["Advice", "AdviceRow", "advise"]
@@ -58,10 +58,10 @@ class Advice:
             {
                 "name": row.name,
                 "configuration": dict(row.configuration),
-                "measured_ms": _ms(row.measured),
-                "expected_ms": _ms(row.expected),
+                "measured_ms": known(row.measured * 1e3, 3),
+                "expected_ms": known(row.expected * 1e3, 3),
                 "cpu": row.cpu,
-                "cost": row.cost if math.isfinite(row.cost) else None,
+                "cost": known(row.cost),
             }
             for row in self.rows
         ]
@@ -215,7 +215,3 @@ def _verdict(
         rows=(present, *named),
         reasons=tuple(reasons),
     )
-
-
-def _ms(seconds: float) -> float | None:
-    return round(seconds * 1e3, 3) if math.isfinite(seconds) else None

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tuner.laboratory.agent_run import AgentRun, RunSpec
 from tuner.laboratory.metrics import Figures, figures_of
+from tuner.measurement import known
 from tuner.stored import Part, Stored
 
 __all__ = ["AgentRow", "Comparison", "compared", "run_specs"]
@@ -101,8 +102,8 @@ def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
     }
     return AgentRow(
         id=agent,
-        low=_plain(min(windows)),
-        high=_plain(max(windows)),
+        low=known(min(windows), 6),
+        high=known(max(windows), 6),
         converged=None if all(map(math.isnan, windows)) else sum(map(math.isfinite, windows)),
         seeds=len(figures),
         skipped=sum(one.skipped for one in figures),
@@ -112,9 +113,5 @@ def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
 
 def _median(values: Sequence[float]) -> float | None:
     """The median; None if it was not measured, or is infinite."""
-    known = [value for value in values if not math.isnan(value)]
-    return _plain(median(known)) if known else None
-
-
-def _plain(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
+    finite = [value for value in values if not math.isnan(value)]
+    return known(median(finite), 6) if finite else None

@@ -22,6 +22,7 @@ from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, Event, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.agent_run import FIGURES, RunSpec
+from tuner.measurement import known
 
 __all__ = ["JOURNAL", "TrainingJournal", "read_journal"]
 
@@ -75,10 +76,10 @@ class TrainingJournal:
             {
                 "window": event.window,
                 **_state(event.state),
-                "cost": _plain(event.cost),
+                "cost": known(event.cost),
                 "learned": event.learned,
                 "ended": event.ended,
-                "figures": {name: _plain(value) for name, value in event.figures.items()},
+                "figures": {name: known(value) for name, value in event.figures.items()},
             }
         )
 
@@ -220,11 +221,6 @@ def _state(state: State) -> dict[str, Any]:
 
 def _array(values: list[float] | None) -> np.ndarray | None:
     return None if values is None else np.array(values, dtype=np.float32)
-
-
-def _plain(value: float) -> float | None:
-    """A number, or None where nothing was measured: JSON has no NaN, and costs are never infinite."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _number(value: float | None) -> float:

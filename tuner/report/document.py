@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tuner.measurement import QUANTITIES, Measurement, Quantity
+from tuner.measurement import QUANTITIES, Measurement, Quantity, known
 from tuner.stored import Part, Stored, with_fields
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
@@ -120,18 +120,13 @@ class Report(Stored):
 
 def milliseconds(seconds: float) -> Number:
     """Return ms to three digits after the point, None for NaN."""
-    return round(seconds * 1e3, 3) if math.isfinite(seconds) else None
-
-
-def number(value: float, digits: int = 4) -> Number:
-    """Return a rounded number, None for NaN and infinity."""
-    return round(value, digits) if math.isfinite(value) else None
+    return known(seconds * 1e3, 3)
 
 
 def figures(values: Mapping[Quantity, float]) -> dict[str, Number]:
     """Return quantities as reports write them: durations in ms."""
     return {
-        quantity.report: milliseconds(value) if quantity.unit == "s" else number(value)
+        quantity.report: milliseconds(value) if quantity.unit == "s" else known(value, 4)
         for quantity, value in values.items()
     }
 

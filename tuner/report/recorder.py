@@ -13,7 +13,7 @@ from tuner.adapters.backend import Description
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import KnobSpace
-from tuner.measurement import QUANTITIES, Measurement
+from tuner.measurement import QUANTITIES, Measurement, known
 from tuner.objective import Objective
 from tuner.report.document import (
     LearnedCost,
@@ -24,7 +24,6 @@ from tuner.report.document import (
     WindowReport,
     figures,
     milliseconds,
-    number,
     served,
 )
 
@@ -94,7 +93,7 @@ class Recorder:
             seconds=round(m.seconds, 3),
             configuration=dict(m.configuration),
             slo_kept=self.objective.kept(m),
-            cost=number(record.cost),
+            cost=known(record.cost, 4),
             level=record.level,
             decision=type(record.decision).__name__.lower(),
             reason=reason,
@@ -132,7 +131,7 @@ class Recorder:
             costs = agent.costs(level)
             visits = [seen[level].get(index, 0) for index in range(self.space.size)]
             self._report.learned.append(
-                LearnedCost(rate=levels.rate(level), costs=[number(float(c)) for c in costs], visits=visits)
+                LearnedCost(rate=levels.rate(level), costs=[known(float(c), 4) for c in costs], visits=visits)
             )
 
     def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:

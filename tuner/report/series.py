@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
+from tuner.measurement import known
 from tuner.stored import Part
 
 __all__ = ["Series", "Spread", "curve", "spread"]
@@ -47,7 +48,7 @@ class Spread(NamedTuple):
 def spread(values: Sequence[float]) -> Spread:
     """Return median, least and greatest; a value that is not finite counts as the greatest."""
     ordered = sorted(value if math.isfinite(value) else math.inf for value in values)
-    return Spread(*(_known(value) for value in (median(ordered), ordered[0], ordered[-1])))
+    return Spread(*(known(value, 6) for value in (median(ordered), ordered[0], ordered[-1])))
 
 
 def curve(name: str, x: Sequence[float], values: Sequence[Sequence[float]], *, panel: str = "") -> Series:
@@ -69,7 +70,3 @@ def curve(name: str, x: Sequence[float], values: Sequence[Sequence[float]], *, p
         low=[point.low for point in points] if repeated else [],
         high=[point.high for point in points] if repeated else [],
     )
-
-
-def _known(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None

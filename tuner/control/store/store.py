@@ -24,6 +24,7 @@ from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
+from tuner.measurement import known
 
 if TYPE_CHECKING:
     from tuner.control.drive.journal import WindowRecord
@@ -202,7 +203,7 @@ class Store(Database):
                 "exploring": int(getattr(decision, "exploring", False)),
                 "configuration": None if isinstance(decision, Hold) else _json(decision.configuration),
                 "previous": running if changing else None,
-                "expected": _known(getattr(decision, "expected", math.nan)),
+                "expected": known(getattr(decision, "expected", math.nan)),
                 "outcome": record.outcome,
             }
             return _insert(db, "decision", values)
@@ -233,7 +234,7 @@ class Store(Database):
         with self.writing() as db:
             db.execute(
                 "UPDATE decision SET outcome = ?, seconds = ?, error = ? WHERE id = ?",
-                (outcome, _known(seconds), error, decision),
+                (outcome, known(seconds), error, decision),
             )
             db.execute(
                 "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",
@@ -329,9 +330,9 @@ class Store(Database):
             "time": self._now(),
             "seconds": m.seconds,
             "configuration": _json(m.configuration),
-            **{name: _known(value) for name, value in m.figures().items()},
+            **{name: known(value) for name, value in m.figures().items()},
             "level": record.level,
-            "cost": _known(record.cost),
+            "cost": known(record.cost),
             "kept": int(kept),
             "disturbed": "; ".join(m.disturbed),
         }
@@ -350,10 +351,6 @@ def knobs_of(text: str) -> list[KnobRow]:
 
 def _json(configuration: Mapping[str, float]) -> str:
     return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
