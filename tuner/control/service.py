@@ -29,14 +29,14 @@ def run_daemon(
     verbose: bool = False,
     now: Callable[[], float] = time.time,
 ) -> None:
-    """Keep the targets of a file until told to stop; SIGHUP reads it again, SIGINT and SIGTERM end it.
+    """Run the daemon of a file. SIGHUP reloads the file, SIGINT and SIGTERM end the daemon.
 
     Args:
         path: The file.
-        windows: End by itself when each target has had so many; 0 goes on.
+        windows: Number of windows after which each target ends; 0 goes on.
         fast: Let simulated targets run as fast as they can.
-        as_json: Log JSON objects rather than text, one a line.
-        verbose: Also tell of windows after which nothing was changed.
+        as_json: Log a JSON object instead of text on each line.
+        verbose: Log windows after which nothing was changed, too.
         now: Seconds since 1970.
 
     Raises:

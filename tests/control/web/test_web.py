@@ -83,7 +83,7 @@ def test_healthy_and_ready(site, monkeypatch):
     hanging = site.ask("/healthz")
 
     assert starting.status in (200, 503)  # the next turn sets it right again
-    assert (hanging.status, hanging.json["problems"]) == (503, ["nothing was looked after for 500 s"])
+    assert (hanging.status, hanging.json["problems"]) == (503, ["the daemon has been silent for 500 s"])
 
 
 def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypatch):
@@ -263,7 +263,7 @@ def test_without_a_token_nobody_gives_orders(bed):
     with Site(bed, token=None) as site:
         assert site.order("/api/targets/a/pause").status == 403
         assert site.ask("/api/targets").status == 200
-    assert any("nobody may give orders" in sentence for sentence in bed.said)
+    assert any("orders are refused" in sentence for sentence in bed.said)
 
 
 def test_the_token_is_told_nowhere(site, caplog):

@@ -1,1 +1,1 @@
-"""What decides, without I/O: the control loop, its guard, and what they remember."""
+"""Decisions without I/O: events, the memory, the facts of a window, and the rules that decide from them."""

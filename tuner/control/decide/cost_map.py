@@ -1,4 +1,4 @@
-"""What is learned of a target under its present load: what every configuration costs, to look at."""
+"""The cost map: what each configuration of a target costs under the present load, for people to look at."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CostMap", "cost_map"]
 
 LARGEST = 5000
-"""Configurations of a space that is not drawn any longer."""
+"""Most configurations of a space that has a cost map."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,18 +23,18 @@ class CostMap:
     """Costs under one load level."""
 
     rate: float
-    """In the middle of the level, requests/s."""
+    """The load in the middle of the level, requests/s."""
     space: KnobSpace
     costs: np.ndarray
-    """By number of the configuration; NaN where nothing is known.   # (size,)"""
+    """Cost by number of the configuration; NaN where nothing is known.   # (size,)"""
     windows: dict[int, int]
-    """How many windows ran each configuration, where any did."""
+    """Number of windows by number of the configuration, for those that ran."""
 
 
 def cost_map(loop: ControlLoop) -> CostMap | None:
-    """Return what a loop has learned for the present load; None before the first window and of large spaces.
+    """Return the cost map of a loop; None before the first window and for large spaces.
 
-    What was tried shows its measured mean cost, the rest what the agent infers.
+    A configuration that was tried has its measured mean cost, the others have what the agent infers.
     """
     if loop.level is None or loop.space.size > LARGEST:
         return None

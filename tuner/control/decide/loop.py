@@ -152,6 +152,7 @@ class ControlLoop:
             self._overtaken()
         memory, breaker = self.memory, ""
         if memory.pause > 0:
+            # Every turn counts, also one without a usable window: the pause gives the server time, not data.
             memory.pause -= 1
             breaker = (
                 f"{memory.failures} changes in a row failed; the next try is {memory.pause + 1} windows away"

@@ -244,7 +244,8 @@ class Memory:
     def record(self, level: int, configuration: int, cost: float, kept: bool) -> None:
         """Record a usable window.
 
-        A window that breaks the SLO, or was lost to a change, is charged to the error budget only where a
+        A window that breaks the SLO is charged to the error budget, and so are windows lost to a change:
+        nothing is measured in them, but requests come and may wait. Both are charged only where a
         configuration has kept the SLO under that load: elsewhere there was nothing to lose.
         """
         record = self.levels.setdefault(level, LevelRecord())

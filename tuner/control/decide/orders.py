@@ -1,4 +1,4 @@
-"""What an operator wants of a target, whatever the control loop thinks best."""
+"""Operators' orders to a target: they come before everything that the control loop would decide."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ class Orders:
     """The orders in force; by default there are none."""
 
     paused: str = ""
-    """Who wants that nothing is changed, and why; empty if nobody does."""
+    """Who has paused the target, and why; empty if nobody has."""
     pinned: Configuration | None = None
-    """What the server is to run until this is taken back."""
+    """The configuration that the server must run until it is unpinned."""
     rollback: Configuration | None = None
-    """What to go back to, once."""
+    """The configuration to return to, once."""
 
     @property
     def standing(self) -> bool:
-        """Whether the server must be left as it is, or as it is pinned."""
+        """Whether the server is paused or pinned."""
         return bool(self.paused) or self.pinned is not None
 
 
 class OrderBook(Protocol):
-    """Where a driver finds its orders, after every window."""
+    """Where a driver reads the orders after every window."""
 
     def read(self) -> Orders:
         """Return the orders in force."""
         ...
 
     def moved(self, configuration: Configuration) -> None:
-        """Somebody else changed a server that is pinned: it stays pinned to what was found."""
+        """Move a pin to a configuration that somebody else has set."""
         ...
 
     def done(self) -> None:
-        """What was to be rolled back was, or could not be."""
+        """Strike out an order to roll back: it was carried out, or could not be."""
         ...
 
 
 class NoOrders:
-    """The order book of a driver that nobody gives orders."""
+    """The order book of a driver that takes no orders."""
 
     def read(self) -> Orders:
         """Return no orders."""
         return Orders()
 
     def moved(self, configuration: Configuration) -> None:
-        """Cannot happen: nothing is ever pinned."""
+        """Do nothing: no server is ever pinned."""
 
     def done(self) -> None:
-        """Cannot happen: nothing is ever to be rolled back."""
+        """Do nothing: no rollback is ever ordered."""

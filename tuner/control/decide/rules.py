@@ -161,16 +161,21 @@ def change(facts: Facts) -> Decision | None:
 
 
 RULES = (
+    # A rollback comes before a pause: it is an order for this moment, and the pause goes on after it.
     Rule(operator_rolls_back, "the operator's word comes first"),
     Rule(operator_paused, "the operator's word comes first"),
     Rule(operator_pinned, "the operator's word comes first"),
     Rule(unused_window, "no action on bad data"),
     Rule(blind_on_probation, "no change stays that nobody can judge"),
     Rule(blind, "no action on bad data"),
+    # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for
+    # the quantiles would only keep a bad change in force.
     Rule(mean_breaks_the_slo, "a bad change ends with the first window that shows it"),
     Rule(quantiles_look_back, "no action on bad data"),
+    # Failures come before latency: what ran before is known to fail less, and they lead back to that.
     Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
+    # After the verdicts: a bad change that this window shows is undone even while nothing else is changed.
     Rule(frozen, "no action on bad data"),
     Rule(cooling_down, "changes come one at a time"),
     Rule(nothing_better, "no needless change"),

@@ -1,4 +1,4 @@
-"""Tells whether the figures of a window can be true at all: servers' answers are not to be trusted."""
+"""Validation: checks whether the figures of a window can be true, because servers' answers may be wrong."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tuner.measurement import Measurement
 __all__ = ["implausible"]
 
 LONGEST = 3600.0
-"""A latency above this is not believed, s."""
+"""Longest latency that is believed, s."""
 SLACK = 0.05
-"""How much a quantile may lie below a lower one: servers estimate them one by one."""
+"""Share by which a quantile may lie below a lower one: servers estimate each by itself."""
 
 
 def implausible(measurement: Measurement) -> str | None:
-    """Return why a window's figures cannot be true; None if they can. What was not measured (NaN) may."""
+    """Return why the figures of a window cannot be true; None if they can. NaN, not measured, is accepted."""
     return next(_problems(measurement), None)
 
 

@@ -1,4 +1,4 @@
-"""Tries a configuration on one of several replicas before the rest, and says whether it may go on."""
+"""The canary: one of several replicas tries a configuration before the others get it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["objection", "try_first"]
 
 
 def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Callable[[float], None]) -> str:
-    """Try a configuration on one replica, if there are several.
+    """Try a configuration on one replica, if there are several; take it back if it is bad.
 
     Args:
-        backend: Of one server or of several.
-        configuration: What to try.
-        slo: What the target must keep.
-        wait: Lets the time of a trial pass, longer by the seconds it is told.
+        backend: A server, or a group of replicas.
+        configuration: The configuration to try.
+        slo: The SLO of the target.
+        wait: Lets the time of the trial pass, and before it the given seconds, in which the replica settles.
 
     Returns:
-        Why the others must not have it, in which case that one has its own back; empty if nothing speaks
-        against it.
+        Why the other replicas must not have the configuration; empty if nothing speaks against it.
 
     Raises:
         AdapterError: The replica refused, or went away.
@@ -38,10 +37,12 @@ def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Cal
 
 
 def objection(trial: CanaryTrial, slo: Slo) -> str:
-    """Say what speaks against a configuration beyond doubt; empty if nothing does.
+    """Return what speaks against a configuration beyond doubt; empty if nothing does.
 
-    More failures than beside it do; so does a mean latency above what the SLO allows a quantile, if the
-    others keep to it. The replicas' quantiles may look back, so finer differences are left to probation.
+    Two things do: a larger share of failed requests than on the other replicas; and a mean latency above the
+    SLO's bound while theirs is below. The bound is usually that of a quantile, which lies above the mean. The
+    replicas' quantiles may still contain requests from before the trial, so finer differences are left to the
+    probation of the whole group.
     """
     tried, others = trial.tried, trial.others
     if tried.failures > 0 and tried.failed > others.failed:

@@ -1,4 +1,4 @@
-"""What a target must be able to do for what is wanted of it; told before anything is changed."""
+"""Checks that a target can do what its settings ask for, before anything is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def require_knobs(attachment: Attachment) -> None:
     """Check that there is something to tune.
 
     Raises:
-        InvalidInput: The server has no knob that can be turned.
+        InvalidInput: The server has no knob with more than one value.
     """
     if attachment.space.size < 2:
         problem = f"{attachment.description.model} has no knob with more than one value"
@@ -23,18 +23,18 @@ def require_knobs(attachment: Attachment) -> None:
 
 
 def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, decide: bool = True) -> None:
-    """Check everything that can be wrong with a target.
+    """Check that a target can be tuned toward an SLO and a goal.
 
     Args:
         attachment: The target.
-        slo: What it must keep.
-        goal: Of the objective.
-        apply: Whether it is to be changed.
-        decide: Whether anything is to be decided at all.
+        slo: Its SLO.
+        goal: The goal of the objective.
+        apply: Whether the target is going to be changed.
+        decide: False if it is only measured: then there need be nothing to tune.
 
     Raises:
-        InvalidInput: Nothing to tune, or the SLO's statistic or the goal's resource cannot be measured.
-        ReadOnly: The server takes no changes and is to be changed.
+        InvalidInput: There is nothing to tune, or what the SLO or the goal is about cannot be measured.
+        ReadOnly: The target is going to be changed, and the server takes no changes.
     """
     description = attachment.description
     if decide:
@@ -42,8 +42,8 @@ def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, de
         require_resource(attachment, goal)
     if apply and not description.writable:
         raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
-    told = attachment.indicator is not None or attachment.load is not None or description.quantiles
-    if decide and slo.statistic != "mean" and not told:
+    timed = attachment.indicator is not None or attachment.load is not None or description.quantiles
+    if decide and slo.statistic != "mean" and not timed:
         advice = "; ".join(description.notes)
         raise InvalidInput(
             "--slo",

@@ -1,4 +1,4 @@
-"""Measures a list of configurations one after the other: the yardstick for everything that learns."""
+"""The sweep: measures a list of configurations one after the other, to judge what agents find."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def measure_configurations(
     retries: int = 2,
     restore: Restore,
 ) -> Iterator[tuple[Configuration, Measurement | Refused]]:
-    """Apply and measure each configuration, and put back what ran before, whatever happens.
+    """Apply and measure each configuration; at the end, or after an error, restore what ran before.
 
     Args:
         backend: The server.
         profiler: Measures windows.
-        configurations: In this order, all of them once per repeat.
+        configurations: The configurations, in the order in which each repeat measures them.
         seconds: Length of a window.
         repeats: How often the whole list is measured.
         retries: How often a disturbed window is measured again.
-        restore: Puts back what the server ran before.
+        restore: Restores what the server ran before.
 
     Yields:
         Each configuration with its measurement, or with the server's refusal.

@@ -1,4 +1,4 @@
-"""The daemon seen from outside: metrics, health, JSON and a page; loaded only if the file asks for it."""
+"""The daemon's web server: metrics, health, JSON API and live page; loaded only if the file asks for it."""
 
 from tuner.control.web.access import Access, read_token
 from tuner.control.web.exporter import Exporter

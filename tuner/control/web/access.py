@@ -1,18 +1,18 @@
-"""Who may do what over HTTP: reading is free where the daemon listens, changing needs a token.
+"""Access over HTTP: everybody who reaches the address may read, orders need a token.
 
-=====================  =====================================================================================
-danger                 what is done about it
-=====================  =====================================================================================
-a stranger gives       orders need ``Authorization: Bearer TOKEN``, compared in constant time; without a token
-orders                 in the daemon's file or environment nobody can give any
-a page of somebody     no cookies, so a browser sends nothing by itself; orders must be ``application/json``,
-else gives orders      and an ``Origin`` must be our own (no CORS header is ever sent)
-another name that      while listening on a loopback address, only the names of it are answered
-leads to us            (DNS rebinding); elsewhere those under ``hosts``, if any are given
-floods                 bodies are small, and read only if the token is right; connections are few, the stalest
-                       gives way to a new one; answers are limited in length
-scripts in texts       the page builds text nodes only, and its policy allows no script but its own
-=====================  =====================================================================================
+=======================  ===================================================================================
+threat                   what is done about it
+=======================  ===================================================================================
+orders from strangers    orders need ``Authorization: Bearer TOKEN``, compared in constant time; without a
+                         token in the daemon's file or environment all orders are refused
+forged requests from     there are no cookies, so a browser adds no credentials by itself; orders must be
+other web pages (CSRF)   ``application/json``, an ``Origin`` must be our own, and no CORS header is ever sent
+DNS rebinding            on a loopback address, only its own host names are answered; elsewhere those under
+                         ``hosts``, if there are any
+floods of requests       bodies are short, and read only if the token is right; connections are few, and the
+                         stalest one is aborted for a new one; answers are limited in length
+scripts in texts (XSS)   the page builds text nodes only, and its policy allows no script but its own
+=======================  ===================================================================================
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from tuner.errors import InvalidInput
 __all__ = ["Access", "Gate", "bearer", "read_token"]
 
 SHORTEST_TOKEN = 16
+"""Characters."""
 LONGEST_BODY = 16_384
-"""Bytes of a request's body."""
+"""Bytes in the body of a request."""
 LONGEST_LENGTH = 20
-"""Digits of a request's Content-Length."""
+"""Digits of a Content-Length: Python takes long to read a number of a million digits."""
 TOO_LONG = f"a body has at most {LONGEST_BODY} bytes"
 PROBES = ("/healthz", "/readyz")
-"""Asked for by address, whatever names there are; they tell nothing that is worth hiding."""
+"""Answered under any host name: orchestrators ask by address, and the answers hold no secret."""
 bearer = HTTPBearer(auto_error=False, description="The token of the daemon's file or environment.")
 
 
 def read_token(path: Path | None, environment: str | None) -> str | None:
-    """Return the token that orders need, from a file or else from the environment; None if there is none.
+    """Return the token that orders need, from a file or else from the environment; None without either.
 
     Raises:
-        InvalidInput: It is too short, or its file cannot be read or can be by everybody.
+        InvalidInput: The token is too short, or its file cannot be read, or everybody can read it.
     """
     where, token = "SERVETUNE_TOKEN", environment
     if path is not None:
@@ -73,7 +74,7 @@ class Access:
     """Decides whether a request may give orders.
 
     Args:
-        token: That orders need; None lets nobody give any.
+        token: The token that orders need; None refuses all orders.
     """
 
     def __init__(self, token: str | None) -> None:
@@ -81,12 +82,12 @@ class Access:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody can give orders."""
+        """Whether all orders are refused."""
         return self._token is None
 
     @property
     def route(self) -> type[APIRoute]:
-        """Routes of this class read nothing of a request that may not give orders."""
+        """A class of routes that check a request before they read its body."""
         require = self.require
 
         class OrderRoute(APIRoute):
@@ -102,7 +103,7 @@ class Access:
         return OrderRoute
 
     async def require(self, request: Request) -> None:
-        """Refuse a request that may not give orders.
+        """Refuse a request that must not give orders.
 
         Raises:
             HTTPException: 401, 403 or 415, with the reason.
@@ -114,17 +115,17 @@ class Access:
             raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            raise HTTPException(403, "orders of pages of another origin are refused")
+            raise HTTPException(403, "orders from pages of another origin are refused")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise HTTPException(415, "orders are application/json")
+            raise HTTPException(415, "an order must be application/json")
 
 
 class Gate:
-    """What every request passes first: the host it asks for, the size of its body, and headers of the answer.
+    """Checks the host name and the length of every request, and adds headers to every answer (ASGI).
 
     Args:
-        app: The application behind it.
-        names: Hosts that are answered; empty for all.
+        app: The application that answers what passes.
+        names: Host names that are answered; empty for all.
     """
 
     def __init__(self, app: Any, names: Collection[str] = ()) -> None:
@@ -132,7 +133,7 @@ class Gate:
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer one request (ASGI)."""
+        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -182,12 +183,12 @@ SAFE_HEADERS = [
 
 
 def allowed_names(host: str, names: Collection[str]) -> list[str]:
-    """Return the hosts that are answered while listening on an address; empty for all."""
+    """Return the host names that are answered on an address; empty for all."""
     return ["localhost", "127.0.0.1", "::1", host, *names] if is_loopback(host) or names else []
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

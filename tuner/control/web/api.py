@@ -1,4 +1,4 @@
-"""The JSON API under ``/api``: what the targets do and why, and operators' orders."""
+"""The JSON API under ``/api``: shows targets, windows and decisions, and takes operators' orders."""
 
 from __future__ import annotations
 
@@ -40,16 +40,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Api"]
 
-Name = Annotated[str, Path(max_length=64, description="A target's, as in the daemon's file.")]
-Count = Annotated[int, Query(ge=1, le=2000, description="How many, the newest.")]
+Name = Annotated[str, Path(max_length=64, description="Name of the target, as in the daemon's file.")]
+Count = Annotated[int, Query(ge=1, le=2000, description="Number of entries; the newest are returned.")]
 LARGEST = 2**53
 Found = TypeVar("Found")
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body is no JSON."},
+    400: {"model": Problem, "description": "The body is not JSON."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
-    403: {"model": Problem, "description": "Nobody may give orders, or not from there."},
+    403: {
+        "model": Problem,
+        "description": "Orders are refused: the daemon has no token, or the page is of another origin.",
+    },
     404: {"model": Problem, "description": "There is no such target."},
-    409: {"model": Problem, "description": "The target stands so that this cannot be done."},
+    409: {"model": Problem, "description": "The state of the target does not allow the order."},
     413: {"model": Problem, "description": "The body is too long."},
     415: {"model": Problem, "description": "The body is not application/json."},
     503: {"model": Problem, "description": "The target is being started, or the store cannot be used."},
@@ -58,13 +61,13 @@ ABSENT = {status: REFUSALS[status] for status in (404, 503)}
 
 
 class Api:
-    """Answers from the store and the workers.
+    """Answers requests from the store and the daemon's workers.
 
     Args:
-        daemon: Whose targets they are.
-        store: A connection of its own, so that readers do not hold up what workers write down.
-        access: Who may give orders.
-        exporter: Knows how well the SLOs were kept.
+        daemon: The daemon whose targets are shown.
+        store: Returns the web server's own connection to the store, so that readers do not delay workers.
+        access: Decides who may give orders.
+        exporter: Knows the share of windows that kept the SLO.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class Api:
                 methods=["POST"],
                 responses=REFUSALS,
                 route_class_override=access.route,
-                dependencies=[Security(bearer)],  # so that the document tells it
+                dependencies=[Security(bearer)],  # for the OpenAPI document only
             )
 
     def _add(self, path: str, answer: Callable[..., Any], model: Any, **more: Any) -> None:
@@ -98,11 +101,11 @@ class Api:
         self.router.add_api_route(path, answer, response_model=model, operation_id=answer.__name__, **more)
 
     def targets(self) -> list[TargetView]:
-        """Return all targets as they stand now."""
+        """Return the present state of all targets."""
         return [self._view(worker) for _, worker in sorted(self._daemon.workers.items())]
 
     def target(self, name: Name) -> TargetView:
-        """Return one target as it stands now."""
+        """Return the present state of a target."""
         return self._view(self._known(name))
 
     def windows(self, name: Name, count: Count = 120) -> list[StoredWindow]:
@@ -114,14 +117,14 @@ class Api:
         self,
         name: Name,
         count: Count = 50,
-        holds: Annotated[bool, Query(description="Also those that changed nothing.")] = False,
+        holds: Annotated[bool, Query(description="Include decisions that changed nothing.")] = False,
     ) -> list[StoredDecision]:
         """Return the newest decisions of a target, oldest first."""
         self._known(name)
         return self._read(lambda store: history(store, target=name, count=count, holds=holds))
 
     def costs(self, name: Name) -> CostsView:
-        """Return what is learned of a target's configurations under its present load."""
+        """Return the learned costs of a target's configurations under its present load."""
         return costs_view(self._known(name).learned)
 
     def events(self, name: Name, count: Count = 50) -> list[StoredEvent]:
@@ -130,7 +133,7 @@ class Api:
         return self._read(lambda store: events(store, target=name, count=count))
 
     def decision(self, number: Annotated[int, Path(ge=1, le=LARGEST)]) -> ExplainedView:
-        """Say why a decision was made, what was expected of it and what came of it."""
+        """Explain a decision: why it was made, what was expected of it and what came of it."""
         try:
             entry, lines = explain(self._store(), number)
         except InvalidInput as error:
@@ -138,23 +141,23 @@ class Api:
         return ExplainedView(**entry.model_dump(), explanation=dict(lines))
 
     def pause(self, name: Name, order: PauseOrder) -> TargetView:
-        """Change nothing, whatever happens, until it is resumed."""
+        """Pause a target: nothing is changed until it is resumed, not even to repair."""
         return self._order(name, lambda store: order_book.pause(store, name, order.why))
 
     def resume(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
-        """Take a pause back."""
+        """End a pause."""
         return self._order(name, lambda store: order_book.resume(store, name))
 
     def pin(self, name: Name, order: PinOrder) -> TargetView:
-        """Keep what it runs, or something else, until it is unpinned."""
+        """Pin a target to what it runs, or to another configuration, until it is unpinned."""
         return self._order(name, lambda store: order_book.pin(store, name, order.set), changes=True)
 
     def unpin(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
-        """Let it be tuned again."""
+        """End a pin: the target is tuned again."""
         return self._order(name, lambda store: order_book.unpin(store, name))
 
     def rollback(self, name: Name, order: PlainOrder) -> TargetView:  # noqa: ARG002  # FastAPI checks it
-        """Take the change back that led to what it runs now, once, after the present window."""
+        """Undo the change that led to the present configuration, once, after the present window."""
         return self._order(name, lambda store: order_book.roll_back(store, name), changes=True)
 
     def _order(self, name: str, give: Callable[[Store], object], *, changes: bool = False) -> TargetView:
@@ -169,14 +172,14 @@ class Api:
         return self._view(worker)
 
     def _read(self, ask: Callable[[Store], list[Found]]) -> list[Found]:
-        """Ask the store about a target of the file, which it may not have met yet."""
+        """Ask the store about a target of the file; return nothing if it was never attached."""
         try:
             return ask(self._store())
         except InvalidInput:
             return []
 
     def _known(self, name: str) -> Worker:
-        """What keeps a target."""
+        """Return the worker of a target, or refuse the request."""
         worker = self._daemon.workers.get(name)
         if worker is not None:
             return worker

@@ -1,4 +1,4 @@
-"""One connection to the web server: whoever is slow on purpose keeps nobody else out."""
+"""A connection to the web server, which ends so early that slow clients cannot keep others out."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["MOST_CONNECTIONS", "Connection"]
 
 MOST_CONNECTIONS = 64
+"""Connections at the same time."""
 LONGEST_EXCHANGE = 30.0
-"""Seconds from the beginning of a connection, or the last answer, until the next answer is on its way."""
+"""Longest time from the start of a connection, or its last answer, to the end of the next answer, s."""
 
 
 class Connection(H11Protocol):
-    """Ends when it takes too long, or when it is the stalest one and there are too many.
+    """Ends when an exchange takes too long, or when it is the stalest of too many connections.
 
-    A server that counts connections and waits for each would be closed to all by a few that send half a
-    request, or do not read their answer.
+    A server that waited for every connection could be blocked by a few clients that send half a request, or
+    do not read the answer.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, and make room for it."""
+        """Start; if there are too many connections, abort the one whose deadline is nearest."""
         if len(self.connections) >= MOST_CONNECTIONS:
             stalest = min(self.connections, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
             self.connections.discard(stalest)
@@ -30,13 +31,13 @@ class Connection(H11Protocol):
         self._wait()
 
     def on_response_complete(self) -> None:
-        """One answer is on its way; the next request may come."""
+        """Start the time of the next exchange."""
         self._deadline.cancel()
         self._wait()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Stop the clock."""
         self._deadline.cancel()
         super().connection_lost(exc)
 

@@ -1,4 +1,4 @@
-"""The web server of the daemon, in a thread of its own: nothing that it does holds up a target."""
+"""The daemon's web server. It has a thread and a store connection of its own, so that it delays no target."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from tuner.errors import InvalidInput, StorageError
 __all__ = ["WebServer"]
 
 HANGS = 180.0
-"""Seconds of the daemon's silence after which it is not healthy."""
+"""Silence of the daemon, s, that ``/healthz`` reports as a problem; a reload may wait 120 s for targets."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebServer:
-    """Serves one daemon; a context manager that listens from beginning to end. May be entered again.
+    """Shows one daemon; a context manager that listens while it is entered. May be entered again.
 
     Args:
-        daemon: What is looked at.
-        config: Where to listen.
-        token: That orders need; None lets nobody give any.
-        say: Told where it listens.
+        daemon: The daemon that it shows.
+        config: Where it listens.
+        token: The token that orders need; None refuses all orders.
+        say: Receives a sentence when it listens.
 
     Raises:
         InvalidInput: On entering, the address cannot be used.
@@ -66,7 +66,7 @@ class WebServer:
 
     def __enter__(self) -> Self:
         host, port = self._config.listen
-        port = self._port or port  # as before, if it listened before
+        port = self._port or port  # the same port when it is entered again, also if the file asks for any
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family)
@@ -85,7 +85,7 @@ class WebServer:
             lifespan="off",
             http=Connection,
             ws="none",
-            limit_concurrency=2 * MOST_CONNECTIONS,  # requests that nobody waits for any longer count, too
+            limit_concurrency=2 * MOST_CONNECTIONS,  # uvicorn counts requests of aborted connections, too
             timeout_keep_alive=5,
             timeout_graceful_shutdown=2,
             proxy_headers=False,
@@ -93,8 +93,8 @@ class WebServer:
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self._server.run, args=([listening],), name="web", daemon=True)
         self._thread.start()
-        closed = "; nobody may give orders, for there is no token" if self._access.closed else ""
-        self._say(f"seen at {self.address}{closed}")
+        closed = "; orders are refused, because there is no token" if self._access.closed else ""
+        self._say(f"listens at {self.address}{closed}")
         return self
 
     def __exit__(
@@ -112,12 +112,12 @@ class WebServer:
         self.exporter.report(name, report)
 
     def application(self) -> FastAPI:
-        """Return the application: the API, metrics, health and the page."""
+        """Return the web application: the API, metrics, health and the page."""
         app = FastAPI(
             title="servetune",
             version=__version__,
-            description="What the daemon keeps, what it decided and why; orders need a token.",
-            docs_url=None,  # those pages load their scripts from elsewhere
+            description="The targets of the daemon, what it decided and why. Orders need a token.",
+            docs_url=None,  # these pages load scripts from other hosts
             redoc_url=None,
         )
         app.include_router(Api(self._daemon, self._opened, self._access, self.exporter).router)
@@ -130,33 +130,33 @@ class WebServer:
         return app
 
     def healthy(self, response: Response) -> Health:
-        """Say whether the daemon itself still works; targets that are away are no fault of it."""
+        """Report whether the daemon itself works. Targets that are away are not its fault."""
         silence = self._daemon.silence
-        problems = [f"nothing was looked after for {silence:.0f} s"] if silence > HANGS else []
+        problems = [f"the daemon has been silent for {silence:.0f} s"] if silence > HANGS else []
         response.status_code = 503 if problems else 200
         return Health(ok=not problems, problems=problems)
 
     def ready(self, response: Response) -> Health:
-        """Say whether every target was tried once."""
+        """Report whether the daemon has tried to attach to every target."""
         workers = self._daemon.workers
         problems = [f"{name} is starting" for name, worker in workers.items() if worker.phase == "starting"]
         if len(workers) < len(self._daemon.config.targets):
-            problems.append("targets are being begun")
+            problems.append("targets are being started")
         response.status_code = 503 if problems else 200
         return Health(ok=not problems, problems=problems)
 
     def metrics(self) -> Response:
-        """Return everything for Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         page = self.exporter.page(self._daemon.workers, all_orders(self._opened()))
         return Response(page, media_type=PROMETHEUS)
 
     def _opened(self) -> Store:
-        assert self._store is not None, "only asked while it serves"
+        assert self._store is not None, "requests come only while it is entered"
         return self._store
 
 
 def _page() -> HTMLResponse:
-    """Return the live page; only its own script and style may run."""
+    """Return the live page, with a policy that lets only its own script and style run."""
     html = files("tuner.control.web").joinpath("page.html").read_text(encoding="utf-8")
     policy = (
         f"default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -174,20 +174,20 @@ def _hash(html: str, element: str) -> str:
 
 
 def _storage_failed(_: Request, error: Exception) -> JSONResponse:
-    """The store cannot be read or written, such as on a full disk."""
+    """Answer 503: the store cannot be read or written, for instance on a full disk."""
     return JSONResponse({"detail": str(error)}, 503)
 
 
 def _misunderstood(_: Request, error: Exception) -> JSONResponse:
-    """A request does not fit. What came is not sent back: it may be neither text nor a number in JSON."""
+    """Answer 422 without the input, which JSON may be unable to hold: lone surrogates, infinite numbers."""
     assert isinstance(error, RequestValidationError)
     problems = [
-        {"loc": [_told(part) for part in one["loc"]], "msg": _told(one["msg"]), "type": one["type"]}
+        {"loc": [_encodable(part) for part in one["loc"]], "msg": _encodable(one["msg"]), "type": one["type"]}
         for one in error.errors()
     ]
     return JSONResponse({"detail": problems}, 422)
 
 
-def _told(part: str | int) -> str | int:
-    """A part of a request in words that can be sent."""
+def _encodable(part: str | int) -> str | int:
+    """Return a part of an error with the characters replaced that UTF-8 cannot hold."""
     return part.encode(errors="replace").decode() if isinstance(part, str) else part
