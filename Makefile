@@ -1,10 +1,13 @@
 # make demo  set up, then tune a real Triton server (6 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
-# make test  set up, then run the tests
-# make check format, lint, types, import rules, and the tests without compilation (counts the coverage)
+# make test  set up, then run all tests, in two processes (WORKERS=1 for one)
+# make test-fast  without those that start servers or take long
+# make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
+WORKERS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo demo-tfserving test test-fast check format clean
 
@@ -21,18 +24,17 @@ demo-tfserving: $(STAMP)
 	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
-	$(BIN)/pytest
-	$(BIN)/pytest -m 'triton or tfserving or slow'
+	$(PYTEST) -m '' $(COVERAGE)
 
 test-fast: $(STAMP)
-	$(BIN)/pytest
+	$(PYTEST)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest --cov --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'kernels and not (triton or tfserving or slow)' --cov --cov-report=
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -29,20 +29,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of compiled functions, and say which tests have to run in the same process.
 
-    Tests against one kind of server share that server, and would disturb each other's measurements; they take
-    longest and therefore come first. The tests of a file share its fixtures.
+    Tests against live servers share them, and would disturb each other's measurements; they take longest and
+    therefore come first. The tests of a file share its fixtures.
     """
-    folders = kernels.test_folders()
+    folders = kernels.folders_of_tests()
     for item in items:
         if item.path.parent in folders:
             item.add_marker(pytest.mark.kernels)
-        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: _server(item) is None)
+        item.add_marker(pytest.mark.xdist_group("live" if _live(item) else item.nodeid.partition("::")[0]))
+    items.sort(key=_live, reverse=True)
 
 
-def _server(item: pytest.Item) -> str | None:
-    """The kind of server that a test talks to."""
-    return next((kind for kind in ("triton", "tfserving") if item.get_closest_marker(kind)), None)
+def _live(item: pytest.Item) -> bool:
+    """Whether a test talks to a live server."""
+    return any(item.get_closest_marker(kind) is not None for kind in ("triton", "tfserving"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -22,6 +22,6 @@ def packages() -> frozenset[Path]:
 
 
 @cache
-def test_folders() -> frozenset[Path]:
+def folders_of_tests() -> frozenset[Path]:
     """The folders of their tests: `tests` mirrors the packages."""
     return frozenset(ROOT / "tests" / str(package).removeprefix("tuner/") for package in packages())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.kernels import COMPILED
+from tests.kernels import COMPILED, ROOT, folders_of_tests, packages
 
 compiled = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 
@@ -55,3 +56,21 @@ def test_whoever_comes_later_can_read_the_cache(tmp_path: Path) -> None:
 
     assert run(OWN, tmp_path) == "0 0"
     assert run(OWN, tmp_path) == "0 1"
+
+
+def test_every_package_with_compiled_functions_has_tests() -> None:
+    """They lie in the folder that mirrors it, and also run without compilation."""
+    assert {Path("tuner/cluster"), Path("tuner/scheduling"), Path("agents/rrl")} <= packages()
+    assert [folder for folder in folders_of_tests() if not any(folder.glob("test_*.py"))] == []
+
+
+def test_functions_are_compiled_by_our_decorators_only() -> None:
+    """Others would not be found by those who look for compiled functions."""
+    folders = [ROOT / name for name in ("tuner", "adapters", "agents", "envs", "experiments", "profiler")]
+    files = {file for folder in folders for file in folder.rglob("*.py")}
+
+    users = {
+        file.name for file in files if re.search(r"numba\.n?jit|from numba import .*jit", file.read_text())
+    }
+
+    assert users == {"_jit.py"}
