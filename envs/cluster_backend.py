@@ -17,7 +17,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, Work, latencies
 from tuner.profile import BatchingProfile
-from tuner.scheduling.batching.symphony import Options, reconfigure
+from tuner.scheduling.batching.symphony import SymphonyOptions, reconfigure
 from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
 
 __all__ = ["SimulatedCluster"]
@@ -43,7 +43,7 @@ class SimulatedCluster:
         self._space = space or scheduler_space()
         self._scenario = scenario
         self._simulation = Simulation(scenario)
-        self._options: Options = TypeAdapter(Options).validate_python(scenario.options)
+        self._options: SymphonyOptions = TypeAdapter(SymphonyOptions).validate_python(scenario.options)
         self._configuration = Configuration(
             {name: configuration_of(self._options)[name] for name in self._space.names}
         )

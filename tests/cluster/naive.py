@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.scheduling.vocabulary import DISPATCH, Cluster
-from tuner.testing.driver import Command, Trace, believed, tell
+from tuner.testing.driver import Command, PolicyRun, believed, tell
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class NaiveEngine:
 
     def run(self, times: Sequence[float], sessions: Sequence[int]) -> None:
         self.times = times
-        trace = Trace(policy=self.policy)
+        trace = PolicyRun(policy=self.policy)
         arrived = 0
         while True:
             end = self.outstanding[0][0] if self.outstanding else math.inf

@@ -8,7 +8,7 @@ import numpy as np
 
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, linear_latency
 from tuner.scheduling.vocabulary import DISPATCH, DROP
-from tuner.testing.driver import Trace
+from tuner.testing.driver import PolicyRun
 
 __all__ = ["MS", "RESNET50", "Scenario", "at", "dropped", "linear", "one", "random_scenario", "sent"]
 
@@ -39,17 +39,17 @@ def at(*times: float, session: int = 0) -> list[tuple[float, int, int]]:
     return [(time * MS, session, 0) for time in times]
 
 
-def sent(trace: Trace) -> list[tuple[float, tuple[int, ...]]]:
+def sent(trace: PolicyRun) -> list[tuple[float, tuple[int, ...]]]:
     """Time, in ms to the microsecond, and requests of every batch."""
     return _commanded(trace, DISPATCH)
 
 
-def dropped(trace: Trace) -> list[tuple[float, tuple[int, ...]]]:
+def dropped(trace: PolicyRun) -> list[tuple[float, tuple[int, ...]]]:
     """The same of every refusal."""
     return _commanded(trace, DROP)
 
 
-def _commanded(trace: Trace, kind: int) -> list[tuple[float, tuple[int, ...]]]:
+def _commanded(trace: PolicyRun, kind: int) -> list[tuple[float, tuple[int, ...]]]:
     return [(round(now / MS, 3), each.numbers) for now, each in trace.commands if each.kind == kind]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
-from tuner.scheduling.batching.symphony import Options
+from tuner.scheduling.batching.symphony import SymphonyOptions
 from tuner.scheduling.knobs import KNOBS, configuration_of, options_from, scheduler_space
 
 
@@ -14,12 +14,12 @@ def test_the_default_configuration_is_the_default_options() -> None:
     """The space begins where the authors' scheduler stands."""
     space = scheduler_space()
 
-    assert options_from(space.default) == Options()
-    assert configuration_of(Options()) == space.default
+    assert options_from(space.default) == SymphonyOptions()
+    assert configuration_of(SymphonyOptions()) == space.default
 
 
 def test_every_configuration_stands_for_options_and_back() -> None:
-    """Options and configurations translate into each other without loss."""
+    """SymphonyOptions and configurations translate into each other without loss."""
     space = scheduler_space()
     configurations = [space.decode(index) for index in range(space.size)]
 
@@ -34,11 +34,11 @@ def test_drop_rules_are_ordered_from_mild_to_strict() -> None:
 
 def test_what_is_no_knob_is_kept() -> None:
     """The test for schedulability and the other knobs come from the base."""
-    base = Options(order="deadline", schedulable="beta_lambda", cap=3)
+    base = SymphonyOptions(order="deadline", schedulable="beta_lambda", cap=3)
 
     options = options_from({"deferral": 0.5}, base)
 
-    assert options == Options(order="deadline", schedulable="beta_lambda", cap=3, deferral=0.5)
+    assert options == SymphonyOptions(order="deadline", schedulable="beta_lambda", cap=3, deferral=0.5)
 
 
 def test_changing_a_knob_costs_nothing() -> None:

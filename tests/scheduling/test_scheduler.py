@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.builders import random_scenario as cluster_scenario
 from tests.scheduling.scenarios import MS, one, random_scenario
 from tuner.cluster.simulation import Simulation
-from tuner.scheduling.batching.symphony import Options, build
+from tuner.scheduling.batching.symphony import SymphonyOptions, build
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import FIRST_RING
 from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, EventLog, replay
@@ -36,7 +36,7 @@ def test_commands_name_the_requests() -> None:
 
 def test_requests_are_counted_if_the_driver_has_no_names() -> None:
     """Numbers count from 0 over all sessions."""
-    scheduler = Scheduler(build(SPEC, Options(deferral=0)))
+    scheduler = Scheduler(build(SPEC, SymphonyOptions(deferral=0)))
 
     commands = scheduler.arrive(0, 0.0) + scheduler.arrive(0, 1 * MS) + scheduler.finish(0, 6 * MS)
 
@@ -45,7 +45,7 @@ def test_requests_are_counted_if_the_driver_has_no_names() -> None:
 
 def test_refusals_are_commands() -> None:
     """What waits behind an accelerator that does not answer is dropped."""
-    scheduler = Scheduler(build(SPEC, Options(deferral=0)))
+    scheduler = Scheduler(build(SPEC, SymphonyOptions(deferral=0)))
     scheduler.arrive(0, 0.0)
     scheduler.arrive(0, 1 * MS)
 
@@ -54,7 +54,7 @@ def test_refusals_are_commands() -> None:
 
 def test_full_rings_grow() -> None:
     """More requests than the rings hold wait; none is lost, and a batch may go round the ring's end."""
-    scheduler = Scheduler(build(one(0.01 * MS, 5 * MS, 100 * MS), Options(deferral=0)))
+    scheduler = Scheduler(build(one(0.01 * MS, 5 * MS, 100 * MS), SymphonyOptions(deferral=0)))
     commands: list[Command] = []
     for number in range(FIRST_RING + 10):
         commands += scheduler.arrive(0, number * 0.01 * MS)

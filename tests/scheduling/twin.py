@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from tuner.testing.driver import Event
+from tuner.testing.driver import PolicyStep
 
 __all__ = ["Given", "Twin", "assert_twin"]
 
@@ -29,7 +29,7 @@ class Twin(Protocol):
     wake_at: float
 
 
-def assert_twin(events: Sequence[Event], twin: Twin, within: float = 0.0) -> None:
+def assert_twin(events: Sequence[PolicyStep], twin: Twin, within: float = 0.0) -> None:
     """Assert that a twin answers every event as the policy did.
 
     Args:

@@ -1,4 +1,4 @@
-"""Scheduling policies without I/O: told the time and an event, they say which batch goes where."""
+"""Scheduling policies without I/O: they get the time and an event, and answer which batch goes where."""
 
 from tuner.scheduling.catalogue import POLICIES, build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, grow, linear_latency

@@ -1,4 +1,4 @@
-"""The scheduling policies by name: modules with `Options` and `build`, imported when first used."""
+"""The scheduling policies by name: modules with `build` and an options class, imported when first used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def options_of(name: str) -> type:
     Raises:
         InvalidInput: There is no such policy; lists those there are.
     """
-    kind: type = _module(name).Options
+    kind: type = getattr(_module(name), f"{name.capitalize()}Options")
     return kind
 
 

@@ -1,12 +1,12 @@
-"""When which accelerator will be free: what was sent to it, and belief put right by what is told.
+"""When which accelerator will be free: the batches sent to it, and predictions corrected when they end.
 
-A policy that sends a batch ahead, so that it arrives when the accelerator gets free, must know when that
-will be. It believes the profile until it is told that a batch ended:
+A policy that sends a batch ahead, so that it arrives when the accelerator gets free, must predict that time.
+It believes the profile until a batch ends:
 
 * Ended as believed, or before: what is on the way starts as planned, for it is not there earlier.
 * Ended later: the batches behind it start and end later by what it takes away from them.
-* Should have ended by now, and was not told: overdue. Nobody knows when this accelerator will be free, so
-  nothing is sent to it until it is told.
+* Should have ended by now, and has not: overdue. Nobody knows when this accelerator will be free, so nothing
+  is sent to it until the batch ends.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import get_args
 
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
-from tuner.scheduling.batching.symphony import DropRule, Options, Order
+from tuner.scheduling.batching.symphony import DropRule, Order, SymphonyOptions
 
 __all__ = ["DROP_RULES", "KNOBS", "ORDERS", "configuration_of", "options_from", "scheduler_space"]
 
@@ -74,7 +74,7 @@ def scheduler_space() -> KnobSpace:
     return KnobSpace(KNOBS)
 
 
-def options_from(configuration: Mapping[str, float], base: Options | None = None) -> Options:
+def options_from(configuration: Mapping[str, float], base: SymphonyOptions | None = None) -> SymphonyOptions:
     """Return the options that a configuration stands for.
 
     Args:
@@ -87,7 +87,7 @@ def options_from(configuration: Mapping[str, float], base: Options | None = None
     names = [knob.name for knob in KNOBS]
     if unknown := set(configuration) - set(names):
         raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(names)}")
-    options = base or Options()
+    options = base or SymphonyOptions()
     values = {**configuration_of(options), **configuration}
     for name, choices in (("drop_rule", DROP_RULES), ("dispatch_order", ORDERS)):
         if values[name] not in range(len(choices)):
@@ -102,7 +102,7 @@ def options_from(configuration: Mapping[str, float], base: Options | None = None
     )
 
 
-def configuration_of(options: Options) -> Configuration:
+def configuration_of(options: SymphonyOptions) -> Configuration:
     """Return the values of the knobs at some options; a batch cap need not be on the grid."""
     return Configuration(
         deferral=float(options.deferral),

@@ -22,7 +22,7 @@ __all__ = ["Calls", "calls_of"]
 
 
 class Calls(NamedTuple):
-    """What can be told a policy; each returns the number of commands it gave, -1 if the ring is full."""
+    """The events of a policy; each returns the number of commands it gave, -1 if the ring is full."""
 
     arrive: Callable[[int, int, int, float], int]
     finish: Callable[[int, float], int]

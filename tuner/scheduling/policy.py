@@ -1,9 +1,10 @@
-"""The contract of a scheduling policy: told the time and an event, it changes its state and writes commands.
+"""The contract of a scheduling policy: it gets the time and an event, changes its state and writes commands.
 
 A policy is a NamedTuple of arrays, whose first field is a :class:`~tuner.scheduling.vocabulary.Cluster`, and
 three compiled functions, registered with :func:`register` and called through :func:`arrive`,
 :func:`finish` and :func:`wake`, from Python and from compiled code alike. It has no clock, no randomness
-and does no I/O. Two drivers run it: the virtual-time engine and asyncio; neither can be told apart.
+and does no I/O. Two drivers run it: the virtual-time engine (:mod:`tuner.cluster.engine`), and a live
+dispatcher that calls a :class:`~tuner.scheduling.scheduler.Scheduler`. The policy cannot tell them apart.
 
 Rules
 -----
@@ -13,11 +14,11 @@ Rules
 * Every request that arrived is in exactly one DISPATCH or DROP sooner or later, oldest of its queue first.
 * ``board.wake_at`` is when the policy wants ``wake`` if nothing happens before; ``wake`` must move it.
   A policy that ran out of room for commands sets it to now, and goes on then.
-* An accelerator executes the batches sent to it one after the other, in the order they were sent; ``finish``
-  tells of the oldest one not told of yet.
-* A request may have a size. The driver writes it to ``board.items`` before ``arrive``; it stays until written
-  anew, and is 1 at first. ``push`` keeps it with the request. The policies of `scheduling.distribution`
-  look at it, the others form batches of requests that are all alike.
+* An accelerator executes the batches sent to it one after the other, in the order they were sent; each
+  ``finish`` reports the oldest of them.
+* A request may have a size. The driver writes it to ``board.items`` before ``arrive``; it stays until it is
+  overwritten, and is 1 at first. ``push`` keeps it with the request. The policies of
+  `scheduling.distribution` use it, the others form batches of requests of one size.
 * ``arrive`` returns FULL without changing anything if the ring of the queue is full; see
   :func:`tuner.scheduling.cluster.grow`.
 
@@ -25,8 +26,8 @@ The choice of functions by type happens when numba compiles a caller, so it cost
 inlined, and compiled callers are served from the cache (a kernel that is handed to another is not).
 
 A policy of your own works like those here, wherever its class is defined. Only the engine compiled for it is
-not kept on disk, for others, who cannot import the class, must be able to read the cache
-(:mod:`tuner._jit`). So every process that simulates it compiles it anew, which takes seconds.
+not cached on disk, because processes that cannot import the class must be able to read the cache
+(:mod:`tuner._jit`). So every process that simulates it compiles the engine, which takes seconds.
 """
 
 from __future__ import annotations

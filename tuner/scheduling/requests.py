@@ -7,7 +7,7 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.scheduling.vocabulary import DISPATCH, DROP, FULL, OK, Cluster
 
-__all__ = ["begin", "deadline", "dispatch", "dispatch_query", "drop", "has_room", "push", "waiting"]
+__all__ = ["begin", "deadline", "dispatch", "dispatch_alone", "drop", "has_room", "push", "waiting"]
 
 
 @njit_flat
@@ -71,7 +71,7 @@ def dispatch(cluster: Cluster, queue: int, count: int, accelerator: int, start: 
 
 
 @njit_flat
-def dispatch_query(cluster: Cluster, queue: int, accelerator: int, start: float, length: float) -> float:
+def dispatch_alone(cluster: Cluster, queue: int, accelerator: int, start: float, length: float) -> float:
     """Send the oldest request of a queue as a batch of its own size; return when it will have ended, s.
 
     Args:

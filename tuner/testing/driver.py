@@ -13,13 +13,23 @@ from tuner.scheduling.cluster import grow
 from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DISPATCH, FULL, NEVER, OK, REQUEST, Cluster, records
 
-__all__ = ["Command", "Event", "Trace", "believed", "drive", "noted", "replay", "tell", "with_rings"]
+__all__ = [
+    "Command",
+    "PolicyRun",
+    "PolicyStep",
+    "answers_again",
+    "believed",
+    "drive",
+    "noted",
+    "tell",
+    "with_rings",
+]
 
 CALLS: dict[str, Callable[..., int]] = {"arrive": arrive, "finish": finish, "wake": wake}
 
 
 class Command(NamedTuple):
-    """What a policy wanted done; start and finish are 0 for DROP."""
+    """A command of a policy; start and finish are 0 for DROP."""
 
     kind: int
     session: int
@@ -33,8 +43,8 @@ class Command(NamedTuple):
     """The size of a batch."""
 
 
-class Event(NamedTuple):
-    """What a policy was told, and how it answered."""
+class PolicyStep(NamedTuple):
+    """An event, and how the policy answered it."""
 
     kind: str
     """``arrive``, ``finish`` or ``wake``."""
@@ -44,16 +54,16 @@ class Event(NamedTuple):
     commands: tuple[Command, ...]
     wake_at: float
     items: int = 1
-    """How large the request of ``arrive`` is."""
+    """The size of the request of ``arrive``."""
 
 
 @dataclass(kw_only=True)
-class Trace:
+class PolicyRun:
     """All that happened in a run."""
 
     policy: Any
     """The state at the end."""
-    events: list[Event] = field(default_factory=list)
+    events: list[PolicyStep] = field(default_factory=list)
     ended: dict[int, float] = field(default_factory=dict)
     """When the execution of a request ended, s."""
 
@@ -80,7 +90,7 @@ def drive(
     stretch: Sequence[float] = (1.0,),
     until: float = NEVER,
     items: Sequence[int] = (),
-) -> Trace:
+) -> PolicyRun:
     """Run a policy until all is answered: the same rules as the engine's, slow and plain.
 
     Args:
@@ -88,12 +98,12 @@ def drive(
         arrivals: Per request its time (s), session and source, in order of time.
         stretch: By how much the n-th batch takes longer than the policy believes, in turn.
         until: s; nothing later happens.
-        items: How large the requests are; all 1 if empty.
+        items: Sizes of the requests; all 1 if empty.
 
     Raises:
         AssertionError: It does not come to rest.
     """
-    trace = Trace(policy=policy)
+    trace = PolicyRun(policy=policy)
     lines: list[deque[float]] = [deque() for _ in policy[0].accelerators]  # ends of what was sent there
     free = [0.0] * len(lines)
     now, come, sent = 0.0, 0, 0
@@ -123,8 +133,8 @@ def drive(
     raise AssertionError(f"still busy at {now=} after {len(trace.events)} events")
 
 
-def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float, items: int = 1) -> Event:
-    """Tell the policy of an event, growing its rings where needed; return it with the answer."""
+def tell(trace: PolicyRun, kind: str, subject: tuple[int, ...], now: float, items: int = 1) -> PolicyStep:
+    """Send the policy an event, growing its rings where needed; return it with the answer."""
     status = FULL
     while status == FULL:
         trace.policy[0].board[0].items = items
@@ -133,7 +143,7 @@ def tell(trace: Trace, kind: str, subject: tuple[int, ...], now: float, items: i
             trace.policy = grow(trace.policy)
     assert status == OK, f"{kind} answers {status=}"
     alarm = float(trace.policy[0].board[0].wake_at)
-    event = Event(kind, subject, now, noted(trace.policy[0]), alarm, items)
+    event = PolicyStep(kind, subject, now, noted(trace.policy[0]), alarm, items)
     trace.events.append(event)
     return event
 
@@ -158,9 +168,9 @@ def believed(cluster: Cluster, command: Command) -> float:
     return float(cluster.latency[kind, command.session, command.items])
 
 
-def replay(policy: Any, events: Sequence[Event]) -> list[Event]:
-    """Tell a policy at time 0 what another was told; return the events with its own answers."""
-    trace = Trace(policy=policy)
+def answers_again(policy: Any, events: Sequence[PolicyStep]) -> list[PolicyStep]:
+    """Send a policy at time 0 the events of another; return them with its own answers."""
+    trace = PolicyRun(policy=policy)
     return [tell(trace, event.kind, event.subject, event.now, event.items) for event in events]
 
 

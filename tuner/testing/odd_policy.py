@@ -1,4 +1,4 @@
-"""A fake policy that behaves oddly on request: for what a driver must bear and a good policy never does."""
+"""A fake policy with bad behaviour to choose: a driver must survive it, and a good policy never shows it."""
 
 from __future__ import annotations
 

@@ -26,16 +26,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.testing.driver import Trace, believed, drive, replay, with_rings
+from tuner.testing.driver import PolicyRun, answers_again, believed, drive, with_rings
 
-__all__ = ["Case", "PolicyContract", "cases", "overload"]
+__all__ = ["PolicyCase", "PolicyContract", "cases", "overload"]
 
 TINY = 1e-9
 """s that two ways of adding up the same times may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class PolicyCase:
     """A cluster and the requests that come to it."""
 
     spec: ClusterSpec
@@ -61,7 +61,7 @@ def _sessions(draw: st.DrawFn, response: float) -> SessionSpec:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn) -> PolicyCase:
     """Draw a small cluster and up to 50 requests, from idle to heavy overload, with ties and bursts."""
     delays = draw(st.sampled_from([Delays(), Delays(control=1e-4, data=5e-5, response=2e-3)]))
     sessions = draw(st.lists(_sessions(delays.response), min_size=1, max_size=4))
@@ -73,10 +73,10 @@ def cases(draw: st.DrawFn) -> Case:
     drawn = draw(st.lists(st.tuples(steps, owners, st.integers(0, 2)), min_size=8, max_size=50))
     times = np.cumsum([step * gap for step, _, _ in drawn]).tolist()
     arrivals = [(time, owner, source) for time, (_, owner, source) in zip(times, drawn, strict=True)]
-    return Case(spec=ClusterSpec(sessions=sessions, kinds=kinds, delays=delays), arrivals=arrivals)
+    return PolicyCase(spec=ClusterSpec(sessions=sessions, kinds=kinds, delays=delays), arrivals=arrivals)
 
 
-def overload() -> Case:
+def overload() -> PolicyCase:
     """Return a case of 300 requests: three sessions on two unlike accelerators, a flood and then calm."""
     rng = np.random.default_rng(7)
     sizes = np.arange(17)
@@ -88,7 +88,7 @@ def overload() -> Case:
     owners, sources = rng.integers(0, 3, 300).tolist(), rng.integers(0, 3, 300).tolist()
     arrivals = list(zip(np.cumsum(gaps).tolist(), owners, sources, strict=True))
     delays = Delays(control=1e-4, data=5e-5, response=2e-3)
-    return Case(spec=ClusterSpec(sessions=sessions, kinds=[0, 1], delays=delays), arrivals=arrivals)
+    return PolicyCase(spec=ClusterSpec(sessions=sessions, kinds=[0, 1], delays=delays), arrivals=arrivals)
 
 
 examined = settings(
@@ -110,7 +110,7 @@ class PolicyContract:
     """Whether a request may be served before older ones of its queue."""
     sources = 1
     """How many frontends it knows."""
-    queries = False
+    distributes = False
     """Whether requests have sizes, and each is a batch of its own."""
     believes = True
     """Whether it believes the profile; if not, it may expect another time."""
@@ -121,47 +121,47 @@ class PolicyContract:
         """Return a fresh policy at time 0."""
         raise NotImplementedError("override `make`")
 
-    def run(self, case: Case, stretch: Sequence[float] = (1.0,)) -> Trace:
+    def run(self, case: PolicyCase, stretch: Sequence[float] = (1.0,)) -> PolicyRun:
         """Drive a fresh policy through a case."""
         return drive(self.make(case.spec), self.told(case), stretch, items=self.items(case))
 
-    def told(self, case: Case) -> list[tuple[float, int, int]]:
+    def told(self, case: PolicyCase) -> list[tuple[float, int, int]]:
         """The requests of a case with sources that the policy knows."""
         return [(time, session, source % self.sources) for time, session, source in case.arrivals]
 
-    def items(self, case: Case) -> list[int]:
-        """How large the requests of a case are; empty if they have no sizes."""
-        if not self.queries:
+    def items(self, case: PolicyCase) -> list[int]:
+        """The sizes of the requests of a case; empty if they have none."""
+        if not self.distributes:
             return []
         largest = [session.latency.shape[1] - 1 for session in case.spec.sessions]
         return [1 + 7 * number % largest[owner] for number, (_, owner, _) in enumerate(case.arrivals)]
 
     @examined
     @given(case=cases())
-    def test_every_request_is_answered_once(self, case: Case) -> None:
+    def test_every_request_is_answered_once(self, case: PolicyCase) -> None:
         """Every request is in one batch or refused, once, and none is invented."""
         assert_answered_once(case, self.run(case))
 
     @examined
     @given(case=cases())
-    def test_oldest_first(self, case: Case) -> None:
+    def test_oldest_first(self, case: PolicyCase) -> None:
         """Requests leave a queue from its head, the oldest first, and are of the session of the command."""
         assert_in_order(case, self.run(case), self.reorders, self.both_ends)
 
     @examined
     @given(case=cases())
-    def test_batches_fit(self, case: Case) -> None:
+    def test_batches_fit(self, case: PolicyCase) -> None:
         """A batch has at least one request, the size of its requests, and none that the profile lacks."""
         items = self.items(case) or [1] * len(case.arrivals)
         for _, command in self.run(case).batches:
             assert command.items == sum(items[number] for number in command.numbers)
             assert 1 <= command.items < case.spec.sessions[command.session].latency.shape[1]
-            assert len(command.numbers) == 1 or not self.queries
+            assert len(command.numbers) == 1 or not self.distributes
             assert 0 <= command.accelerator < len(case.spec.kinds)
 
     @examined
     @given(case=cases())
-    def test_batches_never_overlap(self, case: Case) -> None:
+    def test_batches_never_overlap(self, case: PolicyCase) -> None:
         """On each accelerator a batch starts when the one before has ended, and lasts what the table says."""
         trace = self.run(case)
 
@@ -175,7 +175,7 @@ class PolicyContract:
 
     @examined
     @given(case=cases())
-    def test_batches_start_when_the_data_is_there(self, case: Case) -> None:
+    def test_batches_start_when_the_data_is_there(self, case: PolicyCase) -> None:
         """Nothing starts before it was decided; nor, sent by a scheduler, before it can have arrived."""
         delays = case.spec.delays
         for now, command in self.run(case).batches:
@@ -184,7 +184,7 @@ class PolicyContract:
 
     @examined
     @given(case=cases())
-    def test_no_promise_is_broken(self, case: Case) -> None:
+    def test_no_promise_is_broken(self, case: PolicyCase) -> None:
         """No batch ends after the deadline of a request in it, by the policy's own reckoning."""
         if not self.promises:
             pytest.skip("this policy sends late batches, too")
@@ -195,7 +195,7 @@ class PolicyContract:
 
     @examined
     @given(case=cases())
-    def test_time_goes_on(self, case: Case) -> None:
+    def test_time_goes_on(self, case: PolicyCase) -> None:
         """The next wake-up is never in the past, and `wake` moves it unless room for commands was lacking."""
         trace = self.run(case)
 
@@ -207,15 +207,15 @@ class PolicyContract:
 
     @examined
     @given(case=cases())
-    def test_replays_identically(self, case: Case) -> None:
-        """A fresh policy told the recorded events gives the same commands to the last bit."""
+    def test_replays_identically(self, case: PolicyCase) -> None:
+        """A fresh policy answers the recorded events with the same commands, to the last bit."""
         recorded = self.run(case).events
 
-        assert replay(self.make(case.spec), recorded) == recorded
+        assert answers_again(self.make(case.spec), recorded) == recorded
 
     @examined
     @given(case=cases())
-    def test_growing_changes_nothing(self, case: Case) -> None:
+    def test_growing_changes_nothing(self, case: PolicyCase) -> None:
         """Whether rings begin tiny and grow, or are large enough, the commands are the same."""
         tiny, large = (
             drive(with_rings(self.make(case.spec), length), self.told(case), items=self.items(case))
@@ -226,7 +226,7 @@ class PolicyContract:
 
     @examined
     @given(case=cases(), stretch=st.lists(st.sampled_from([1.0, 0.6, 1.3, 4.0]), min_size=1, max_size=5))
-    def test_survives_surprises(self, case: Case, stretch: list[float]) -> None:
+    def test_survives_surprises(self, case: PolicyCase, stretch: list[float]) -> None:
         """Batches that take more or less time than expected lose nothing, and the policy comes to rest."""
         trace = self.run(case, stretch)
 
@@ -245,7 +245,7 @@ class PolicyContract:
         assert not trace.policy[0].accelerators["outstanding"].any()
 
 
-def assert_answered_once(case: Case, trace: Trace) -> None:
+def assert_answered_once(case: PolicyCase, trace: PolicyRun) -> None:
     """Check that the commands hold every request once.
 
     Raises:
@@ -255,7 +255,9 @@ def assert_answered_once(case: Case, trace: Trace) -> None:
     assert sorted(numbers) == list(range(len(case.arrivals)))
 
 
-def assert_in_order(case: Case, trace: Trace, reorders: bool = False, both_ends: bool = False) -> None:
+def assert_in_order(
+    case: PolicyCase, trace: PolicyRun, reorders: bool = False, both_ends: bool = False
+) -> None:
     """Check that every queue is emptied from the head, without gaps, and the oldest first unless it reorders.
 
     Unless it is emptied from both ends.

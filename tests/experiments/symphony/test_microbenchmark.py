@@ -28,7 +28,7 @@ from tuner.experiments.symphony.microbenchmark import (
     scenario,
 )
 from tuner.experiments.symphony.tuned import TunedCluster, candidates, choose, reordered
-from tuner.scheduling.batching.symphony import Options as Scheduler
+from tuner.scheduling.batching.symphony import SymphonyOptions as Scheduler
 from tuner.scheduling.knobs import KNOBS, configuration_of
 
 DENSE = ClusterPoint("DenseNet121", 8, 2.0, 30, 1.0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tests.scheduling.batching.naive_timeout import NaiveCluster
-from tuner.scheduling.batching.clipper import Options
+from tuner.scheduling.batching.clipper import ClipperOptions
 from tuner.scheduling.cluster import ClusterSpec
 
 
 class NaiveClipper(NaiveCluster):
     """Twin of :mod:`tuner.scheduling.batching.clipper`."""
 
-    def __init__(self, spec: ClusterSpec, options: Options) -> None:
+    def __init__(self, spec: ClusterSpec, options: ClipperOptions) -> None:
         super().__init__(spec)
         self.options = options
         everywhere = tuple(range(len(spec.kinds)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.scheduling.twin import Given
-from tuner.scheduling.batching.clockwork import Options
+from tuner.scheduling.batching.clockwork import ClockworkOptions
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER
 
@@ -25,7 +25,7 @@ class Sent:
 class NaiveClockwork:
     """Twin of :mod:`tuner.scheduling.batching.clockwork`."""
 
-    def __init__(self, spec: ClusterSpec, options: Options, depth: int) -> None:
+    def __init__(self, spec: ClusterSpec, options: ClockworkOptions, depth: int) -> None:
         self.spec, self.options, self.depth = spec, options, depth
         self.commands: list[Given] = []
         self.wake_at = NEVER

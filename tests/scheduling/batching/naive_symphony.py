@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.scheduling.twin import Given
-from tuner.scheduling.batching.symphony import Options
+from tuner.scheduling.batching.symphony import SymphonyOptions
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH, DROP
 
@@ -146,7 +146,7 @@ def intercept(latency: np.ndarray, kinds: Sequence[int]) -> float:
 class NaiveSymphony(Base):
     """See `tuner.scheduling.batching.symphony`."""
 
-    def __init__(self, spec: ClusterSpec, options: Options) -> None:
+    def __init__(self, spec: ClusterSpec, options: SymphonyOptions) -> None:
         super().__init__(spec)
         self.options = options
         for line in self.lines:

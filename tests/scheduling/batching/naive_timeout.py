@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tuner.scheduling.batching.timeout import Options
+from tuner.scheduling.batching.timeout import TimeoutOptions
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.vocabulary import DISPATCH
-from tuner.testing.driver import Trace
+from tuner.testing.driver import PolicyRun
 
 Answer = tuple[float, str, int, tuple[int, ...], int, float]
 """When, "batch" or "drop", session, requests, accelerator, start."""
 
 
-def answers(trace: Trace) -> list[Answer]:
+def answers(trace: PolicyRun) -> list[Answer]:
     """What a compiled policy did, in the twins' words."""
     return [
         (now, "batch" if c.kind == DISPATCH else "drop", c.session, c.numbers, c.accelerator, c.start)
@@ -101,7 +101,7 @@ class NaiveCluster:
 class NaiveTimeout(NaiveCluster):
     """Twin of :mod:`tuner.scheduling.batching.timeout`, with options that hold for all sessions."""
 
-    def __init__(self, spec: ClusterSpec, options: Options) -> None:
+    def __init__(self, spec: ClusterSpec, options: TimeoutOptions) -> None:
         super().__init__(spec)
         self.options = cast(Any, options)  # plain values, no tuples
         self.instances: int = self.options.instances or len(spec.kinds)

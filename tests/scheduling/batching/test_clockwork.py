@@ -12,10 +12,10 @@ from tests.scheduling.batching.test_nexus import arrivals, batches, cluster, ses
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays
-from tuner.scheduling.batching.clockwork import Options, build
+from tuner.scheduling.batching.clockwork import ClockworkOptions, build
 from tuner.testing.driver import drive
 
-AT_ONCE = Options(schedule_ahead=0.0, margin=0.0)
+AT_ONCE = ClockworkOptions(schedule_ahead=0.0, margin=0.0)
 """An accelerator takes work only when it is free, and deadlines are the SLO."""
 
 
@@ -35,7 +35,7 @@ def test_takes_the_largest_batch() -> None:
 def test_powers_of_two() -> None:
     """Three waiting requests are a batch of two and one of one."""
     spec = ClusterSpec(sessions=[session(20.0)], kinds=[0])
-    options = Options(schedule_ahead=0.0, margin=0.0, sizes="powers")
+    options = ClockworkOptions(schedule_ahead=0.0, margin=0.0, sizes="powers")
 
     trace = drive(build(spec, options), told(0.0, 0.5, 1.0, 1.5))
 
@@ -81,7 +81,7 @@ def test_works_ahead() -> None:
     """Two seconds before it is free the accelerator takes what there is, so that later requests are left."""
     spec = ClusterSpec(sessions=[session(20.0)], kinds=[0])
 
-    trace = drive(build(spec, Options(schedule_ahead=2.0, margin=0.0)), told(0.0, 0.5, 1.25, 1.5))
+    trace = drive(build(spec, ClockworkOptions(schedule_ahead=2.0, margin=0.0)), told(0.0, 0.5, 1.25, 1.5))
 
     assert [now for now, _ in trace.batches] == [0.0, 1.0, 4.0]
     assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 6.0, 0, (1,)), (6.0, 10.0, 0, (2, 3))]
@@ -94,7 +94,10 @@ def test_margin_and_delays() -> None:
     arrivals = told(0.0, 0.5)
 
     served, late, early = (
-        drive(build(ClusterSpec(sessions=sessions, kinds=[0], delays=each), Options(margin=margin)), arrivals)
+        drive(
+            build(ClusterSpec(sessions=sessions, kinds=[0], delays=each), ClockworkOptions(margin=margin)),
+            arrivals,
+        )
         for each, margin in ((Delays(), 1.0), (Delays(), 1.75), (delays, 1.0))
     )
 
@@ -123,7 +126,7 @@ def test_unlike_accelerators() -> None:
 def test_finish_corrects_beliefs() -> None:
     """The second batch starts when the first has really ended, and the third is planned for that time."""
     spec = ClusterSpec(sessions=[session(100.0)], kinds=[0])
-    options = Options(schedule_ahead=1.0, margin=0.0)
+    options = ClockworkOptions(schedule_ahead=1.0, margin=0.0)
 
     trace = drive(build(spec, options), told(0.0, 0.5, 6.5), stretch=(2.0, 1.0))
 
@@ -133,7 +136,7 @@ def test_finish_corrects_beliefs() -> None:
 def test_learns_how_long_batches_take() -> None:
     """The longest of the last ten runs is expected; a run longer than the budget is not learned."""
     spec = ClusterSpec(sessions=[session(8.0)], kinds=[0])
-    policy = build(spec, Options(schedule_ahead=0.0, margin=0.0, estimate="measured"))
+    policy = build(spec, ClockworkOptions(schedule_ahead=0.0, margin=0.0, estimate="measured"))
     stretch = (1.5, *[1.25] * 10, 4.0)
 
     trace = drive(policy, told(*[100.0 * i for i in range(13)]), stretch)
@@ -154,7 +157,7 @@ def test_learns_how_long_batches_take() -> None:
 def test_mistakes_are_named(options: dict[str, Any], setting: str) -> None:
     """What cannot be used is refused with the name of the option."""
     with pytest.raises(InvalidInput) as caught:
-        Options(**options)
+        ClockworkOptions(**options)
 
     assert caught.value.setting == setting
 
@@ -164,7 +167,7 @@ def test_equals_the_plain_twin(seed: int) -> None:
     """Every event is answered with the same commands, whether batches last as believed or not."""
     rng = np.random.default_rng(seed)
     spec, _ = cluster(rng)
-    options = Options(
+    options = ClockworkOptions(
         sizes=str(rng.choice(["all", "powers"])),
         schedule_ahead=float(rng.choice([0.0, 0.005, 0.01, 0.03])),
         margin=float(rng.choice([0.0, 0.001, 0.005])),

@@ -12,10 +12,10 @@ from tests.scheduling.batching.naive_nexus import NaiveNexus
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling import ClusterSpec, Delays, SessionSpec, linear_latency
-from tuner.scheduling.batching.nexus import Options, Plan, build
+from tuner.scheduling.batching.nexus import NexusOptions, Placement, build
 from tuner.scheduling.batching.nexus_frontend import make_frontends, move_on, receiver
-from tuner.scheduling.batching.nexus_plan import Share, _models, _pack, make_plan
-from tuner.testing.driver import Trace, drive
+from tuner.scheduling.batching.nexus_plan import Hosted, _models, _pack, make_placement
+from tuner.testing.driver import PolicyRun, drive
 
 
 def session(slo: float, *, alpha: float = 1.0, beta: float = 2.0, largest: int = 8) -> SessionSpec:
@@ -33,7 +33,7 @@ def table(slo: float, **latency: float) -> SessionSpec:
     return SessionSpec(name="m", slo=slo, latency=latencies[None])
 
 
-def batches(trace: Trace) -> list[tuple[float, float, int, tuple[int, ...]]]:
+def batches(trace: PolicyRun) -> list[tuple[float, float, int, tuple[int, ...]]]:
     """Start, end, accelerator and requests of every batch."""
     return [(c.start, c.finish, c.accelerator, c.numbers) for _, c in trace.batches]
 
@@ -45,7 +45,7 @@ def test_early_drop_slides_a_window() -> None:
     """At 3 neither 1 nor 2 can be the head of three (until 8); 3 and 4, all that is left, end by 7."""
     spec = ClusterSpec(sessions=[session(6.5)], kinds=[0])
 
-    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]])), BURST)
+    trace = drive(build(spec, NexusOptions(placement=[[(0, 3, 1.0)]])), BURST)
 
     assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 7.0, 0, (3, 4))]
     assert trace.dropped == {1: 3.0, 2: 3.0}
@@ -55,7 +55,7 @@ def test_lazy_drop_serves_the_oldest() -> None:
     """At 3 the head can be served alone, until 6; then 2 is too late and 3 can be served alone, and so on."""
     spec = ClusterSpec(sessions=[session(6.5)], kinds=[0])
 
-    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]], drop="lazy")), BURST)
+    trace = drive(build(spec, NexusOptions(placement=[[(0, 3, 1.0)]], drop="lazy")), BURST)
 
     assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 6.0, 0, (1,)), (6.0, 9.0, 0, (3,))]
     assert trace.dropped == {2: 6.0, 4: 9.0}
@@ -67,7 +67,8 @@ def test_lazy_drop_takes_what_fits() -> None:
     arrivals = [(0.0, 0, 0), (0.5, 0, 0), (1.0, 0, 0), (1.5, 0, 0), (2.0, 0, 0)]
 
     roomy, small = (
-        drive(build(spec, Options(placement=[[(0, size, 1.0)]], drop="lazy")), arrivals) for size in (4, 1)
+        drive(build(spec, NexusOptions(placement=[[(0, size, 1.0)]], drop="lazy")), arrivals)
+        for size in (4, 1)
     )
 
     assert batches(roomy)[1] == (3.0, 7.0, 0, (1, 2))
@@ -80,7 +81,7 @@ def test_sessions_take_turns() -> None:
     plan = [[(0, 2, 1.0), (1, 2, 1.0)]]
     arrivals = [(0.0, 0, 0), (0.5, 0, 0), (1.0, 0, 0), (1.5, 0, 0), (2.0, 1, 0)]
 
-    trace = drive(build(spec, Options(placement=plan)), arrivals)
+    trace = drive(build(spec, NexusOptions(placement=plan)), arrivals)
 
     assert batches(trace) == [
         (0.0, 3.0, 0, (0,)),
@@ -96,7 +97,7 @@ def test_requests_travel_while_the_backend_is_busy() -> None:
     spec = ClusterSpec(sessions=[session(20.0)], kinds=[0], delays=delays)
     arrivals = [(0.0, 0, 0), (1.0, 0, 0), (1.25, 0, 0), (7.5, 0, 0)]
 
-    trace = drive(build(spec, Options(placement=[[(0, 3, 1.0)]])), arrivals)
+    trace = drive(build(spec, NexusOptions(placement=[[(0, 3, 1.0)]])), arrivals)
 
     assert batches(trace) == [(0.75, 3.75, 0, (0,)), (3.75, 7.75, 0, (1, 2)), (8.25, 11.25, 0, (3,))]
 
@@ -105,7 +106,9 @@ def test_session_without_backend_is_refused() -> None:
     """Requests of a session that the plan leaves out are dropped at once."""
     spec = ClusterSpec(sessions=[session(20.0), session(20.0)], kinds=[0])
 
-    trace = drive(build(spec, Options(placement=[[(0, 2, 1.0)]])), [(0.0, 0, 0), (1.0, 1, 0), (1.5, 1, 0)])
+    trace = drive(
+        build(spec, NexusOptions(placement=[[(0, 2, 1.0)]])), [(0.0, 0, 0), (1.0, 1, 0), (1.5, 1, 0)]
+    )
 
     assert trace.dropped == {1: 1.0, 2: 1.5}
 
@@ -145,7 +148,7 @@ def test_frontends_know_nothing_of_each_other() -> None:
 def test_full_ring_changes_nothing() -> None:
     """A request that found no room goes, after growing, where it would have gone."""
     spec = ClusterSpec(sessions=[session(1000.0)], kinds=[0, 0, 0])
-    policy = build(spec, Options(placement=[[(0, 1, 2.0)], [(0, 1, 1.0)], [(0, 1, 1.0)]]))
+    policy = build(spec, NexusOptions(placement=[[(0, 1, 2.0)], [(0, 1, 1.0)], [(0, 1, 1.0)]]))
 
     trace = drive(policy, [(0.001 * i, 0, 0) for i in range(400)])
 
@@ -161,7 +164,7 @@ def test_one_session_is_everywhere() -> None:
     )
 
     for rates in (None, [4501.0], [1.0]):
-        plan = make_plan(spec, rates)
+        plan = make_placement(spec, rates)
 
         assert [[share.batch for share in row] for row in plan.backends] == [[7]] * 8
         assert len({row[0].rate for row in plan.backends}) == 1
@@ -175,14 +178,14 @@ def test_plan_of_the_paper() -> None:
     spec = ClusterSpec(sessions=[a, b, c], kinds=[0] * 6)
 
     nodes = _pack(_models(spec, 0), [64.0, 32.0, 32.0], 3)
-    saturated = make_plan(spec, [320.0, 256.0, 256.0])
+    saturated = make_placement(spec, [320.0, 256.0, 256.0])
 
     assert nodes is not None
     assert [node.batches for node in nodes] == [(8, 4), (4,)]
     assert [node.loads for node in nodes] == [((0, 64.0), (1, 32.0)), ((2, 32.0),)]
     assert [node.cycle for node in nodes] == [0.125, 0.125]
     peaks = [(0, 160.0), (0, 160.0), (1, 128.0), (1, 128.0), (2, 128.0), (2, 128.0)]
-    assert saturated.backends == tuple((Share(index, 16, peak),) for index, peak in peaks)
+    assert saturated.backends == tuple((Hosted(index, 16, peak),) for index, peak in peaks)
 
 
 def plans() -> list[tuple[ClusterSpec, list[float]]]:
@@ -202,7 +205,7 @@ def plans() -> list[tuple[ClusterSpec, list[float]]]:
 @pytest.mark.parametrize(("spec", "rates"), plans())
 def test_plans_are_feasible(spec: ClusterSpec, rates: list[float]) -> None:
     """All sessions are hosted in proportion to their rates; none gets more than it can do."""
-    plan = make_plan(spec, rates)
+    plan = make_placement(spec, rates)
 
     shares = [share for row in plan.backends for share in row]
     assert len(plan.backends) == len(spec.kinds)
@@ -228,7 +231,7 @@ def test_spare_accelerators_are_used() -> None:
     """Equal sessions on twice as many accelerators have two each; nobody stays without work."""
     sessions = [session(20.0), session(20.0)]
 
-    plan = make_plan(ClusterSpec(sessions=sessions, kinds=[0] * 4), [0.01, 0.01])
+    plan = make_placement(ClusterSpec(sessions=sessions, kinds=[0] * 4), [0.01, 0.01])
 
     assert Counter(share.session for row in plan.backends for share in row) == {0: 2, 1: 2}
 
@@ -251,7 +254,7 @@ def test_spare_accelerators_are_used() -> None:
 def test_mistakes_are_named(options: dict[str, Any], setting: str) -> None:
     """What does not fit the cluster is refused with the name of the option."""
     with pytest.raises(InvalidInput) as caught:
-        build(ClusterSpec(sessions=[session(20.0)], kinds=[0]), Options(**options))
+        build(ClusterSpec(sessions=[session(20.0)], kinds=[0]), NexusOptions(**options))
 
     assert caught.value.setting == setting
 
@@ -289,7 +292,7 @@ def test_equals_the_plain_twin(seed: int, drop: str) -> None:
     rng = np.random.default_rng(seed)
     spec, plan = cluster(rng)
     frontends = int(rng.integers(1, 4))
-    policy = build(spec, Options(frontends=frontends, drop=drop, placement=plan))
+    policy = build(spec, NexusOptions(frontends=frontends, drop=drop, placement=plan))
 
     stretch = (1.0,) if seed % 2 else tuple(rng.uniform(0.5, 2.0, 7).tolist())
     trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
@@ -305,10 +308,11 @@ def test_early_drop_beats_lazy_drop() -> None:
     times = np.cumsum(np.random.default_rng(3).exponential(1 / 450, 4000)).tolist()
 
     early, lazy = (
-        len(drive(build(spec, Options(drop=drop)), [(time, 0, 0) for time in times]).dropped) / len(times)
+        len(drive(build(spec, NexusOptions(drop=drop)), [(time, 0, 0) for time in times]).dropped)
+        / len(times)
         for drop in ("early", "lazy")
     )
 
-    assert Plan(make_plan(spec).backends).backends[0][0].batch == 25
+    assert Placement(make_placement(spec).backends).backends[0][0].batch == 25
     assert early < 0.1
     assert lazy > early + 0.1

@@ -15,7 +15,7 @@ from tuner.errors import InvalidInput
 from tuner.scheduling import arrive, finish, wake
 from tuner.scheduling.batching import eager
 from tuner.scheduling.batching.candidate import target_batch
-from tuner.scheduling.batching.symphony import DropRule, Options, Order, build, reconfigure
+from tuner.scheduling.batching.symphony import DropRule, Order, SymphonyOptions, build, reconfigure
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.vocabulary import DROP
 from tuner.testing.driver import drive, noted
@@ -58,7 +58,7 @@ def test_the_network_is_allowed_for() -> None:
 def test_deferral_is_the_part_of_the_wait(deferral: float, time: float) -> None:
     """Between 0, at once, and 1, at sched_at = 18 ms, a candidate waits in proportion."""
 
-    trace = drive(build(one(*SMALL), Options(deferral=deferral)), at(0))
+    trace = drive(build(one(*SMALL), SymphonyOptions(deferral=deferral)), at(0))
 
     assert sent(trace) == [(time, (0,))]
 
@@ -68,7 +68,7 @@ def test_more_than_beta_lambda_requests_are_schedulable() -> None:
     spec = one(1 * MS, 5.5 * MS, 40 * MS, accelerators=4)
     arrivals = at(*range(200))
 
-    trace = drive(build(spec, Options(schedulable="beta_lambda")), arrivals, until=199.5 * MS)
+    trace = drive(build(spec, SymphonyOptions(schedulable="beta_lambda")), arrivals, until=199.5 * MS)
 
     settled = [(time, numbers) for time, numbers in sent(trace) if time > 100]
     assert len(settled) > 10
@@ -88,7 +88,7 @@ def test_without_the_test_the_same_load_makes_larger_batches() -> None:
 def test_a_full_batch_waits_for_nothing() -> None:
     """With a cap of 4, a burst of 10 is sent as 4 and 4 at once; 2 are left until 25 - l(3) = 17 ms."""
 
-    trace = drive(build(one(*SMALL, accelerators=3), Options(cap=4)), at(0) * 10)
+    trace = drive(build(one(*SMALL, accelerators=3), SymphonyOptions(cap=4)), at(0) * 10)
 
     assert sent(trace) == [(0.0, (0, 1, 2, 3)), (0.0, (4, 5, 6, 7)), (17.0, (8, 9))]
 
@@ -130,7 +130,7 @@ def test_the_target_keeps_requests_from_being_given_up(target: bool, times: list
     """
 
     trace = drive(
-        build(BUSY, Options(target_batch=target)), [(0, 1, 0), (0, 0, 0), (1 * MS, 0, 0), *at(10) * 8]
+        build(BUSY, SymphonyOptions(target_batch=target)), [(0, 1, 0), (0, 0, 0), (1 * MS, 0, 0), *at(10) * 8]
     )
 
     assert dropped(trace)[:2] == [(times[0], (1,)), (times[1], (2,))]
@@ -139,7 +139,7 @@ def test_the_target_keeps_requests_from_being_given_up(target: bool, times: list
 def test_early_drop_by_hand() -> None:
     """Heads go when a batch of the target size 5 would fail them: at 20 - l(5) = 10 ms, 11; of four, 13."""
 
-    trace = drive(build(BUSY, Options(drop="early")), BURSTS)
+    trace = drive(build(BUSY, SymphonyOptions(drop="early")), BURSTS)
 
     assert dropped(trace) == [(10.001, (1,)), (11.001, (2,)), (13.001, (3,))]
     assert sent(trace)[1:] == [(19.0, (4, 5, 6))]
@@ -148,7 +148,7 @@ def test_early_drop_by_hand() -> None:
 def test_lazy_drop_by_hand() -> None:
     """Heads go when they would fail alone: at deadline - l(1), 14, 15 and 16 ms."""
 
-    trace = drive(build(BUSY, Options(drop="lazy")), BURSTS)
+    trace = drive(build(BUSY, SymphonyOptions(drop="lazy")), BURSTS)
 
     assert dropped(trace) == [(14.001, (1,)), (15.001, (2,)), (16.001, (3,))]
     assert sent(trace)[1:] == [(19.0, (4, 5, 6))]
@@ -206,7 +206,7 @@ def test_sends_ahead_so_that_the_batch_arrives_when_the_accelerator_is_free() ->
     """With a control delay of 3 ms, the second batch is sent 3 ms before the first ends, to start then."""
     spec = one(5 * MS, 5 * MS, 30 * MS, control=3 * MS)
 
-    trace = drive(build(spec, Options(deferral=0, cap=1)), at(0, 1))
+    trace = drive(build(spec, SymphonyOptions(deferral=0, cap=1)), at(0, 1))
 
     assert sent(trace) == [(0.0, (0,)), (10.0, (1,))]
     assert [round(batch.start / MS, 6) for _, batch in trace.batches] == [3.0, 13.0]
@@ -215,14 +215,14 @@ def test_sends_ahead_so_that_the_batch_arrives_when_the_accelerator_is_free() ->
 def test_an_overdue_accelerator_gets_nothing_until_it_has_finished() -> None:
     """The first batch takes twice the believed 6 ms; the second is sent when it really ends."""
 
-    trace = drive(build(one(*SMALL), Options(deferral=0)), at(0, 1), stretch=[2.0])
+    trace = drive(build(one(*SMALL), SymphonyOptions(deferral=0)), at(0, 1), stretch=[2.0])
 
     assert sent(trace) == [(0.0, (0,)), (12.0, (1,))]
 
 
 def test_a_late_batch_moves_those_behind_it() -> None:
     """Of two batches, believed to end at 13 and 23 ms, the first ends at 15: the second is expected at 25."""
-    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), Options(deferral=0, cap=1))
+    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), SymphonyOptions(deferral=0, cap=1))
     arrive(policy, 0, 0, 0, 0.0)
     arrive(policy, 0, 0, 1, 1 * MS)
     wake(policy, float(policy.cluster.board[0].wake_at))
@@ -235,7 +235,7 @@ def test_a_late_batch_moves_those_behind_it() -> None:
 
 def test_an_early_batch_leaves_those_behind_it_as_they_were() -> None:
     """What is on the way is not there earlier; alone, an early end frees the accelerator at once."""
-    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), Options(deferral=0, cap=1))
+    policy = build(one(5 * MS, 5 * MS, 60 * MS, control=3 * MS), SymphonyOptions(deferral=0, cap=1))
     arrive(policy, 0, 0, 0, 0.0)
     arrive(policy, 0, 0, 1, 1 * MS)
     wake(policy, float(policy.cluster.board[0].wake_at))
@@ -249,7 +249,7 @@ def test_an_early_batch_leaves_those_behind_it_as_they_were() -> None:
 
 def test_requests_are_dropped_though_no_accelerator_ever_finishes() -> None:
     """Without a word from the accelerator, what waits is given up in time; then there is no timer left."""
-    policy = build(one(*SMALL), Options(deferral=0))
+    policy = build(one(*SMALL), SymphonyOptions(deferral=0))
     for number in range(5):
         arrive(policy, 0, 0, number, number * MS)
     gone: list[int] = []
@@ -298,7 +298,7 @@ def test_dispatch_order_among_schedulable_candidates(order: Order, first: int) -
     spec = ClusterSpec(
         sessions=[session(60, 30, 31), session(58, 24, 32), session(50, 10, 20), session(40, 20)], kinds=[0]
     )
-    policy = build(spec, Options(deferral=0, order=order))
+    policy = build(spec, SymphonyOptions(deferral=0, order=order))
 
     trace = drive(policy, at(0, session=3) + at(0) + at(0, session=1) + at(0, session=2))
 
@@ -313,7 +313,7 @@ def test_options_can_change_between_events() -> None:
     policy = build(one(*SMALL))
     arrive(policy, 0, 0, 7, 1 * MS)
 
-    reconfigure(policy, Options(deferral=0))
+    reconfigure(policy, SymphonyOptions(deferral=0))
     assert policy.cluster.board[0].wake_at == 1 * MS
     wake(policy, 2 * MS)
 
@@ -326,7 +326,7 @@ def test_a_new_cap_holds_for_what_waits() -> None:
     for number in range(3):
         arrive(policy, 0, 0, number, number * MS)
 
-    reconfigure(policy, Options(cap=2))
+    reconfigure(policy, SymphonyOptions(cap=2))
     wake(policy, 2 * MS)
 
     assert [command.numbers for command in noted(policy.cluster)] == [(0, 1)]
@@ -340,7 +340,7 @@ def test_options_are_checked(wrong: dict[str, object]) -> None:
     """A value that is not allowed is refused, by name."""
 
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Options(**wrong)  # type: ignore[arg-type]
+        SymphonyOptions(**wrong)  # type: ignore[arg-type]
 
 
 # -- the plain twin
@@ -350,7 +350,7 @@ def test_options_are_checked(wrong: dict[str, object]) -> None:
 def test_equals_the_plain_twin(seed: int) -> None:
     """On random clusters, loads and options, the twin gives the same commands at the same times."""
     rng = np.random.default_rng([seed, 1])
-    options = Options(
+    options = SymphonyOptions(
         deferral=float(rng.choice([0.0, 0.3, 1.0], p=[0.2, 0.2, 0.6])),
         schedulable="beta_lambda" if rng.random() < 0.4 else "sched_at",
         target_batch=bool(rng.random() < 0.7),
@@ -371,7 +371,7 @@ def test_without_deferral_it_sends_what_eager_sends(seed: int) -> None:
     """By deadline, with lazy drop, no network and one kind of accelerator, both give the same batches."""
     scenario = random_scenario(seed)
     spec = replace(scenario.spec, delays=Delays(), kinds=[0] * len(scenario.spec.kinds))
-    options = Options(deferral=0, drop="lazy", order="deadline")
+    options = SymphonyOptions(deferral=0, drop="lazy", order="deadline")
 
     deferred = drive(build(spec, options), scenario.arrivals, stretch=scenario.stretch)
     at_once = drive(eager.build(spec), scenario.arrivals, stretch=scenario.stretch)
@@ -383,7 +383,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     """The twin counts a list of arrivals; both agree over three windows with a pause in the second."""
     spec = ClusterSpec(sessions=[linear("a", *SMALL)], kinds=[0] * 2, delays=Delays())
     times = np.concatenate([np.arange(0, 6, 0.02), np.arange(6, 9, 0.2), np.arange(20.3, 31, 0.05)])
-    options = Options(schedulable="beta_lambda")
+    options = SymphonyOptions(schedulable="beta_lambda")
     policy, twin = build(spec, options), NaiveSymphony(spec, options)
     rates = []
     for number, time in enumerate(times.tolist()):

@@ -17,7 +17,7 @@ from tuner.envs.simulator.batcher import (
     advance,
 )
 from tuner.errors import InvalidInput
-from tuner.scheduling.batching.timeout import Options, build
+from tuner.scheduling.batching.timeout import TimeoutOptions, build
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.testing.driver import drive
 
@@ -35,7 +35,7 @@ def cluster(*sessions: SessionSpec, accelerators: int = 1, delays: Delays | None
 
 
 def trace(
-    options: Options, spec: ClusterSpec, times: list[float], owners: list[int] | None = None
+    options: TimeoutOptions, spec: ClusterSpec, times: list[float], owners: list[int] | None = None
 ) -> tuple[list[tuple[float, int, list[int]]], dict[int, float]]:
     """Batches as (sent, accelerator, requests), and drops as (time, requests)."""
     arrivals = [(time, owner, 0) for time, owner in zip(times, owners or [0] * len(times), strict=True)]
@@ -46,14 +46,14 @@ def trace(
 
 def test_takes_what_waits() -> None:
     """Without options an idle accelerator takes at once all that waits, up to the largest batch."""
-    batches, _ = trace(Options(), cluster(session(largest=3)), [0.0, 0.1, 0.2, 0.3, 0.4])
+    batches, _ = trace(TimeoutOptions(), cluster(session(largest=3)), [0.0, 0.1, 0.2, 0.3, 0.4])
 
     assert batches == [(0.0, 0, [0]), (1.0, 0, [1, 2, 3]), (2.0, 0, [4])]
 
 
 def test_waits_for_the_delay() -> None:
     """The oldest request waits for the delay, or until the batch is full."""
-    options = Options(max_batch=3, delay=0.5)
+    options = TimeoutOptions(max_batch=3, delay=0.5)
 
     batches, _ = trace(options, cluster(session(beta=0.1)), [0.0, 0.3, 5.0, 5.1, 5.2])
 
@@ -62,7 +62,7 @@ def test_waits_for_the_delay() -> None:
 
 def test_preferred_sizes_go_at_once() -> None:
     """Two make a preferred size and go; of three that waited two go, and the third at its delay."""
-    options = Options(delay=2.0, preferred=(2, 4))
+    options = TimeoutOptions(delay=2.0, preferred=(2, 4))
     spec = cluster(session(beta=1.0))
 
     batches, _ = trace(options, spec, [0.0, 0.1, 0.2, 0.3, 0.4, 9.0])
@@ -72,7 +72,7 @@ def test_preferred_sizes_go_at_once() -> None:
 
 def test_largest_preferred_size_first() -> None:
     """Of seven that waited four go first, of the three left two, and the last waits for its delay."""
-    options = Options(delay=3.0, preferred=(2, 4))
+    options = TimeoutOptions(delay=3.0, preferred=(2, 4))
     spec = cluster(session(beta=1.0))
 
     batches, _ = trace(options, spec, [0.0, 0.0, *[0.5] * 7])
@@ -82,7 +82,7 @@ def test_largest_preferred_size_first() -> None:
 
 def test_passed_delay_does_not_mind_preferred_sizes() -> None:
     """What has waited for the delay when the accelerator comes free goes with all there is."""
-    options = Options(delay=0.2, preferred=(2,))
+    options = TimeoutOptions(delay=0.2, preferred=(2,))
 
     batches, _ = trace(options, cluster(session(beta=1.0)), [0.0, 0.0, 0.1, 0.2, 0.3])
 
@@ -91,7 +91,7 @@ def test_passed_delay_does_not_mind_preferred_sizes() -> None:
 
 def test_preferred_sizes_without_delay() -> None:
     """Without a delay a preferred size goes first, and what is left right after it."""
-    options = Options(preferred=(2,))
+    options = TimeoutOptions(preferred=(2,))
 
     batches, _ = trace(options, cluster(session(beta=1.0)), [0.0, 0.1, 0.2, 0.3])
 
@@ -100,7 +100,7 @@ def test_preferred_sizes_without_delay() -> None:
 
 def test_padding_takes_the_time_of_the_allowed_size() -> None:
     """A batch of two is padded to four and takes the time of four."""
-    options = Options(delay=1.0, allowed=(1, 4))
+    options = TimeoutOptions(delay=1.0, allowed=(1, 4))
     policy = build(cluster(session(alpha=1.0, beta=0.0)), options)
 
     run = drive(policy, [(0.0, 0, 0), (0.5, 0, 0), (20.0, 0, 0)])
@@ -113,7 +113,7 @@ def test_instances() -> None:
     """One instance leaves the second accelerator to the other session."""
     spec = cluster(session("a"), session("b"), accelerators=2)
 
-    batches, _ = trace(Options(instances=1, max_batch=1), spec, [0.0, 0.1, 0.2], [0, 0, 1])
+    batches, _ = trace(TimeoutOptions(instances=1, max_batch=1), spec, [0.0, 0.1, 0.2], [0, 0, 1])
 
     assert batches == [(0.0, 0, [0]), (0.2, 1, [2]), (1.0, 0, [1])]
 
@@ -122,7 +122,7 @@ def test_oldest_eligible_session_first() -> None:
     """Of two sessions with batches to send the one with the older request goes first."""
     spec = cluster(session("a"), session("b"))
 
-    batches, _ = trace(Options(), spec, [0.0, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+    batches, _ = trace(TimeoutOptions(), spec, [0.0, 0.2, 0.3, 0.4], [0, 1, 0, 1])
 
     assert batches == [(0.0, 0, [0]), (1.0, 0, [1, 3]), (2.0, 0, [2])]
 
@@ -130,15 +130,17 @@ def test_oldest_eligible_session_first() -> None:
 def test_one_value_per_session() -> None:
     """The second session alone waits for its delay."""
     spec = cluster(session("a", beta=0.1), session("b", beta=0.1))
-    options = Options(delay=(0.0, 0.5), preferred=((), (3,)))
+    options = TimeoutOptions(delay=(0.0, 0.5), preferred=((), (3,)))
 
     batches, _ = trace(options, spec, [0.0, 1.0], [0, 1])
 
     assert batches == [(0.0, 0, [0]), (1.5, 0, [1])]
 
 
-@pytest.mark.parametrize("options", [Options(max_enqueued=2), Options(max_enqueued_batches=1, max_batch=2)])
-def test_full_queue_refuses(options: Options) -> None:
+@pytest.mark.parametrize(
+    "options", [TimeoutOptions(max_enqueued=2), TimeoutOptions(max_enqueued_batches=1, max_batch=2)]
+)
+def test_full_queue_refuses(options: TimeoutOptions) -> None:
     """With two waiting, in requests or as one batch, the third and fourth are refused as they arrive."""
     batches, dropped = trace(options, cluster(session()), [0.0, 0.1, 0.2, 0.3, 0.4, 1.5])
 
@@ -151,7 +153,7 @@ def test_expired_requests(drops: bool, expected: dict[int, float]) -> None:
     """Late requests execute by default, and are dropped at their deadline on request."""
     spec = cluster(session(slo=0.5))
 
-    batches, dropped = trace(Options(drop_expired=drops), spec, [0.0, 0.1, 0.2, 0.8])
+    batches, dropped = trace(TimeoutOptions(drop_expired=drops), spec, [0.0, 0.1, 0.2, 0.8])
 
     assert dropped == expected
     assert batches == [(0.0, 0, [0]), (1.0, 0, [3] if drops else [1, 2, 3])]
@@ -161,7 +163,7 @@ def test_network_delays_start() -> None:
     """A batch starts when the scheduler's word and the data of all its requests can be there."""
     spec = cluster(session(), delays=Delays(control=0.1, data=0.02, response=1.0))
 
-    run = drive(build(spec, Options(delay=0.5)), [(0.0, 0, 0), (0.4, 0, 0)])
+    run = drive(build(spec, TimeoutOptions(delay=0.5)), [(0.0, 0, 0), (0.4, 0, 0)])
 
     ((now, command),) = run.batches
     assert (now, command.start) == pytest.approx((0.5, 0.64))
@@ -179,13 +181,13 @@ CHOICES: dict[str, list[Any]] = {
 }
 
 
-def random_options(rng: np.random.Generator) -> Options:
+def random_options(rng: np.random.Generator) -> TimeoutOptions:
     values = {name: choices[rng.integers(len(choices))] for name, choices in CHOICES.items()}
     if values["max_batch"] == 1:
         values["preferred"] = ()
     if values["max_batch"] == 4:
         values["allowed"] = [(), (1, 4), (2, 3, 4)][rng.integers(3)]
-    return Options(**values)
+    return TimeoutOptions(**values)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -248,7 +250,7 @@ def test_agrees_with_the_model_of_one_server(batching: Batching, rate: float) ->
     """With as many accelerators as instances, both models of Triton's batcher give the same latencies."""
     times = np.cumsum(np.random.default_rng(int(rate)).exponential(1.0 / rate, 300))
     profile = 0.001 * np.arange(9) + 0.004
-    options = Options(max_batch=batching.max_batch, delay=batching.delay)
+    options = TimeoutOptions(max_batch=batching.max_batch, delay=batching.delay)
     spec = cluster(session(alpha=0.001, beta=0.004), accelerators=batching.instances)
 
     run = drive(build(spec, options), [(time, 0, 0) for time in times.tolist()])
@@ -274,20 +276,20 @@ def test_agrees_with_the_model_of_one_server(batching: Batching, rate: float) ->
 def test_unusable_options(options: dict[str, Any], setting: str) -> None:
     """Values that make no sense name their option."""
     with pytest.raises(InvalidInput, match=setting):
-        Options(**options)
+        TimeoutOptions(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (Options(delay=(0.0, 1.0)), "delay: 2 values for 1 sessions"),
-        (Options(preferred=((2,), (4,))), "preferred: 2 values"),
-        (Options(preferred=(2, 8), max_batch=4), "preferred: 8 is more than max_batch 4"),
-        (Options(allowed=(2, 8), max_batch=4), "allowed: the last"),
-        (Options(allowed=(2, 16)), "the profile of m ends at batches of 8"),
+        (TimeoutOptions(delay=(0.0, 1.0)), "delay: 2 values for 1 sessions"),
+        (TimeoutOptions(preferred=((2,), (4,))), "preferred: 2 values"),
+        (TimeoutOptions(preferred=(2, 8), max_batch=4), "preferred: 8 is more than max_batch 4"),
+        (TimeoutOptions(allowed=(2, 8), max_batch=4), "allowed: the last"),
+        (TimeoutOptions(allowed=(2, 16)), "the profile of m ends at batches of 8"),
     ],
 )
-def test_options_that_do_not_fit(options: Options, problem: str) -> None:
-    """Options that do not fit the sessions say how."""
+def test_options_that_do_not_fit(options: TimeoutOptions, problem: str) -> None:
+    """TimeoutOptions that do not fit the sessions say how."""
     with pytest.raises(InvalidInput, match=problem):
         build(cluster(), options)

@@ -1,4 +1,4 @@
-"""Plain twins of the query distribution policies that believe the profile: slow, written like the paper.
+"""Plain twins of the request distribution policies that believe the profile: slow, written like the paper.
 
 Only the matching is the compiled one, which has tests of its own: of equal costs both must choose alike.
 """
@@ -17,7 +17,7 @@ from tuner.scheduling.vocabulary import DISPATCH, DROP
 
 
 @dataclass
-class Query:
+class Request:
     session: int
     number: int
     arrival: float
@@ -25,11 +25,11 @@ class Query:
 
 
 class Base:
-    """What all of them have: queries that wait, and instances that execute one at a time."""
+    """What all of them have: requests that wait, and instances that execute one at a time."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
-        self.waiting: list[Query] = []
+        self.waiting: list[Request] = []
         self.free_at: dict[int, float] = {}  # of those that execute
         self.commands: list[Given] = []
         self.wake_at = math.inf
@@ -37,14 +37,14 @@ class Base:
         self.now = 0.0
         self.travel = spec.delays.control + spec.delays.data
 
-    def latency(self, instance: int, query: Query) -> float:
-        return float(self.spec.sessions[query.session].latency[self.spec.kinds[instance], query.items])
+    def latency(self, instance: int, request: Request) -> float:
+        return float(self.spec.sessions[request.session].latency[self.spec.kinds[instance], request.items])
 
     def budget(self, session: int) -> float:
         return self.spec.sessions[session].slo - self.spec.delays.response
 
     def largest(self, instance: int, session: int) -> float:
-        """How long the largest query takes, s."""
+        """How long the largest request takes, s."""
         return float(self.spec.sessions[session].latency[self.spec.kinds[instance], -1])
 
     @property
@@ -61,15 +61,15 @@ class Base:
         kept = [i for i, time in times.items() if time <= self.budget(session)]
         return kept or [i for i, time in times.items() if time == min(times.values())]
 
-    def send(self, query: Query, instance: int) -> None:
+    def send(self, request: Request, instance: int) -> None:
         start = self.now + self.travel
-        end = start + self.latency(instance, query)
+        end = start + self.latency(instance, request)
         self.free_at[instance] = end
-        self.commands.append(Given(DISPATCH, query.session, (query.number,), instance, start, end))
+        self.commands.append(Given(DISPATCH, request.session, (request.number,), instance, start, end))
 
     def arrive(self, session: int, source: int, number: int, now: float) -> None:
         self.now = now
-        self.waiting.append(Query(session, number, now, self.items))
+        self.waiting.append(Request(session, number, now, self.items))
         self.wake_at = now if self.idle else self.wake_at
 
     def finish(self, instance: int, now: float) -> None:
@@ -88,18 +88,20 @@ class Base:
 class Kairos(Base):
     guard, penalty, refuse = 0.98, 10.0, False
 
-    def look(self) -> list[Query]:
-        """The oldest queries, twice as many as instances."""
-        order = sorted(self.waiting, key=lambda query: (query.arrival, query.session))
+    def look(self) -> list[Request]:
+        """The oldest requests, twice as many as instances."""
+        order = sorted(self.waiting, key=lambda request: (request.arrival, request.session))
         return order[: 2 * len(self.spec.kinds)]
 
     def refuse_lost(self) -> None:
-        for query in self.look():
+        for request in self.look():
             kinds = range(max(self.spec.kinds) + 1)
-            least = min(float(self.spec.sessions[query.session].latency[kind, query.items]) for kind in kinds)
-            if self.now - query.arrival + self.travel + least > self.budget(query.session):
-                self.waiting.remove(query)
-                self.commands.append(Given(DROP, query.session, (query.number,)))
+            least = min(
+                float(self.spec.sessions[request.session].latency[kind, request.items]) for kind in kinds
+            )
+            if self.now - request.arrival + self.travel + least > self.budget(request.session):
+                self.waiting.remove(request)
+                self.commands.append(Given(DROP, request.session, (request.number,)))
 
     def assign(self) -> None:
         if not self.idle or not self.waiting:
@@ -110,27 +112,27 @@ class Kairos(Base):
         looked_at = self.look()
         if not looked_at:
             return
-        cost = np.array([[self.cost(query, instance) for instance in instances] for query in looked_at])
+        cost = np.array([[self.cost(request, instance) for instance in instances] for request in looked_at])
         wide = len(looked_at) > len(instances)
         work = make_matching(min(cost.shape), max(cost.shape))
         work.cost[...] = cost.T if wide else cost
         match(work, *work.cost.shape)
         mates = work.owner if wide else work.mate
         idle = self.idle
-        for query, instance in zip(looked_at, mates.tolist(), strict=False):
+        for request, instance in zip(looked_at, mates.tolist(), strict=False):
             if instance in idle:
-                self.send(query, instance)
-                self.waiting.remove(query)
+                self.send(request, instance)
+                self.waiting.remove(request)
 
-    def cost(self, query: Query, instance: int) -> float:
+    def cost(self, request: Request, instance: int) -> float:
         """Eq. 2 and 8."""
-        target = self.budget(query.session)
+        target = self.budget(request.session)
         left = self.travel + max(self.free_at.get(instance, 0.0) - self.now, 0.0)
-        length = left + self.latency(instance, query)
-        if length > self.guard * target - (self.now - query.arrival):
+        length = left + self.latency(instance, request)
+        if length > self.guard * target - (self.now - request.arrival):
             length = self.penalty * target
         kinds = range(max(self.spec.kinds) + 1)
-        largest = [float(self.spec.sessions[query.session].latency[kind, -1]) for kind in kinds]
+        largest = [float(self.spec.sessions[request.session].latency[kind, -1]) for kind in kinds]
         return min(largest) / largest[self.spec.kinds[instance]] * length
 
 
@@ -138,9 +140,9 @@ class Ribbon(Base):
     def assign(self) -> None:
         for instance in self.fastest_first:
             if self.waiting:
-                query = min(self.waiting, key=lambda query: (query.arrival, query.session))
-                self.waiting.remove(query)
-                self.send(query, instance)
+                request = min(self.waiting, key=lambda request: (request.arrival, request.session))
+                self.waiting.remove(request)
+                self.send(request, instance)
 
 
 class Drs(Base):
@@ -148,16 +150,16 @@ class Drs(Base):
 
     def assign(self) -> None:
         for instance in self.fastest_first:
-            fit = [query for query in self.waiting if self.fits(query, instance)]
+            fit = [request for request in self.waiting if self.fits(request, instance)]
             if fit:
-                query = min(fit, key=lambda query: (query.arrival, query.session))
-                self.waiting.remove(query)
-                self.send(query, instance)
+                request = min(fit, key=lambda request: (request.arrival, request.session))
+                self.waiting.remove(request)
+                self.send(request, instance)
 
-    def fits(self, query: Query, instance: int) -> bool:
-        base = self.base(query.session)
+    def fits(self, request: Request, instance: int) -> bool:
+        base = self.base(request.session)
         alone = len(base) == len(self.spec.kinds)
-        return (instance in base) == (query.items > self.threshold or alone)
+        return (instance in base) == (request.items > self.threshold or alone)
 
 
 class Clkwrk(Base):
@@ -165,33 +167,33 @@ class Clkwrk(Base):
 
     def __init__(self, spec: ClusterSpec) -> None:
         super().__init__(spec)
-        self.queues: list[list[Query]] = [[] for _ in spec.kinds]
+        self.queues: list[list[Request]] = [[] for _ in spec.kinds]
 
     def arrive(self, session: int, source: int, number: int, now: float) -> None:
         self.now = now
-        query = Query(session, number, now, self.items)
-        ends = [self.end(instance, query) for instance in range(len(self.spec.kinds))]
+        request = Request(session, number, now, self.items)
+        ends = [self.end(instance, request) for instance in range(len(self.spec.kinds))]
         ahead = [len(queue) + (i in self.free_at) for i, queue in enumerate(self.queues)]
         best = min(range(len(ends)), key=lambda instance: (ends[instance], ahead[instance], instance))
         if self.refuse and ends[best] > now + self.budget(session):
             self.commands.append(Given(DROP, session, (number,)))
             return
-        self.queues[best].append(query)
+        self.queues[best].append(request)
         if best not in self.free_at:
             self.send(self.queues[best].pop(0), best)
 
-    def end(self, instance: int, query: Query) -> float:
+    def end(self, instance: int, request: Request) -> float:
         free = max(self.free_at.get(instance, 0.0), self.now)
         queued = sum(self.latency(instance, other) for other in self.queues[instance])
-        return free + (self.travel + queued) + self.latency(instance, query)
+        return free + (self.travel + queued) + self.latency(instance, request)
 
     def finish(self, instance: int, now: float) -> None:
         super().finish(instance, now)
         if self.queues[instance]:
             queue = self.queues[instance]
-            query = min(queue, key=lambda query: (query.arrival, query.session))
-            queue.remove(query)
-            self.send(query, instance)
+            request = min(queue, key=lambda request: (request.arrival, request.session))
+            queue.remove(request)
+            self.send(request, instance)
 
 
 class Oracle(Base):
@@ -206,24 +208,24 @@ class Oracle(Base):
             ]
             if base:
                 ends = [max((q for q in base if q.session == s), key=self.size) for s in self.sessions(base)]
-                query = max(ends, key=lambda q: (self.latency(instance, q), -q.session))
+                request = max(ends, key=lambda q: (self.latency(instance, q), -q.session))
             elif small:
                 heads = [
                     min((q for q in small if q.session == s), key=self.size) for s in self.sessions(small)
                 ]
-                query = min(heads, key=lambda q: (self.latency(instance, q), q.session))
+                request = min(heads, key=lambda q: (self.latency(instance, q), q.session))
             else:
                 continue
-            self.waiting.remove(query)
-            self.send(query, instance)
+            self.waiting.remove(request)
+            self.send(request, instance)
 
     @staticmethod
-    def size(query: Query) -> tuple[int, int]:
-        return query.items, query.number
+    def size(request: Request) -> tuple[int, int]:
+        return request.items, request.number
 
     @staticmethod
-    def sessions(queries: list[Query]) -> list[int]:
-        return sorted({query.session for query in queries})
+    def sessions(requests: list[Request]) -> list[int]:
+        return sorted({request.session for request in requests})
 
 
 TWINS = {"kairos": Kairos, "ribbon": Ribbon, "drs": Drs, "clkwrk": Clkwrk, "oracle": Oracle}

@@ -1,4 +1,4 @@
-"""Every query distribution policy is held to the contract of all policies."""
+"""Every distribution policy is held to the contract of all policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OfCatalogue(PolicyContract):
 
     name = ""
     options: ClassVar[dict[str, Any]] = {}
-    queries = True
+    distributes = True
 
     def make(self, spec: ClusterSpec) -> Any:
         return build_policy(self.name, spec, options_of(self.name)(**self.options))

@@ -1,4 +1,4 @@
-"""What Kairos's distribution takes a query on an instance to cost, when predictions are known to be off."""
+"""What Kairos's distribution takes a request on an instance to cost, when predictions are known to be off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def taught(noise: float, **options: Any) -> Any:
 
 
 def come(policy: Any, number: int, items: int, now: float) -> None:
-    """A query arrives."""
+    """A request arrives."""
     policy.cluster.board[0].items = items
     assert arrive(policy, 0, 0, number, now) == 0
 
@@ -49,7 +49,7 @@ def sent_to(policy: Any) -> int:
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
 def test_a_pair_costs_what_is_to_be_expected(noise: float) -> None:
-    """Eq. 8 weighted by the risk, which knows of the query's own error and of that of what runs before it."""
+    """Eq. 8 weighted by the risk, from the error of the request and of the one that runs before it."""
     policy = taught(noise, spread=1.0)
     now, sizes, ran = 1.0, (85, 92, 99), 60
     come(policy, 1, ran, now)
@@ -83,7 +83,7 @@ def test_a_pair_costs_what_is_to_be_expected(noise: float) -> None:
 def test_what_was_believed_is_judged() -> None:
     """Errors that are added to predictions show in their spread: the policy knows what it does not know."""
     policy = taught(0.0, prediction_noise=0.1, seed=3)
-    assert spread(policy.predictor, 0, 0) < 0.05  # one query so far
+    assert spread(policy.predictor, 0, 0) < 0.05  # one request so far
 
     now = 1.0
     for number in range(400):

@@ -50,7 +50,7 @@ def test_no_other_matching_costs_less(rows: int, more: int, data: st.DataObject)
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_as_scipy(rows: int, columns: int, seed: int) -> None:
-    """Random costs, few different costs, products, and queries on instances cost what scipy finds."""
+    """Random costs, few different costs, products, and requests on instances cost what scipy finds."""
     rng = np.random.default_rng(seed)
     for cost in (
         rng.random((rows, columns)),

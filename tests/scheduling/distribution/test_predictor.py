@@ -1,4 +1,4 @@
-"""Learning how long queries take."""
+"""Learning how long requests take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuner.scheduling.distribution.predictor import learn, make_predictor, predi
 
 
 def test_nothing_is_known_at_first() -> None:
-    """Before any query has ended, every time is 0."""
+    """Before any request has ended, every time is 0."""
     predictor = make_predictor(2, 1, 1000)
 
     assert predict(predictor, 0, 0, 1) == predict(predictor, 1, 0, 1000) == 0
@@ -36,7 +36,7 @@ def test_two_sizes_make_a_line() -> None:
 
 
 def test_the_table_replaces_the_line() -> None:
-    """Where times bend away from any line, what was seen there counts after a handful of queries."""
+    """Where times bend away from any line, what was seen there counts after a handful of requests."""
     rng = np.random.default_rng(1)
     predictor = make_predictor(1, 1, 1000)
     for items in rng.integers(1, 1001, 4000).tolist():
@@ -62,7 +62,7 @@ def test_larger_queries_are_never_expected_to_be_faster() -> None:
 
 
 def test_change_is_followed() -> None:
-    """When hardware gets slower, a few hundred queries are enough to know."""
+    """When hardware gets slower, a few hundred requests are enough to know."""
     predictor = make_predictor(1, 1, 1000)
     rng = np.random.default_rng(2)
     for slowness in (1.0, 1.5):
@@ -74,7 +74,7 @@ def test_change_is_followed() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
 def test_the_spread_is_the_noise(noise: float) -> None:
-    """How far predictions are off is known after some hundred queries."""
+    """How far predictions are off is known after some hundred requests."""
     predictor = make_predictor(1, 1, 1000)
     rng = np.random.default_rng(3)
     for items in rng.choice([120, 150, 400, 800], 2000).tolist():

@@ -1,4 +1,4 @@
-"""Query distribution policies against their plain twins, on random clusters."""
+"""Distribution policies policies against their plain twins, on random clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"kairos": {"learn": False}, "drs": {"thres
 @pytest.mark.parametrize("name", TWINS)
 @pytest.mark.parametrize("seed", range(8))
 def test_like_its_twin(name: str, seed: int) -> None:
-    """A policy gives the commands that its twin in plain Python gives, whatever queries really take."""
+    """A policy gives the commands that its twin in plain Python gives, whatever requests really take."""
     scenario = random_scenario(seed, requests=80)
     policy = build_policy(name, scenario.spec, options_of(name)(**OPTIONS.get(name, {})))
 

@@ -62,11 +62,11 @@ LOOK = 0.05
 NOTICEABLE = 0.01
 """Relative change of the rate from which on the target batch is computed anew."""
 
-# When is a candidate schedulable before its time (Options.schedulable)?
+# When is a candidate schedulable before its time (SymphonyOptions.schedulable)?
 SCHED_AT = 0  # never
 BETA_LAMBDA = 1  # as soon as it holds more than beta * lambda requests
 
-# Drop rules, from the mildest to the strictest (Options.drop).
+# Drop rules, from the mildest to the strictest (SymphonyOptions.drop).
 LAZY_DROP = 0
 WINDOW_DROP = 1
 EARLY_DROP = 2

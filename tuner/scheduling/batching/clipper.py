@@ -43,7 +43,7 @@ from tuner.scheduling.requests import begin, deadline, dispatch, drop, has_room,
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
-__all__ = ["Clipper", "Options", "build", "oblivious_assignment"]
+__all__ = ["Clipper", "ClipperOptions", "build", "oblivious_assignment"]
 
 Sizing = Literal["aimd", "throughput", "budget"]
 AIMD, THROUGHPUT, BUDGET = range(3)  # in the order of Sizing
@@ -79,7 +79,7 @@ RUNNING = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class ClipperOptions:
     """How large batches are, and which accelerators serve which session."""
 
     sizing: Sizing = "aimd"
@@ -125,13 +125,13 @@ class Clipper(NamedTuple):
     homes: np.ndarray  # (M, H) accelerators of a session in rising order, -1: no more
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Clipper:
+def build(spec: ClusterSpec, options: ClipperOptions | None = None) -> Clipper:
     """Return the state at time 0: the limit of every session is 1, nothing was measured.
 
     Raises:
         InvalidInput: The assignment does not fit the cluster.
     """
-    options = options or Options()
+    options = options or ClipperOptions()
     sessions, accelerators = len(spec.sessions), len(spec.kinds)
     rule = records(1, RULE)
     rule[0] = (get_args(Sizing).index(options.sizing), options.increase, options.decrease, options.share)
@@ -183,7 +183,7 @@ def _ragged(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def oblivious_assignment(spec: ClusterSpec, rates: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """Place sessions as Nexus's batch-oblivious baseline does (section 7.2), for ``Options.assignment``.
+    """Place sessions as Nexus's batch-oblivious baseline does (section 7.2), for an ``assignment``.
 
     Each gets a share of the accelerators proportional to its rate and inversely proportional to the most that
     one accelerator (of kind 0) does of it alone. Shares are laid end to end, the largest first, so that

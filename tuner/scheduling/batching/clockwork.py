@@ -49,7 +49,7 @@ from tuner.scheduling.requests import begin, dispatch, has_room, push
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
-__all__ = ["Clockwork", "Options", "build"]
+__all__ = ["Clockwork", "ClockworkOptions", "build"]
 
 POWERS = (1, 2, 4, 8, 16)
 SIZES = ("all", "powers")
@@ -86,7 +86,7 @@ BATCH = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class ClockworkOptions:
     """How Clockwork is run."""
 
     sizes: str = "all"
@@ -127,9 +127,9 @@ class Clockwork(NamedTuple):
     measured: np.ndarray  # (K, M, S) how many were measured
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Clockwork:
+def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwork:
     """Return the state at time 0."""
-    options = options or Options()
+    options = options or ClockworkOptions()
     cluster = build_cluster(spec)
     largest = cluster.sessions["largest"]
     sizes = np.arange(1, largest.max() + 1) if options.sizes == "all" else np.array(POWERS)

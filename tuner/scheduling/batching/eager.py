@@ -31,11 +31,11 @@ from tuner.scheduling.requests import begin, deadline, drop, has_room, push, wai
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster
 
-__all__ = ["Eager", "Options", "build"]
+__all__ = ["Eager", "EagerOptions", "build"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class EagerOptions:
     """Nothing can be chosen."""
 
 
@@ -47,7 +47,7 @@ class Eager(NamedTuple):
     oldest: np.ndarray  # tree over sessions: deadline of the oldest waiting request, s
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Eager:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: EagerOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     return Eager(build_cluster(spec), make_fleet(len(spec.kinds)), make_tree(len(spec.sessions)))
 

@@ -35,13 +35,13 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, move_on, receiver
-from tuner.scheduling.batching.nexus_plan import Plan, Share, check_plan, make_plan
+from tuner.scheduling.batching.nexus_plan import Hosted, Placement, check_placement, make_placement
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, deadline, dispatch, drop, push, waiting
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["Nexus", "Options", "Plan", "Share", "build"]
+__all__ = ["Hosted", "Nexus", "NexusOptions", "Placement", "build"]
 
 DROPS = ("early", "lazy")
 CAPS = ("planned", "profile")
@@ -58,15 +58,15 @@ RULE = np.dtype([("early", "i8")], align=True)  # 1: early drop, 0: lazy drop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class NexusOptions:
     """How the cluster is planned and run."""
 
     frontends: int = 1
     """How many send requests independently; the source of a request tells which one does."""
     drop: str = "early"
     """Rule by which backends drop: ``early`` or ``lazy``."""
-    placement: Plan | Sequence[Sequence[tuple[int, int, float]]] | None = None
-    """Per accelerator its (session, batch, rate) in turn; made by :func:`make_plan` if None."""
+    placement: Placement | Sequence[Sequence[tuple[int, int, float]]] | None = None
+    """Per accelerator its (session, batch, rate) in turn; made by :func:`make_placement` if None."""
     cap: str = "planned"
     """Most that a turn takes: the ``planned`` batch, or ``profile``: all that meets the deadline."""
     rates: tuple[float, ...] | None = None
@@ -91,16 +91,16 @@ class Nexus(NamedTuple):
     rule: np.ndarray  # (1,) RULE
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Nexus:
+def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
     """Return the state at time 0.
 
     Raises:
         InvalidInput: The placement or the rates do not fit the cluster.
     """
-    options = options or Options()
-    plan = options.placement if options.placement is not None else make_plan(spec, options.rates)
-    plan = plan if isinstance(plan, Plan) else Plan.of(plan)
-    check_plan(plan, spec)
+    options = options or NexusOptions()
+    plan = options.placement if options.placement is not None else make_placement(spec, options.rates)
+    plan = plan if isinstance(plan, Placement) else Placement.of(plan)
+    check_placement(plan, spec)
     backends = records(len(plan.backends), BACKEND)
     queues: list[tuple[int, int]] = []
     batch: list[int] = []

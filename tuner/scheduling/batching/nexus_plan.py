@@ -28,7 +28,7 @@ from tuner.errors import InvalidInput
 from tuner.scheduling.analysis import best_batch
 from tuner.scheduling.cluster import ClusterSpec
 
-__all__ = ["Plan", "Share", "check_plan", "make_plan"]
+__all__ = ["Hosted", "Placement", "check_placement", "make_placement"]
 
 EVERYWHERE = 1 << 14
 """Queues that a plan without rates may have, every session everywhere; beyond it equal rates are assumed."""
@@ -37,7 +37,7 @@ STEPS = 10
 """Halvings of the interval in which the largest factor lies."""
 
 
-class Share(NamedTuple):
+class Hosted(NamedTuple):
     """One session on one backend."""
 
     session: int
@@ -46,25 +46,25 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Placement:
     """Per accelerator the sessions that it hosts, in the order of their turns.
 
-    ``Plan([[(0, 8, 1.0)], [(0, 8, 0.5), (1, 4, 1.0)]])`` is as good as the same with tuples and shares.
+    ``Placement([[(0, 8, 1.0)], [(0, 8, 0.5), (1, 4, 1.0)]])`` is as good as the same with tuples and shares.
     """
 
-    backends: tuple[tuple[Share, ...], ...]
+    backends: tuple[tuple[Hosted, ...], ...]
 
     def __post_init__(self) -> None:
-        rows = tuple(tuple(Share(*share) for share in row) for row in self.backends)
+        rows = tuple(tuple(Hosted(*share) for share in row) for row in self.backends)
         object.__setattr__(self, "backends", rows)
 
     @classmethod
-    def of(cls, rows: Iterable[Iterable[tuple[int, int, float]]]) -> Plan:
+    def of(cls, rows: Iterable[Iterable[tuple[int, int, float]]]) -> Placement:
         """Return the plan written as nested lists of (session, batch, rate)."""
-        return cls(tuple(tuple(Share(*share) for share in row) for row in rows))
+        return cls(tuple(tuple(Hosted(*share) for share in row) for row in rows))
 
 
-def check_plan(plan: Plan, spec: ClusterSpec) -> None:
+def check_placement(plan: Placement, spec: ClusterSpec) -> None:
     """Raise InvalidInput if a plan does not fit a cluster."""
     if len(plan.backends) != len(spec.kinds):
         problem = f"{len(plan.backends)} backends for {len(spec.kinds)} accelerators"
@@ -76,7 +76,7 @@ def check_plan(plan: Plan, spec: ClusterSpec) -> None:
             _check_share(share, spec, accelerator)
 
 
-def _check_share(share: Share, spec: ClusterSpec, accelerator: int) -> None:
+def _check_share(share: Hosted, spec: ClusterSpec, accelerator: int) -> None:
     if not 0 <= share.session < len(spec.sessions):
         problem = f"there is no session {share.session} (accelerator {accelerator})"
         raise InvalidInput("placement", problem, f"use 0..{len(spec.sessions) - 1}")
@@ -89,7 +89,7 @@ def _check_share(share: Share, spec: ClusterSpec, accelerator: int) -> None:
         raise InvalidInput("placement", problem, "use a positive number, or leave the session out")
 
 
-def make_plan(spec: ClusterSpec, rates: Sequence[float] | None = None) -> Plan:
+def make_placement(spec: ClusterSpec, rates: Sequence[float] | None = None) -> Placement:
     """Return where to place the sessions.
 
     Args:
@@ -117,7 +117,7 @@ def make_plan(spec: ClusterSpec, rates: Sequence[float] | None = None) -> Plan:
             kind: _fill(each, part, spec.kinds.count(kind))
             for kind, each, part in zip(kinds, models, parts, strict=True)
         }
-    return Plan.of(rows[kind].pop(0) for kind in spec.kinds)
+    return Placement.of(rows[kind].pop(0) for kind in spec.kinds)
 
 
 def _check_rates(spec: ClusterSpec, rates: Sequence[float]) -> None:
@@ -158,15 +158,15 @@ def _split(models: list[list[_Model]], rates: Sequence[float], counts: list[int]
     return parts
 
 
-def _everywhere(models: list[_Model], rates: Sequence[float], count: int) -> list[list[Share]]:
+def _everywhere(models: list[_Model], rates: Sequence[float], count: int) -> list[list[Hosted]]:
     row = [
-        Share(index, max(best_batch(model.latency, model.slo / 2), 1), rates[index])
+        Hosted(index, max(best_batch(model.latency, model.slo / 2), 1), rates[index])
         for index, model in enumerate(models)
     ]
     return [row] * count
 
 
-def _fill(models: list[_Model], rates: Sequence[float], count: int) -> list[list[Share]]:
+def _fill(models: list[_Model], rates: Sequence[float], count: int) -> list[list[Hosted]]:
     """Place the rates times the largest factor at which they fit; rows of all accelerators of the kind."""
     load = sum(rate / model.peak for rate, model in zip(rates, models, strict=True))
     if load == 0:
@@ -261,7 +261,7 @@ def _merge(models: list[_Model], node: _Node, residue: _Node) -> _Node | None:
     return _Node(cycle, loads, batches, sum(latency) / cycle, node.least + residue.least)
 
 
-def _repeat(models: list[_Model], nodes: list[_Node], count: int) -> list[list[Share]]:
+def _repeat(models: list[_Model], nodes: list[_Node], count: int) -> list[list[Hosted]]:
     """Rows of shares; accelerators left over repeat the fullest nodes."""
     copies = [1] * len(nodes)
     for _ in range(count - len(nodes)):
@@ -270,7 +270,7 @@ def _repeat(models: list[_Model], nodes: list[_Node], count: int) -> list[list[S
     rows = []
     for node, times in zip(nodes, copies, strict=True):
         pairs = zip(node.loads, _raised(models, node), strict=True)
-        rows += [[Share(index, size, max(rate, ROUNDING) / times) for (index, rate), size in pairs]] * times
+        rows += [[Hosted(index, size, max(rate, ROUNDING) / times) for (index, rate), size in pairs]] * times
     return rows
 
 

@@ -2,7 +2,7 @@
 
 Deferred batching (Symphony, sections 4.2-4.5, appendix C). Per session there is a candidate, the batch that
 would be sent now. It becomes *schedulable* at ``sched_at = deadline - l(b + 1) - delay(b + 1)``, after which
-a further request could not be included, or before (:class:`Options`). A schedulable candidate gets the
+another request could not join, or earlier (:class:`SymphonyOptions`). A schedulable candidate gets the
 accelerator that is free first, as soon as its batch, sent now, would not wait there; of several candidates
 the first in dispatch order.
 
@@ -67,14 +67,14 @@ from tuner.scheduling.requests import begin, deadline, push, waiting
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["DropRule", "Options", "Order", "Schedulable", "Symphony", "build", "reconfigure"]
+__all__ = ["DropRule", "Order", "Schedulable", "Symphony", "SymphonyOptions", "build", "reconfigure"]
 
 GRACE = 1e-6
 """s from a candidate's latest start until it is formed anew: more than what rounding could take back."""
 ROOM = 2
 """Commands that one step may give: a drop and a dispatch."""
 
-# Dispatch orders among the schedulable candidates (Options.order).
+# Dispatch orders among the schedulable candidates (SymphonyOptions.order).
 BY_SCHED_AT = 0
 BY_DEADLINE = 1
 BY_LATEST = 2
@@ -89,7 +89,7 @@ _ORDER = {"sched_at": BY_SCHED_AT, "deadline": BY_DEADLINE, "latest": BY_LATEST}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class SymphonyOptions:
     """What can be chosen; the defaults are those of the authors' later code.
 
     Raises:
@@ -137,7 +137,7 @@ class Symphony(NamedTuple):
     ready: np.ndarray  # tree over sessions: place in the dispatch order, s, if schedulable
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Symphony:
+def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony:
     """Return the state at time 0."""
     sessions = len(spec.sessions)
     candidates = records(sessions, CANDIDATE)
@@ -153,11 +153,11 @@ def build(spec: ClusterSpec, options: Options | None = None) -> Symphony:
         timers=make_tree(sessions),
         ready=make_tree(sessions),
     )
-    reconfigure(policy, options or Options())
+    reconfigure(policy, options or SymphonyOptions())
     return policy
 
 
-def reconfigure(policy: Symphony, options: Options) -> None:
+def reconfigure(policy: Symphony, options: SymphonyOptions) -> None:
     """Change the options, between events.
 
     What waits is formed anew at the next event, which is a wake at once.

@@ -39,7 +39,7 @@ from tuner.scheduling.requests import begin, deadline, dispatch, drop, has_room,
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["Options", "Timeout", "build"]
+__all__ = ["Timeout", "TimeoutOptions", "build"]
 
 UNLIMITED = 1 << 62
 """Requests in a queue that refuses none."""
@@ -57,7 +57,7 @@ RULE = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class TimeoutOptions:
     """Each may be one value for all sessions, or a tuple with one per session."""
 
     max_batch: int | tuple[int, ...] = 0
@@ -106,13 +106,13 @@ class Timeout(NamedTuple):
     serves: np.ndarray  # (N,) session whose batch it executes
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Timeout:
+def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
     """Return the state at time 0.
 
     Raises:
         InvalidInput: The options do not fit the sessions.
     """
-    options = options or Options()
+    options = options or TimeoutOptions()
     count, accelerators = len(spec.sessions), len(spec.kinds)
     rules = records(count, RULE)
     rules["delay"] = _each("delay", options.delay, count)
@@ -135,7 +135,7 @@ def build(spec: ClusterSpec, options: Options | None = None) -> Timeout:
     return Timeout(cluster, rules, preferred, *trees, idle, np.zeros(accelerators, np.int64))
 
 
-def _largest(spec: ClusterSpec, options: Options, allowed: Sequence[Sequence[int]]) -> list[int]:
+def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
     """Largest batch per session."""
     largest = []
     for session, limit, sizes in zip(
@@ -160,7 +160,7 @@ def _pad(session: SessionSpec, allowed: Sequence[int], largest: int) -> SessionS
     return replace(session, latency=session.latency[:, size])
 
 
-def _preferred(options: Options, largest: Sequence[int]) -> np.ndarray:
+def _preferred(options: TimeoutOptions, largest: Sequence[int]) -> np.ndarray:
     """Largest preferred size in so many waiting requests.   # (M, B+1)."""
     table = np.zeros((len(largest), max(largest) + 1), np.int64)
     limits = _each("max_batch", options.max_batch, len(largest))
@@ -173,7 +173,7 @@ def _preferred(options: Options, largest: Sequence[int]) -> np.ndarray:
     return table
 
 
-def _capacity(options: Options, largest: Sequence[int]) -> list[int]:
+def _capacity(options: TimeoutOptions, largest: Sequence[int]) -> list[int]:
     """Requests that may wait, per session."""
     requests = _each("max_enqueued", options.max_enqueued, len(largest))
     batches = _each("max_enqueued_batches", options.max_enqueued_batches, len(largest))

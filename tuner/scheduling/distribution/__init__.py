@@ -1,4 +1,4 @@
-"""Query distribution: which query of many items executes on which instance of mixed types, one at a time."""
+"""Distribution policies: each request has a size and executes alone on one of several unlike accelerators."""
 
 from tuner.scheduling.distribution.matching import Matching, make_matching, match
 from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict

@@ -1,12 +1,13 @@
-"""Clockwork's distribution: a queue per instance, and a query joins the one where it ends first within QoS.
+"""Clockwork's distribution: a queue per instance; a request joins the one where it ends first.
 
-As the Kairos paper runs it (section 7): the controller knows when every instance will have done with its
-queue, and predicts execution times. Each arriving query goes to the instance where it ends earliest, of those
-where it keeps the QoS target. Queues are first come, first served, and a query never changes its queue.
+As in the Kairos paper (section 7): the controller knows when every instance will have emptied its queue, and
+predicts execution times. Each arriving request goes to the instance where it ends earliest, of those where it
+meets the SLO. Queues are first come, first served, and a request never changes its queue.
 
-The paper does not say what becomes of a query that keeps the target nowhere. Here it goes to where it ends
-earliest; with ``refuse`` it is refused at once, as Clockwork itself does (Gujarati et al., OSDI 2020).
-It is given the profile, as it "accurately predicts query latency"; with ``learn`` it learns like Kairos.
+The paper does not say what happens to a request that meets the SLO nowhere. Here it goes to where it ends
+earliest; with ``refuse`` it is refused at once, as in Clockwork itself (Gujarati et al., OSDI 2020). The
+policy knows the profile, as the paper credits it with accurate predictions; with ``learn`` it learns like
+Kairos.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, send_query, take_in, travel
+from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, send_request, take_in, travel
 from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, drop, push
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["Clkwrk", "Options", "build"]
+__all__ = ["Clkwrk", "ClkwrkOptions", "build"]
 
 RULE = np.dtype(
     [
@@ -33,23 +34,23 @@ RULE = np.dtype(
     ],
     align=True,
 )
-LOAD = np.dtype([("queued", "f8"), ("waiting", "i8")], align=True)  # s of work, and queries, in its queue
+LOAD = np.dtype([("queued", "f8"), ("waiting", "i8")], align=True)  # s of work, and requests, in its queue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """What is believed, and what becomes of queries that are lost."""
+class ClkwrkOptions:
+    """What is believed, and what becomes of requests that are lost."""
 
     learn: bool = False
     """Whether execution times are learned; if not, the profile is believed."""
     refuse: bool = False
-    """Whether a query that no instance can serve in time is refused at once."""
+    """Whether a request that no instance can serve in time is refused at once."""
 
 
 class Clkwrk(NamedTuple):
     """The state; all arrays are modified in place.
 
-    Queue j M + s holds the queries of session s that wait for accelerator j, queue N M + s those refused.
+    Queue j M + s holds the requests of session s that wait for accelerator j, queue N M + s those refused.
     """
 
     cluster: Cluster
@@ -59,9 +60,9 @@ class Clkwrk(NamedTuple):
     loads: np.ndarray  # (N,) LOAD
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Clkwrk:
+def build(spec: ClusterSpec, options: ClkwrkOptions | None = None) -> Clkwrk:
     """Return the state at time 0."""
-    options = options or Options()
+    options = options or ClkwrkOptions()
     count, instances = len(spec.sessions), len(spec.kinds)
     queues = [(session, -1) for _ in range(instances + 1) for session in range(count)]
     cluster = build_cluster(spec, queues=queues)
@@ -122,9 +123,9 @@ def wake(policy: Clkwrk, now: float) -> int:
 
 @njit_flat
 def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
-    """Return where a query that comes now ends first, and whether it keeps the QoS target there.
+    """Return where a request that comes now ends first, and whether it meets the SLO there.
 
-    Of the instances where it keeps the target, if there are any; of equal ones where fewer queries are.
+    Of the instances where it meets the SLO, if there are any; of equal ones where fewer requests are.
     """
     cluster = policy.cluster
     now, items = cluster.board[0].now, cluster.board[0].items
@@ -140,20 +141,20 @@ def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
         ahead = policy.loads[accelerator].waiting + cluster.accelerators[accelerator].outstanding
         if end < earliest or (end == earliest and ahead < least):
             best, earliest, least = accelerator, end, ahead
-    # The target is the same for all: whoever ends first keeps it, if anybody does.
+    # The SLO is the same on all: where the request ends first it meets it, if it does anywhere.
     return best, earliest <= latest
 
 
 @njit_flat
 def _send(policy: Clkwrk, accelerator: int) -> None:
-    """Send the oldest query of an instance's queue."""
+    """Send the oldest request of an instance's queue."""
     cluster, sessions = policy.cluster, policy.cluster.sessions.size
     queue = oldest(cluster, accelerator * sessions, (accelerator + 1) * sessions)
     head = cluster.queues[queue].head
     items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
     kind = cluster.accelerators[accelerator].kind
     length = _believed(policy, kind, cluster.queues[queue].session, items)
-    send_query(cluster, policy.pool, queue, head, accelerator, length)
+    send_request(cluster, policy.pool, queue, head, accelerator, length)
     policy.loads[accelerator].waiting -= 1
     if policy.loads[accelerator].waiting:
         policy.loads[accelerator].queued = max(policy.loads[accelerator].queued - length, 0.0)
@@ -163,7 +164,7 @@ def _send(policy: Clkwrk, accelerator: int) -> None:
 
 @njit_inline
 def _believed(policy: Clkwrk, kind: int, session: int, items: int) -> float:
-    """How long a query takes, s."""
+    """How long a request takes, s."""
     if policy.rule[0].learns:
         return predict(policy.predictor, kind, session, items)
     return float(policy.cluster.latency[kind, session, items])

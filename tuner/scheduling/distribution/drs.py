@@ -1,11 +1,11 @@
-"""DeepRecSys's distribution: queries above a threshold go to base instances, the others never do.
+"""DeepRecSys's distribution: requests above a threshold go to base instances, the others never do.
 
-As the Kairos paper runs it (section 7): larger queries than the threshold wait for a base instance, the
-others for an auxiliary one, each first come, first served, to the fastest idle one. The threshold is found by
-hill climbing on the throughput, outside (:mod:`tuner.cluster.threshold`), for each pool anew.
+As in the Kairos paper (section 7): requests larger than the threshold wait for a base instance, the others
+for an auxiliary one, each first come, first served, to the fastest idle one. Hill climbing on the goodput
+finds the threshold for each pool (:mod:`tuner.cluster.threshold`).
 
-Base instances keep the QoS target at the largest size; if none does, the fastest count as such. In a pool
-without auxiliary instances all queries go to the base.
+Base instances meet the SLO at the largest size; if none does, the fastest count as such. In a pool without
+auxiliary instances all requests go to the base.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
-__all__ = ["Drs", "Options", "build"]
+__all__ = ["Drs", "DrsOptions", "build"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class DrsOptions:
     """One threshold for all sessions, or a tuple with one per session."""
 
     threshold: int | tuple[int, ...] = 0
-    """Queries of more items go to base instances."""
+    """Requests of more items go to base instances."""
 
     def __post_init__(self) -> None:
         values = self.threshold if isinstance(self.threshold, tuple) else (self.threshold,)
@@ -52,7 +52,7 @@ class Options:
 class Drs(NamedTuple):
     """The state; all arrays are modified in place, ``order``, ``base`` and ``threshold`` excepted.
 
-    Queue s holds the small queries of session s, queue M + s its large ones.
+    Queue s holds the small requests of session s, queue M + s its large ones.
     """
 
     cluster: Cluster
@@ -62,13 +62,13 @@ class Drs(NamedTuple):
     threshold: np.ndarray  # (M,) items
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Drs:
+def build(spec: ClusterSpec, options: DrsOptions | None = None) -> Drs:
     """Return the state at time 0.
 
     Raises:
         InvalidInput: There are not as many thresholds as sessions.
     """
-    threshold = (options or Options()).threshold
+    threshold = (options or DrsOptions()).threshold
     count = len(spec.sessions)
     if isinstance(threshold, tuple) and len(threshold) != count:
         raise InvalidInput("threshold", f"there are {len(threshold)} for {count} sessions", "give one each")
@@ -120,7 +120,7 @@ def wake(policy: Drs, now: float) -> int:
 
 @njit_flat
 def _next(policy: Drs, accelerator: int) -> int:
-    """Return the queue whose head is the oldest query for an instance; -1 if there is none."""
+    """Return the queue whose head is the oldest request for an instance; -1 if there is none."""
     cluster, sessions = policy.cluster, policy.threshold.size
     mask = cluster.waiting.shape[1] - 1
     found, earliest = -1, np.inf

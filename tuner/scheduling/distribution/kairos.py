@@ -1,24 +1,26 @@
-"""Kairos: queries go where their least-cost matching with the instances puts them (section 5.1, eq. 1-8).
+"""Kairos: a least-cost matching sends requests to instances (section 5.1, eq. 1-8).
 
-At every arrival and end of a query, while an instance is idle: the queries that wait (rows) are matched with
-all instances (columns), idle or not. A query on an instance costs ``C_j L_ij``, where ``L_ij`` is the time
-until it would end there, with what the instance still has to do (eq. 2), and ``C_j`` how little a second of
-the instance is worth: the time of the largest query on the fastest type over that on this one. If the query
-would end after its QoS target, guarded, the cost is that of ten times the target (eq. 5, 8). Of the pairs,
-those with an idle instance are sent (eq. 6, 7); the other queries wait, and are matched anew next time.
+The paper calls a request with a size a query, and the SLO a QoS target.
 
-Execution times are learned from nothing (:mod:`~.predictor`), unless ``learn`` is off.
-No query is refused, unless ``refuse`` is on: then one that no instance could serve in time any more, even if
-it were idle, is. Else a late one is served once nothing better can be done with an instance.
+At every arrival and end of a request, while an instance is idle, the waiting requests (rows) are matched with
+all instances (columns), idle or not. A request on an instance costs ``C_j L_ij``. ``L_ij`` is the time until
+it would end there, with what the instance still has to do (eq. 2). ``C_j`` is how little a second of the
+instance is worth: the time of the largest request on the fastest type over that on this one. If the request
+would end after its SLO times the guard, it costs ten times the SLO (eq. 5, 8). Of the pairs, those with an
+idle instance are sent (eq. 6, 7); the other requests wait for the next matching.
+
+Execution times are learned without prior knowledge (:mod:`~.predictor`), unless ``learn`` is off. Without
+``refuse`` no request is refused: a late one executes when an instance has nothing better to do. With
+``refuse`` a request is refused once no instance could serve it in time, even if it were idle.
 
 Where we go further: real times scatter around the prediction, and a fixed guard of 2 % does not know by how
-much. A pair costs what eq. 8 expects if its end is normally distributed, with the deviation that predictions
-were seen to be off by, of this query and of the one that the instance still executes: with the risk of being
-late it costs the penalty, else its length. Where predictions are exact this is eq. 8 itself.
+much. We take the end to be normally distributed, with the measured deviation of the predictions for this
+request and for the one that the instance still executes. A pair costs what eq. 8 then expects: the penalty
+with the risk of being late, otherwise the length. Where predictions are exact this is eq. 8 itself.
 
-As in the authors' code, only the oldest queries are looked at, twice as many as there are instances. Unlike
-there, one whose target has passed still costs the penalty everywhere, as eq. 8 has it. Several sessions share
-the instances: ``C_j`` and the target are the session's own. Allowances for the network count as execution.
+As in the authors' code, only the oldest requests are candidates, twice as many as there are instances. Unlike
+there, a request whose SLO has passed still costs the penalty everywhere, as in eq. 8. Several sessions share
+the instances: ``C_j`` and the SLO are the session's own. Assumed delays of the network count as execution.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from tuner.scheduling.distribution.pool import (
     Pool,
     ended,
     make_pool,
-    refuse_query,
-    send_query,
+    refuse_request,
+    send_request,
     take_in,
     travel,
 )
@@ -47,10 +49,10 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, has_room, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
-__all__ = ["Kairos", "Options", "build"]
+__all__ = ["Kairos", "KairosOptions", "build"]
 
 WINDOW = 2
-"""Queries that are looked at, per instance."""
+"""Requests that are looked at, per instance."""
 SAFE = 6.0
 """Standard deviations of slack with which nothing is taken to be late."""
 NOISE = 1 << 12
@@ -58,8 +60,8 @@ NOISE = 1 << 12
 
 RULE = np.dtype(
     [
-        ("guard", "f8"),  # xi: share of the QoS target that a query must keep
-        ("penalty", "f8"),  # QoS targets that a late pair counts as
+        ("guard", "f8"),  # xi: share of the SLO that a request must keep
+        ("penalty", "f8"),  # SLOs that a late pair counts as
         ("spread", "f8"),  # the error of predictions is taken for so many times what was seen
         ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
         ("refuses", "i8"),  # 1: what cannot be in time any more is refused
@@ -67,24 +69,24 @@ RULE = np.dtype(
     ],
     align=True,
 )
-SEEN = np.dtype([("largest", "i8")], align=True)  # items of the session's largest query so far
+SEEN = np.dtype([("largest", "i8")], align=True)  # items of the session's largest request so far
 CANDIDATE = np.dtype([("queue", "i8"), ("position", "i8")], align=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class KairosOptions:
     """What the paper fixes, and what is believed."""
 
     guard: float = 0.98
-    """A query must end within this part of the QoS target, by prediction (xi)."""
+    """A request must end within this part of the SLO, by prediction (xi)."""
     penalty: float = 10.0
-    """What a late pair costs, in QoS targets."""
+    """What a late pair costs, in SLOs."""
     spread: float = 1.0
     """The error of predictions is taken for so many times what was seen, to weigh the risk of being late."""
     learn: bool = True
     """Whether execution times are learned; if not, the profile is believed."""
     refuse: bool = False
-    """Whether a query that no instance could serve in time any more is refused."""
+    """Whether a request that no instance could serve in time any more is refused."""
     prediction_noise: float = 0.0
     """Standard deviation of an error on each prediction, relative: to see what errors do (Fig. 16b)."""
     seed: int = 0
@@ -112,18 +114,18 @@ class Kairos(NamedTuple):
     rule: np.ndarray  # (1,) RULE
     seen: np.ndarray  # (M,) SEEN
     weight: np.ndarray  # (K, M) C_j
-    left: np.ndarray  # (N,) s until an instance could begin with a query that is sent now
+    left: np.ndarray  # (N,) s until an instance could begin with a request that is sent now
     left_doubts: np.ndarray  # (N,) s^2, variance of that prediction's error
-    times: np.ndarray  # (K,) s that the query being looked at would take
+    times: np.ndarray  # (K,) s that the request being looked at would take
     doubts: np.ndarray  # (K,) s^2, variance of that prediction's error
     candidates: np.ndarray  # (WINDOW N,) CANDIDATE, the oldest first
-    pointers: np.ndarray  # (M,) position of the session's next query to be looked at
+    pointers: np.ndarray  # (M,) position of the session's next request to be looked at
     noise: np.ndarray  # (NOISE,) or (1,) factors on predictions, used in turn
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Kairos:
+def build(spec: ClusterSpec, options: KairosOptions | None = None) -> Kairos:
     """Return the state at time 0."""
-    options = options or Options()
+    options = options or KairosOptions()
     cluster = build_cluster(spec, commands=len(spec.sessions) + 3 * len(spec.kinds) + 64)
     kinds, sessions, size = cluster.latency.shape
     instances = cluster.accelerators.size
@@ -203,7 +205,7 @@ def wake(policy: Kairos, now: float) -> int:
     if count == 0:
         return OK
     instances = cluster.accelerators.size
-    wide = count > instances  # more queries than instances: instances are the rows
+    wide = count > instances  # more requests than instances: instances are the rows
     for accelerator in range(instances):
         policy.left[accelerator] = travel(cluster)
         policy.left_doubts[accelerator] = 0.0
@@ -224,7 +226,7 @@ def wake(policy: Kairos, now: float) -> int:
 
 @njit_flat
 def _look(policy: Kairos) -> int:
-    """Note the oldest queries that wait as candidates; return how many."""
+    """Note the oldest requests that wait as candidates; return how many."""
     cluster, sessions = policy.cluster, policy.pointers.size
     mask = cluster.waiting.shape[1] - 1
     for session in range(sessions):
@@ -257,7 +259,7 @@ def _refuse(policy: Kairos, count: int) -> bool:
             least = min(least, _believed(policy, kind, queue, cluster.waiting[queue, slot].items))
         waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival
         if waited + travel(cluster) + least > cluster.sessions[queue].budget and has_room(cluster):
-            refuse_query(cluster, policy.pool, queue, position)
+            refuse_request(cluster, policy.pool, queue, position)
             refused = True
     return refused
 
@@ -269,7 +271,7 @@ def _price(policy: Kairos, index: int, wide: bool) -> None:
     queue = policy.candidates[index].queue
     slot = policy.candidates[index].position & (cluster.waiting.shape[1] - 1)
     waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival  # W_i
-    target = cluster.sessions[queue].budget  # T_qos
+    target = cluster.sessions[queue].budget  # T_slo
     guarded = policy.rule[0].guard * target - waited
     for kind in range(policy.times.size):
         policy.times[kind] = _guess(policy, kind, queue, cluster.waiting[queue, slot].items)
@@ -310,12 +312,12 @@ def _send(policy: Kairos, index: int, accelerator: int) -> None:
     queue, position = policy.candidates[index].queue, policy.candidates[index].position
     items = cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].items
     length = _guess(policy, cluster.accelerators[accelerator].kind, queue, items)
-    send_query(cluster, policy.pool, queue, position, accelerator, length)
+    send_request(cluster, policy.pool, queue, position, accelerator, length)
 
 
 @njit_inline
 def _believed(policy: Kairos, kind: int, session: int, items: int) -> float:
-    """How long a query takes, s."""
+    """How long a request takes, s."""
     if policy.rule[0].learns:
         believed = predict(policy.predictor, kind, session, items)
     else:

@@ -1,14 +1,14 @@
 """The least-cost matching of rows with columns (Jonker and Volgenant, Computing 38, 1987), compiled.
 
-``scipy.optimize.linear_sum_assignment`` solves the same problem, but it cannot be called from compiled code,
-and a query distribution policy solves one at every decision. The matrix may be wider than high; every row
-gets a column of its own. Three steps of the paper:
+``scipy.optimize.linear_sum_assignment`` solves the same problem, but cannot be called from compiled code, and
+the policy ``kairos`` solves one at every decision. The matrix may be wider than high; every row gets a column
+of its own. Three steps of the paper:
 
-* *Column reduction*, if the matrix is square: each column's price begins at its least cost. In a wider one
-  some columns stay free, and the price of those must be 0.
+* *Column reduction*, if the matrix is square: each column's price begins at its least cost. In a wider matrix
+  some columns stay free, and their price must be 0.
 * *Augmenting row reduction*: each row in turn takes its cheapest column, whose price falls until the row
-  would take its second cheapest just as well; who had the column before is free again. A few rounds match
-  most rows.
+  would take its second cheapest just as well; the column's former row is free again. A few rounds match most
+  rows.
 * *Augmentation*: for each row that is left, a shortest path of alternating steps to a free column, by
   Dijkstra's algorithm.
 """

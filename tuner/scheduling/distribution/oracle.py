@@ -1,12 +1,12 @@
-"""The oracle: it knows all queries and lets each come when an instance is free for it (Kairos, section 7).
+"""The oracle: it knows all requests and lets each come when an instance is free for it (Kairos, section 7).
 
-A limit for comparison, not a policy to deploy. A base instance takes the largest query there is, an
-auxiliary one the smallest, if it keeps the QoS target there. No query waits: it counts as arriving when it
-is sent. Told all queries at one instant, as :mod:`tuner.cluster.workload` does, it serves them as
-the paper describes; its throughput is how many there are over the time they take.
+It is a limit for comparison, not a policy to deploy. A base instance takes the largest request, an auxiliary
+one the smallest if it meets the SLO there. No request waits: its arrival is the time when it is sent. All
+requests must arrive at one instant (:class:`tuner.cluster.workload.AtOnce`); the throughput is their number
+over the time that they take.
 
-It believes the profile. Of several sessions, a base instance takes the query that takes it longest, an
-auxiliary one that which takes it shortest.
+It believes the profile. Of several sessions, a base instance takes the request that takes it longest, an
+auxiliary one the request that takes it shortest.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
-__all__ = ["Options", "Oracle", "build"]
+__all__ = ["Oracle", "OracleOptions", "build"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class OracleOptions:
     """Nothing can be chosen."""
 
 
 class Oracle(NamedTuple):
     """The state; all arrays are modified in place, ``order`` and ``base`` excepted.
 
-    The queries of a queue lie in order of their size, the smallest at its head.
+    The requests of a queue lie in order of their size, the smallest at its head.
     """
 
     cluster: Cluster
@@ -52,7 +52,7 @@ class Oracle(NamedTuple):
     base: np.ndarray  # (N, M) whether it is a base instance
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Oracle:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: OracleOptions | None = None) -> Oracle:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     cluster = build_cluster(spec)
     return Oracle(cluster, make_pool(cluster), speed_order(cluster), base_instances(cluster))
@@ -96,7 +96,7 @@ def wake(policy: Oracle, now: float) -> int:
 
 @njit_flat
 def _serve(policy: Oracle, accelerator: int) -> None:
-    """Give an idle instance a query, if there is one for it."""
+    """Give an idle instance a request, if there is one for it."""
     cluster = policy.cluster
     kind, mask = cluster.accelerators[accelerator].kind, cluster.waiting.shape[1] - 1
     largest, longest, smallest, shortest = -1, 0.0, -1, np.inf
@@ -120,7 +120,7 @@ def _serve(policy: Oracle, accelerator: int) -> None:
 
 @njit_flat
 def _send(policy: Oracle, queue: int, accelerator: int, last: bool) -> None:
-    """Send the smallest or the last, which is the largest, query of a queue; it arrives only now."""
+    """Send the smallest or the last, which is the largest, request of a queue; it arrives only now."""
     cluster, mask = policy.cluster, policy.cluster.waiting.shape[1] - 1
     head, tail = cluster.queues[queue].head, cluster.queues[queue].tail
     if last:
@@ -134,7 +134,7 @@ def _send(policy: Oracle, queue: int, accelerator: int, last: bool) -> None:
 
 @njit_flat
 def _sort_in(cluster: Cluster, queue: int) -> None:
-    """Bring the query that came last to its place in the order of size; of equal ones behind the others."""
+    """Bring the request that came last to its place in the order of size; of equal ones behind the others."""
     mask = cluster.waiting.shape[1] - 1
     place = cluster.queues[queue].tail - 1
     arrival = cluster.waiting[queue, place & mask].arrival

@@ -1,8 +1,8 @@
-"""The instances that queries are distributed to, one query at a time each, and how a query is sent.
+"""What distribution policies share: the instances, and how a request is sent to one of them.
 
-What the policies for queries have in common. A query is a request with a size in items, executes alone, as a
-batch of its own size, and may be sent before older ones. So that a queue still loses its requests from the
-head, a query in the middle is brought there first; the older ones keep their order.
+A request has a size in items, executes alone, as a batch of its own size, and may be sent before older ones.
+As a queue loses its requests from the head, a request from the middle is first moved to the head; the older
+ones keep their order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.requests import dispatch_query, drop
+from tuner.scheduling.requests import dispatch_alone, drop
 from tuner.scheduling.vocabulary import Cluster, records
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "ended",
     "make_pool",
     "oldest",
-    "refuse_query",
+    "refuse_request",
     "send_oldest",
-    "send_query",
+    "send_request",
     "speed_order",
     "take_in",
     "travel",
@@ -31,17 +31,17 @@ __all__ = [
 
 RUNNING = np.dtype(
     [
-        ("start", "f8"),  # s, when its query began to execute, as believed
+        ("start", "f8"),  # s, when its request began to execute, as believed
         ("length", "f8"),  # s, how long it takes, as believed
-        ("session", "i8"),  # of that query
-        ("items", "i8"),  # of that query
+        ("session", "i8"),  # of that request
+        ("items", "i8"),  # of that request
     ],
     align=True,
 )
 STATE = np.dtype(
     [
         ("idle", "i8"),  # instances that execute nothing
-        ("waiting", "i8"),  # queries of all sessions
+        ("waiting", "i8"),  # requests of all sessions
     ],
     align=True,
 )
@@ -51,7 +51,7 @@ class Pool(NamedTuple):
     """What the instances do. Both arrays are modified in place."""
 
     state: np.ndarray  # (1,) STATE
-    running: np.ndarray  # (N,) RUNNING; of idle instances the query before
+    running: np.ndarray  # (N,) RUNNING; of idle instances the request before
 
 
 def make_pool(cluster: Cluster) -> Pool:
@@ -62,7 +62,7 @@ def make_pool(cluster: Cluster) -> Pool:
 
 
 def base_instances(cluster: Cluster) -> np.ndarray:
-    """Return per accelerator and session whether it is a base instance: keeps the SLO at the largest size.
+    """Return per accelerator and session whether it is a base instance: meets the SLO at the largest size.
 
     If none does, the fastest are taken for base instances.   # (N, M) bool
     """
@@ -81,7 +81,7 @@ def speed_order(cluster: Cluster) -> np.ndarray:
 
 @njit_inline
 def take_in(pool: Pool) -> bool:
-    """Note that a query came; return whether an instance is idle. ``pool`` is modified in place."""
+    """Note that a request came; return whether an instance is idle. ``pool`` is modified in place."""
     pool.state[0].waiting += 1
     free: bool = pool.state[0].idle > 0
     return free
@@ -89,7 +89,7 @@ def take_in(pool: Pool) -> bool:
 
 @njit_flat
 def travel(cluster: Cluster) -> float:
-    """Return the time from a decision until a query is at its instance, s."""
+    """Return the time from a decision until a request is at its instance, s."""
     span: float = cluster.board[0].d_control + cluster.board[0].d_data
     return span
 
@@ -107,10 +107,10 @@ def oldest(cluster: Cluster, first: int, end: int) -> int:
 
 
 @njit_flat
-def send_query(  # noqa: PLR0917 - a kernel has no keywords
+def send_request(  # noqa: PLR0917 - a kernel has no keywords
     cluster: Cluster, pool: Pool, queue: int, position: int, accelerator: int, length: float
 ) -> None:
-    """Send a waiting query to an idle instance.
+    """Send a waiting request to an idle instance.
 
     Args:
         cluster: Gets the command; modified in place.
@@ -122,7 +122,7 @@ def send_query(  # noqa: PLR0917 - a kernel has no keywords
     """
     _bring_to_head(cluster, queue, position)
     start = cluster.board[0].now + travel(cluster)
-    dispatch_query(cluster, queue, accelerator, start, length)
+    dispatch_alone(cluster, queue, accelerator, start, length)
     pool.state[0].idle -= 1
     pool.state[0].waiting -= 1
     pool.running[accelerator].start = start
@@ -133,16 +133,16 @@ def send_query(  # noqa: PLR0917 - a kernel has no keywords
 
 @njit_flat
 def send_oldest(cluster: Cluster, pool: Pool, queue: int, accelerator: int) -> None:
-    """Send the oldest query of a queue to an idle instance; it takes what the profile says."""
+    """Send the oldest request of a queue to an idle instance; it takes what the profile says."""
     head = cluster.queues[queue].head
     items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
     kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
-    send_query(cluster, pool, queue, head, accelerator, cluster.latency[kind, session, items])
+    send_request(cluster, pool, queue, head, accelerator, cluster.latency[kind, session, items])
 
 
 @njit_flat
-def refuse_query(cluster: Cluster, pool: Pool, queue: int, position: int) -> None:
-    """Refuse a waiting query; older ones of its queue move up by one place. Modifies both states."""
+def refuse_request(cluster: Cluster, pool: Pool, queue: int, position: int) -> None:
+    """Refuse a waiting request; older ones of its queue move up by one place. Modifies both states."""
     _bring_to_head(cluster, queue, position)
     drop(cluster, queue, 1)
     pool.state[0].waiting -= 1
@@ -150,7 +150,7 @@ def refuse_query(cluster: Cluster, pool: Pool, queue: int, position: int) -> Non
 
 @njit_flat
 def ended(cluster: Cluster, pool: Pool, accelerator: int) -> float:
-    """Note that an instance has ended its query; return how long it took, s. Modifies both in place."""
+    """Note that an instance has ended its request; return how long it took, s. Modifies both in place."""
     now = cluster.board[0].now
     cluster.accelerators[accelerator].outstanding -= 1
     cluster.accelerators[accelerator].free_at = now

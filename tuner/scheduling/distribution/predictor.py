@@ -1,17 +1,16 @@
-"""How long queries take, learned from those that ended, with no prior knowledge (Kairos, section 5.1).
+"""Predicts how long requests take, from those that ended, without prior knowledge (Kairos, section 5.1).
 
-Per kind of instance and session, a line through all that was seen (least squares) predicts the time of a
-query from its items. A table of ten items to a cell corrects it where queries were seen: with the first by
-half of what the line missed it by, with the n-th by n/(n+1) of what it misses on average, and with the
-fifth entirely. So the line soon counts only where nothing was seen yet. While sizes do not differ, the line
-goes through the origin; before the first query the time is unknown and taken as 0, so that every kind is
-tried.
+Per kind of instance and session, a line through all measured times (least squares) predicts the time of a
+request from its size. A table with ten items to a cell corrects the line where requests were measured: by
+half of the error after the first, by n/(n+1) of the mean error after the n-th, and fully from the fifth on.
+So the line soon matters only where nothing was measured. While all sizes are equal the line goes through the
+origin. Before the first request the time is unknown and assumed to be 0, so that every kind is tried.
 
-How far predictions are off is learned, too: the spread is the standard deviation of their error, relative to
-the time, of queries from cells that are known. What was believed when the query was sent is held against it.
+The error of the predictions is learned, too: the spread is its standard deviation relative to the time, of
+requests from cells that are known. The error compares the time with the prediction when the request was sent.
 
-Means forget: of a cell the last hundred queries or so count, of a line the last thousand, so that prediction
-follows hardware that changes.
+Means forget: a cell remembers about a hundred requests, a line about a thousand, so that predictions follow
+hardware that changes.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ __all__ = ["Predictor", "learn", "make_predictor", "predict", "spread"]
 CELL_ITEMS = 10
 """Items to a cell of the table, as in the paper's code."""
 CELL_MEMORY, LINE_MEMORY = 100, 1000
-"""Queries that the means remember, about."""
+"""Requests that the means remember, about."""
 KNOWN = 5
-"""Queries of a cell that make it known."""
+"""Requests of a cell that make it known."""
 
 LINE = np.dtype(
     [
-        ("seen", "f8"),  # queries, up to LINE_MEMORY
+        ("seen", "f8"),  # requests, up to LINE_MEMORY
         ("items", "f8"),  # mean
         ("seconds", "f8"),  # mean, s
         ("spread", "f8"),  # variance of the items
         ("together", "f8"),  # covariance of items and seconds, s
         ("slope", "f8"),  # s per item
-        ("judged", "f8"),  # queries whose prediction was compared with what came, up to LINE_MEMORY
+        ("judged", "f8"),  # requests whose prediction was compared with what came, up to LINE_MEMORY
         ("error", "f8"),  # mean squared error of those predictions, relative to the time
     ],
     align=True,
 )
 CELL = np.dtype(
     [
-        ("seen", "f8"),  # queries, up to CELL_MEMORY
+        ("seen", "f8"),  # requests, up to CELL_MEMORY
         ("items", "f8"),  # mean
         ("seconds", "f8"),  # mean, s
     ],
@@ -63,14 +62,14 @@ class Predictor(NamedTuple):
 
 
 def make_predictor(kinds: int, sessions: int, largest: int) -> Predictor:
-    """Return a predictor that knows nothing, for queries of up to so many items."""
+    """Return a predictor that knows nothing, for requests of up to so many items."""
     cells = -(-largest // CELL_ITEMS)
     return Predictor(records((kinds, sessions), LINE), records((kinds, sessions, cells), CELL))
 
 
 @njit_inline
 def predict(predictor: Predictor, kind: int, session: int, items: int) -> float:
-    """Return how long a query will take, s; 0 if no query of the session ended on the kind yet."""
+    """Return how long a request will take, s; 0 if no request of the session ended on the kind yet."""
     lines, cells = predictor.lines, predictor.cells
     slope = lines[kind, session].slope
     start = lines[kind, session].seconds - slope * lines[kind, session].items
@@ -85,7 +84,7 @@ def predict(predictor: Predictor, kind: int, session: int, items: int) -> float:
 def learn(  # noqa: PLR0917 - a kernel has no keywords
     predictor: Predictor, kind: int, session: int, items: int, seconds: float, believed: float
 ) -> None:
-    """Note that a query took so long, which was believed to take ``believed`` seconds.
+    """Note that a request took so long, which was believed to take ``believed`` seconds.
 
     ``predictor`` is modified in place.
     """
@@ -106,7 +105,7 @@ def learn(  # noqa: PLR0917 - a kernel has no keywords
     lines[kind, session].together = kept * (lines[kind, session].together + more * longer / seen)
     if lines[kind, session].spread > 0:
         slope = lines[kind, session].together / lines[kind, session].spread
-        lines[kind, session].slope = max(slope, 0.0)  # a larger query is never expected to be faster
+        lines[kind, session].slope = max(slope, 0.0)  # a larger request is never expected to be faster
     else:
         lines[kind, session].slope = lines[kind, session].seconds / lines[kind, session].items
     seen = min(cells[kind, session, cell].seen + 1, CELL_MEMORY)

@@ -1,7 +1,7 @@
 """Ribbon's distribution: first come, first served, to the fastest idle instance (Kairos, section 7).
 
-It prefers base types when several instances are idle, and does not look at how large a query is, so that
-large ones come to instances that cannot keep the QoS target.
+It prefers base types when several instances are idle. It ignores the sizes of requests, so that large ones
+go to instances that cannot meet the SLO.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
-__all__ = ["Options", "Ribbon", "build"]
+__all__ = ["Ribbon", "RibbonOptions", "build"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class RibbonOptions:
     """Nothing can be chosen."""
 
 
@@ -42,7 +42,7 @@ class Ribbon(NamedTuple):
     order: np.ndarray  # (N,) accelerators, the fastest first
 
 
-def build(spec: ClusterSpec, options: Options | None = None) -> Ribbon:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: RibbonOptions | None = None) -> Ribbon:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     cluster = build_cluster(spec)
     return Ribbon(cluster, make_pool(cluster), speed_order(cluster))
