@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from tuner.adapters.backend import Backend
 from tuner.adapters.registry import Grids
 
-if TYPE_CHECKING:
-    from tuner.adapters.tfserving.backend import TFServingBackend
-
-__all__ = ["TFServingBackend", "connect"]
+__all__ = ["connect"]
 
 
-def connect(target: str, grids: Grids) -> TFServingBackend:
-    """Open a model on a TensorFlow Serving server; the factory that the scheme ``tfserving`` stands for.
+def connect(target: str, grids: Grids) -> Backend:
+    """Open a model on a TensorFlow Serving server: the factory of the scheme ``tfserving``.
 
     Args:
         target: ``tfserving://host:8500/model?rest=8501&base_path=/models/model``.
         grids: Grids in place of the default ones, by knob name, and of further knobs.
     """
+    # It imports grpc, which takes a third of a second; a command that opens no server should not wait for it.
     from tuner.adapters.tfserving.backend import TFServingBackend
 
     return TFServingBackend(target, grids)
-
-
-def __getattr__(name: str) -> Any:  # the backend loads grpc: only who needs it pays
-    from importlib import import_module
-
-    homes = {"TFServingBackend": "backend"}
-    if name in homes:
-        return getattr(import_module(f"{__name__}.{homes[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
