@@ -53,7 +53,8 @@ class TritonClient(ControlClient[TritonTarget]):
             with self.translated():
                 metadata = self._connection.get_server_metadata(client_timeout=self._timeout)
         except TimedOut as error:
-            # This is the first call. Whoever does not answer it is more likely no Triton than a slow one.
+            # This is the first call. A server that does not answer it is more likely no Triton than a slow
+            # one.
             problem = f"{self._target.address}: no answer within {self._timeout:g} s"
             raise Unreachable(f"{problem}; {self.hint}") from error
         return str(metadata.name), str(metadata.version)

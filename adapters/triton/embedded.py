@@ -34,7 +34,7 @@ class TritonOptions:
     explicit: bool = True
     """Accept configuration changes (``--model-control-mode=explicit``)."""
     poll: int = 0
-    """Instead, look for changed files every so many seconds (``--model-control-mode=poll``); 0: never."""
+    """Seconds between two looks for changed files (``--model-control-mode=poll``); 0 never looks."""
     metrics: bool = True
     """Open the metrics port (``--allow-metrics``)."""
     complete_configurations: bool = False

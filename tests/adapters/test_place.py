@@ -46,7 +46,7 @@ def test_addresses_have_one_form() -> None:
     ["ftp://h/m", "h/m", "triton:h/m", "triton://h", "triton://h:x/m", "triton://g,/m", "triton://[::1/m"],
 )
 def test_what_is_no_place(target: str) -> None:
-    """Told without asking anybody; an unknown scheme with those that there are."""
+    """The error comes without a connection; for an unknown scheme it names the known ones."""
     with pytest.raises(InvalidInput) as raised:
         places_of(target)
 

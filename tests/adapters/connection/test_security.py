@@ -170,7 +170,7 @@ def test_options_of_targets(parse: Callable[..., Any], certificates: Path) -> No
     ],
 )
 def test_options_that_cannot_be(options: dict[str, str], words: str, certificates: Path) -> None:
-    """Told before anything is opened."""
+    """The error comes before anything is opened."""
     filled = {name: value.format(ca=certificates / "ca.crt") for name, value in options.items()}
 
     with pytest.raises(InvalidInput, match=words):

@@ -36,7 +36,7 @@ def test_filled_once() -> None:
 
 
 def test_a_failure_leaves_nothing() -> None:
-    """If filling fails there is no folder, half or whole, and the next attempt starts anew."""
+    """If filling fails there is no folder, half or whole, and the next attempt starts from nothing."""
 
     def fail(folder: Path) -> None:
         write(folder)

@@ -227,7 +227,7 @@ def test_a_failed_opening_leaves_no_connection(server: ToyServer) -> None:
 
 
 def test_readings_have_the_time(backend: ToyBackend) -> None:
-    """That of the clock of whoever asks."""
+    """It is read from the caller's clock."""
     before = time.monotonic()
 
     assert before <= backend.counters().time <= time.monotonic()

@@ -38,7 +38,7 @@ def test_errors_pass_through_unless_they_mean_not_yet() -> None:
 
 
 def test_what_does_not_come_true_is_reported() -> None:
-    """In the words of whoever waits."""
+    """In the caller's words."""
     wait_until(answers(False, True), 5.0, "never", poll=0.0)
     with pytest.raises(TimedOut, match="never"):
         wait_until(answers(False), 0.0, "never")

@@ -1,4 +1,4 @@
-"""What buckets tell of latencies."""
+"""Quantiles of latencies that are counted in buckets."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_small_sum_is_what_is_printed() -> None:
 
 
 def test_a_large_sum_is_followed_in_between() -> None:
-    """A month of traffic prints in steps of ten million; windows of one million are told all the same."""
+    """A month of traffic prints in steps of ten million; windows of one million are still seen."""
     generator, true = np.random.default_rng(0), 1.23456e12
     total, begun = PrintedSum(float(f"{true:g}")), true
     windows = []

@@ -10,7 +10,7 @@ from tuner.adapters.triton.statistics import REQUESTS
 
 
 def counted(requests: int, **batches: int) -> dict[tuple[str, int], int]:
-    """A reading with so many requests, and ``b8=2`` for two executions of 8."""
+    """A reading with a number of requests, and ``b8=2`` for two executions of 8."""
     return {REQUESTS: requests, **{("batch_count", int(name[1:])): count for name, count in batches.items()}}
 
 

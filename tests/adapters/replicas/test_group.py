@@ -159,7 +159,7 @@ def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Se
 
 
 def test_the_odd_one_out_is_what_runs(group: ReplicaGroup, servers: dict[str, Server]) -> None:
-    """So that whoever watches brings it into line."""
+    """So that the caller sees a difference and applies its configuration again."""
     servers["ccc"].up = False
     group.apply(configuration(batch=8))
 
@@ -200,7 +200,7 @@ def test_replicas_come_and_go(group: ReplicaGroup, servers: dict[str, Server]) -
 def test_a_failed_look_up_loses_no_replica(
     servers: dict[str, Server], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those that are known are asked, and it is told once; where none is known yet, nothing can be opened."""
+    """Those that are known are asked, with one warning; if none is known yet, nothing can be opened."""
     lost: list[bool] = []
 
     def find() -> list[str]:

@@ -39,7 +39,7 @@ class TestContract(BackendContract):
 
     @pytest.fixture
     def refused(self, backend: TFServingBackend, monkeypatch: pytest.MonkeyPatch) -> Configuration:
-        """Parameters that only the server finds to be senseless."""
+        """Parameters that only the server itself knows to be wrong."""
         write = write_batching
         monkeypatch.setattr(version_knobs, "write_batching", lambda b: f"{write(b)}no_such_field: 1\n")
         return backend.current().replace(max_batch_size=8)

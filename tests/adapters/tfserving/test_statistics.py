@@ -28,7 +28,7 @@ class Server:
         }
 
     def execute(self, rows: int, batch: int, *, batched: bool = True, waited: float = 0.002) -> None:
-        """So many requests of one row in one batch."""
+        """A number of requests of one row in one batch."""
         for _ in range(rows):
             taken = self.alpha * batch + self.beta
             self.requests += 1

@@ -132,7 +132,7 @@ def test_rows_leave_small_limits_out() -> None:
 
 
 def test_configurations_are_checked() -> None:
-    """Values off the grid are fine, senseless ones are not."""
+    """Values off the grid are fine, impossible ones are not."""
     check(space(), Configuration(max_batch_size=3, batch_timeout=0.0003), lambda name: kind_of(name, 8192))
     with pytest.raises(InvalidInput, match="batch_timeout"):
         check(space(), Configuration(max_batch_size=3, batch_timeout=-1), lambda name: kind_of(name, 8192))

@@ -135,7 +135,7 @@ def test_if_one_refuses_all_go_back(backend: Backend, server: Server) -> None:
     ],
 )
 def test_grids_that_cannot_be(target: str, grids: dict[str, tuple[float, ...]], words: str) -> None:
-    """Told before anything is changed."""
+    """The error comes before anything is changed."""
     with pytest.raises(InvalidInput, match=words):
         connect(target, grids)
 

@@ -32,7 +32,7 @@ def lines(draw: Callable[..., Any]) -> str:
 @given(st.lists(lines(), max_size=8).map("\n".join) | st.text(max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_any_page(text: str) -> None:
-    """What is told is finite and not negative."""
+    """Every number is finite and not negative."""
     try:
         reading = parse_metrics(text, "mlp")
     except AdapterError:
