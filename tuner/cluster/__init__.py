@@ -1,7 +1,7 @@
 """A cluster of accelerators in virtual time: sessions, a scheduling policy, and what comes of it."""
 
 from tuner.cluster.chrome import chrome_trace
-from tuner.cluster.outcome import Outcome, SessionOutcome
+from tuner.cluster.outcome import Outcome
 from tuner.cluster.scenario import Network, Scenario
 from tuner.cluster.scenario.session import Session
 from tuner.cluster.simulation import Simulation, simulate
@@ -13,7 +13,6 @@ __all__ = [
     "Outcome",
     "Scenario",
     "Session",
-    "SessionOutcome",
     "Simulation",
     "chrome_trace",
     "replay",

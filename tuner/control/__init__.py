@@ -4,7 +4,7 @@ from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.limits import WATCHED, GuardLimits
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.driver import Driver, Oversight, Watched
-from tuner.control.drive.journal import Journal, StateFile, WindowRecord
+from tuner.control.drive.journal import StateFile, WindowRecord
 from tuner.control.drive.state import RunState
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Driver",
     "GuardLimits",
     "Hold",
-    "Journal",
     "Oversight",
     "Rollback",
     "RunState",

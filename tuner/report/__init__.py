@@ -1,13 +1,5 @@
 """Reports of runs: data first (``report.json``), then one HTML page with its plots drawn from that data."""
 
-from tuner.report.document import (
-    LearnedCost,
-    LevelReport,
-    Report,
-    Served,
-    Server,
-    WindowReport,
-    served,
-)
+from tuner.report.document import Report, Served, WindowReport
 
-__all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
+__all__ = ["Report", "Served", "WindowReport"]
