@@ -39,8 +39,8 @@ def cost_map(loop: ControlLoop) -> CostMap | None:
     if loop.level is None or loop.space.size > LARGEST:
         return None
     costs = np.array(loop.agent.costs(loop.level), dtype=np.float64)
-    trials = loop.memory.at(loop.level).trials
-    for index, trial in trials.items():
-        costs[index] = trial.cost
-    windows = {index: trial.windows for index, trial in trials.items()}
+    records = loop.memory.at(loop.level).configurations
+    for index, record in records.items():
+        costs[index] = record.cost
+    windows = {index: record.windows for index, record in records.items()}
     return CostMap(rate=loop.levels.rate(loop.level), space=loop.space, costs=costs, windows=windows)

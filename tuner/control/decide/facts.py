@@ -126,9 +126,9 @@ def propose(
     allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
     best = agent.best(state, allowed)
     choice = agent.select(state, allowed) if search and explore else best
-    trial, known = record.trials[state.configuration], choice in record.trials
-    expected = float(agent.costs(state.level)[choice]) if choice != state.configuration else trial.cost
-    urgent = not kept and trial.failing
+    present, known = record.configurations[state.configuration], choice in record.configurations
+    expected = float(agent.costs(state.level)[choice]) if choice != state.configuration else present.cost
+    urgent = not kept and present.failing
     why = "the search is over, this is the best known" if over else "nothing better is expected"
     why = "the first window under this load" if first else why
     why = f"{memory.budget_text()}, not exploring" if spent else why
@@ -138,11 +138,11 @@ def propose(
         exploring=choice != best,
         expected=expected,
         known=known,
-        cost=trial.cost,
+        cost=present.cost,
         at_once=urgent and not memory.search_over(state.level),
         pays=urgent
         or not known
-        or _pays(agent, space, memory, (state.configuration, choice), trial.cost - expected),
+        or _pays(agent, space, memory, (state.configuration, choice), present.cost - expected),
         stay="; ".join([*used_up.values(), why]),
     )
 

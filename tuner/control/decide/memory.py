@@ -18,7 +18,7 @@ __all__ = ["HOUR", "ConfigurationRecord", "LevelRecord", "Memory", "Probation", 
 HOUR = 3600.0
 """s."""
 NEWEST_COST = 0.4
-"""Least weight of the newest window in a trial's mean cost: servers change, so old windows must fade."""
+"""Least weight of the newest window in a mean cost: servers change, so old windows must fade."""
 NEWEST_KEPT, GOOD = 0.15, 0.75
 """Least weight of the newest window in the share that kept the SLO, and what that share must exceed: one
 broken window after several good ones is chance, two in a row or every third are not."""
@@ -102,7 +102,7 @@ class Search:
 class LevelRecord:
     """What is known of one load level."""
 
-    trials: dict[int, ConfigurationRecord] = field(default_factory=dict)
+    configurations: dict[int, ConfigurationRecord] = field(default_factory=dict)
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
@@ -111,27 +111,27 @@ class LevelRecord:
     @property
     def tried(self) -> list[int]:
         """Configurations that were tried, least cost first."""
-        return sorted(self.trials, key=lambda c: (self.trials[c].cost, c))
+        return sorted(self.configurations, key=lambda c: (self.configurations[c].cost, c))
 
     @property
     def good(self) -> list[int]:
         """Configurations that keep the SLO, as far as is known, least cost first."""
-        return [c for c in self.tried if self.trials[c].good]
+        return [c for c in self.tried if self.configurations[c].good]
 
     @property
     def least(self) -> float:
         """Least mean cost of a tried configuration; NaN if there is none."""
-        return min((trial.cost for trial in self.trials.values()), default=math.nan)
+        return min((one.cost for one in self.configurations.values()), default=math.nan)
 
     @property
     def achievable(self) -> bool:
         """Whether any configuration has ever kept the SLO here."""
-        return any(trial.ever_kept for trial in self.trials.values())
+        return any(one.ever_kept for one in self.configurations.values())
 
     def steady(self, configuration: int) -> bool:
         """Whether nothing speaks against leaving the server with a configuration."""
-        trial = self.trials.get(configuration)
-        return trial is None or trial.steady
+        one = self.configurations.get(configuration)
+        return one is None or one.steady
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ class Memory:
     def visits(self) -> dict[int, dict[int, int]]:
         """Return the windows per load level and configuration."""
         return {
-            level: {number: trial.windows for number, trial in record.trials.items()}
+            level: {number: one.windows for number, one in record.configurations.items()}
             for level, record in self.levels.items()
-            if record.trials
+            if record.configurations
         }
 
     def good_above(self, level: int) -> list[int]:
@@ -194,8 +194,8 @@ class Memory:
 
     def begins(self, level: int) -> bool:
         """Whether the last window was the first under its load level, and not the first of all."""
-        windows = sum(trial.windows for trial in self.at(level).trials.values())
-        return windows == 1 and sum(bool(record.trials) for record in self.levels.values()) > 1
+        windows = sum(one.windows for one in self.at(level).configurations.values())
+        return windows == 1 and sum(bool(record.configurations) for record in self.levels.values()) > 1
 
     def banned(self, level: int) -> list[int]:
         """Return the configurations that are not tried again under a load level yet."""
@@ -252,7 +252,7 @@ class Memory:
         self._charged.append(self._lost + (not kept) if record.achievable else 0.0)
         self._lost = 0.0
         self.windows += 1
-        record.trials.setdefault(configuration, ConfigurationRecord()).add(cost, kept)
+        record.configurations.setdefault(configuration, ConfigurationRecord()).add(cost, kept)
         if record.search is None:
             record.search = Search(record.least)
         else:
