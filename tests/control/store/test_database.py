@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tuner.errors import StorageError
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path / "s.db")
     yield store
     store.close()
@@ -32,13 +33,13 @@ visitor.close()
 """
 
 
-def visit(store, sentence):
+def visit(store: Store, sentence: str) -> str:
     """Another process reads all events and notes one, as the command line does; returns what it read."""
     command = [sys.executable, "-c", VISITOR, str(store.path), sentence]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_several_processes_see_the_same(store):
+def test_several_processes_see_the_same(store: Store) -> None:
     """Two connections in the daemon, and commands that come and go: nobody takes the log from another."""
     store.note("one")
     reader = Store(store.path, existing=True)
@@ -58,7 +59,7 @@ def test_several_processes_see_the_same(store):
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])
-def test_a_log_that_is_taken_away_is_noticed(store, ending):
+def test_a_log_that_is_taken_away_is_noticed(store: Store, ending: str) -> None:
     """What is written from then on, others would not see."""
     store.note("one")
     log = store.path.with_name(store.path.name + ending)
@@ -70,7 +71,9 @@ def test_a_log_that_is_taken_away_is_noticed(store, ending):
     assert "log is another file now" in store.damage()
 
 
-def test_a_file_that_must_not_be_written_is_told(tmp_path, store, monkeypatch):
+def test_a_file_that_must_not_be_written_is_told(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the words of the system."""
     monkeypatch.setattr(os, "access", lambda *_: False)
 
@@ -78,7 +81,7 @@ def test_a_file_that_must_not_be_written_is_told(tmp_path, store, monkeypatch):
         Store(store.path)
 
 
-def test_a_link_to_a_file_that_is_not_there_yet(tmp_path):
+def test_a_link_to_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     """The file that it leads to is for its owner only, too."""
     link, real = tmp_path / "link.db", tmp_path / "real.db"
     link.symlink_to(real)

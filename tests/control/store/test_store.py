@@ -10,50 +10,57 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
 from tuner.adapters import ApplyReport
+from tuner.control import Decision
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, Configuration
+from tuner.measurement import Measurement
 
 
 class Times:
     """A clock that is set."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.now = 1000.0
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def times():
+def times() -> Times:
     return Times()
 
 
 @pytest.fixture
-def store(tmp_path, times):
+def store(tmp_path: Path, times: Times) -> Iterator[Store]:
     store = Store(tmp_path / "s.db", now=times)
     yield store
     store.close()
 
 
-def entered(store, name="a"):
+def entered(store: Store, name: str = "a") -> int:
     """The number of a target."""
     return store.target(name, "sim://mlp", SPACE, configuration()).id
 
 
-def record(decision, number=1, m=None, outcome="held", **others):
+def record(
+    decision: Decision, number: int = 1, m: Measurement | None = None, outcome: str = "held", **others: Any
+) -> WindowRecord:
     m = m or measurement()
     return WindowRecord(
         number=number,
@@ -66,7 +73,9 @@ def record(decision, number=1, m=None, outcome="held", **others):
     )
 
 
-def state(running=None, good=None, window=1):
+def state(
+    running: Configuration | None = None, good: Configuration | None = None, window: int = 1
+) -> RunState:
     return RunState(
         target="sim://mlp",
         original=dict(configuration()),
@@ -79,7 +88,7 @@ def state(running=None, good=None, window=1):
 APPLY = Apply(configuration=configuration(4), reason="because", exploring=True, expected=0.5)
 
 
-def test_a_target_is_found_again(tmp_path, store):
+def test_a_target_is_found_again(tmp_path: Path, store: Store) -> None:
     """With what it ran at first, what it runs now, and the last good configuration."""
     target = entered(store)
     store.decided(
@@ -96,12 +105,12 @@ def test_a_target_is_found_again(tmp_path, store):
     assert found.state.window == 7
 
 
-def test_another_server_of_the_same_name_is_another_target(store):
+def test_another_server_of_the_same_name_is_another_target(store: Store) -> None:
     """What was learned of the one does not hold for the other."""
     assert store.target("a", "sim://other", SPACE, configuration()).id != entered(store)
 
 
-def test_windows_and_decisions_are_kept(store, times):
+def test_windows_and_decisions_are_kept(store: Store, times: Times) -> None:
     """What is not known is NULL, not a number."""
     target = entered(store)
     m = replace(measurement(0.04, failures=2), gpu=math.nan)
@@ -109,6 +118,7 @@ def test_windows_and_decisions_are_kept(store, times):
 
     window = store.rows("SELECT * FROM window")[0]
     row = store.row("SELECT * FROM decision")
+    assert row is not None
 
     assert (window["number"], window["failures"], window["kept"], window["level"]) == (3, 2, 0, 5)
     assert window["p95"] == 0.04
@@ -123,7 +133,7 @@ def test_windows_and_decisions_are_kept(store, times):
     assert (row["exploring"], row["expected"], row["observed"]) == (1, 0.5, None)
 
 
-def test_the_file_is_for_its_owner_only(tmp_path, store):
+def test_the_file_is_for_its_owner_only(tmp_path: Path, store: Store) -> None:
     """And so are the files that SQLite puts beside it."""
     entered(store)
 
@@ -131,7 +141,7 @@ def test_the_file_is_for_its_owner_only(tmp_path, store):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
-def test_credentials_are_not_kept(tmp_path, store):
+def test_credentials_are_not_kept(tmp_path: Path, store: Store) -> None:
     """A target's URL may hold them."""
     store.target("b", "triton://user:secret@host:8001/m", SPACE, configuration())
     store.close()
@@ -139,11 +149,11 @@ def test_credentials_are_not_kept(tmp_path, store):
     assert b"secret" not in (tmp_path / "s.db").read_bytes()
 
 
-def journal(store, target=None):
+def journal(store: Store, target: int | None = None) -> StoreJournal:
     return StoreJournal(store, entered(store) if target is None else target, OBJECTIVE)
 
 
-def test_a_change_is_in_doubt_until_the_server_has_answered(store):
+def test_a_change_is_in_doubt_until_the_server_has_answered(store: Store) -> None:
     """From just before it is asked on."""
     log = journal(store)
     target = entered(store)
@@ -157,13 +167,14 @@ def test_a_change_is_in_doubt_until_the_server_has_answered(store):
     )
     log.changed(record(APPLY, outcome="applied", report=report), state(configuration(4)))
     row = store.row("SELECT * FROM decision")
+    assert row is not None
 
     assert store.unfinished(target) is None
     assert (row["outcome"], row["seconds"], row["error"]) == ("applied", 0.6, "")
     assert store.target("a", "sim://mlp", SPACE, configuration()).state.current == dict(configuration(4))
 
 
-def test_the_first_usable_window_shows_what_a_change_was_good_for(store):
+def test_the_first_usable_window_shows_what_a_change_was_good_for(store: Store) -> None:
     """Not a disturbed one, not one of another configuration, and only the first."""
     log, target = journal(store), entered(store)
     log.decided(record(APPLY, outcome="decided"), state())
@@ -178,10 +189,12 @@ def test_the_first_usable_window_shows_what_a_change_was_good_for(store):
     ):
         store.decided(target, record(Hold(reason="x"), 2, m), state(runs), kept=True)
 
-    assert store.row("SELECT observed FROM decision")["observed"] == pytest.approx(0.6)
+    assert store.row("SELECT observed FROM decision")["observed"] == pytest.approx(0.6)  # type: ignore[index]
 
 
-def test_what_could_not_be_written_after_a_change_is_written_later(store, monkeypatch):
+def test_what_could_not_be_written_after_a_change_is_written_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server was changed; a full disk must not hide it for longer than it is full."""
     log, target = journal(store), entered(store)
     log.decided(record(APPLY, outcome="decided"), state())
@@ -194,21 +207,21 @@ def test_what_could_not_be_written_after_a_change_is_written_later(store, monkey
     log.decided(record(Hold(reason="x"), 2), state(configuration(4)))
 
     assert store.unfinished(target) is None
-    assert store.row("SELECT outcome FROM decision")["outcome"] == "applied"
+    assert store.row("SELECT outcome FROM decision")["outcome"] == "applied"  # type: ignore[index]
 
 
-def test_a_transaction_is_whole_or_nothing(store):
+def test_a_transaction_is_whole_or_nothing(store: Store) -> None:
     """The window is not kept if the decision cannot be."""
     target = entered(store)
     with pytest.raises(StorageError, match=r"s\.db"):
-        store.decided(target, record(replace(APPLY, reason=None)), state(), kept=True)
+        store.decided(target, record(replace(APPLY, reason=None)), state(), kept=True)  # type: ignore[arg-type]
 
     assert store.rows("SELECT * FROM window") == []
     store.decided(target, record(Hold(reason="x")), state(), kept=True)
     assert len(store.rows("SELECT * FROM window")) == 1
 
 
-def test_old_entries_are_forgotten(store, times):
+def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
     """Windows, decisions and events; targets and policies stay."""
     target = entered(store)
     for hour in range(10):
@@ -221,7 +234,7 @@ def test_old_entries_are_forgotten(store, times):
     assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
 
 
-def test_policies_come_back(store, tmp_path):
+def test_policies_come_back(store: Store, tmp_path: Path) -> None:
     """The newest one; older ones are forgotten by and by."""
     target = entered(store)
     saved = tmp_path / "policy"
@@ -242,7 +255,7 @@ def test_policies_come_back(store, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be one" * 100, b"\0" * 5000])
-def test_a_damaged_file_is_told(tmp_path, content):
+def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
     """One clear error that names it."""
     path = tmp_path / "s.db"
     path.write_bytes(content)
@@ -251,7 +264,7 @@ def test_a_damaged_file_is_told(tmp_path, content):
         Store(path)
 
 
-def test_a_torn_page_is_told(tmp_path):
+def test_a_torn_page_is_told(tmp_path: Path) -> None:
     """A file that begins well and ends in garbage."""
     path = tmp_path / "s.db"
     with_rows = Store(path)
@@ -267,7 +280,7 @@ def test_a_torn_page_is_told(tmp_path):
         Store(path)
 
 
-def test_other_databases_are_left_alone(tmp_path):
+def test_other_databases_are_left_alone(tmp_path: Path) -> None:
     """Somebody else's file, or one of a later version."""
     path = tmp_path / "s.db"
     with sqlite3.connect(path) as db:
@@ -278,7 +291,7 @@ def test_other_databases_are_left_alone(tmp_path):
         Store(path)
 
 
-def test_reading_needs_a_file_and_changes_nothing(tmp_path, store):
+def test_reading_needs_a_file_and_changes_nothing(tmp_path: Path, store: Store) -> None:
     """What is not there is told, not created."""
     entered(store)
     with pytest.raises(StorageError, match="no such file"):
@@ -310,7 +323,7 @@ for number in range(1, 1_000_000):
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.013, 0.05, 0.11, 0.2])
-def test_a_killed_process_leaves_whole_turns(tmp_path, delay):
+def test_a_killed_process_leaves_whole_turns(tmp_path: Path, delay: float) -> None:
     """kill -9 at any instant: every decision has its window, and at most the last change is in doubt."""
     path = tmp_path / "s.db"
     with subprocess.Popen(
@@ -334,16 +347,16 @@ def test_a_killed_process_leaves_whole_turns(tmp_path, delay):
     store.close()
 
 
-def test_rollbacks_are_called_so(store):
+def test_rollbacks_are_called_so(store: Store) -> None:
     """In words."""
     target = entered(store)
     back = Rollback(configuration=configuration(2), reason="it broke the SLO")
     store.decided(target, record(back, outcome="applied"), state(), kept=False)
 
-    assert store.row("SELECT action FROM decision")["action"] == "roll back"
+    assert store.row("SELECT action FROM decision")["action"] == "roll back"  # type: ignore[index]
 
 
-def test_damage_is_noticed_while_it_is_open(store):
+def test_damage_is_noticed_while_it_is_open(store: Store) -> None:
     """Gone, another file, nonsense: the connection's own pages would show nothing of it."""
     target = entered(store)
     store.decided(target, record(Hold(reason="x")), state(), kept=True)
@@ -362,7 +375,7 @@ def test_damage_is_noticed_while_it_is_open(store):
     assert "is not a database" in store.damage()
 
 
-def test_what_cannot_be_read_is_remembered_as_damage(tmp_path):
+def test_what_cannot_be_read_is_remembered_as_damage(tmp_path: Path) -> None:
     """An operation of our own that meets a bad page says so."""
     path = tmp_path / "s.db"
     opened = Store(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tuner.errors import InvalidInput, StorageError
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a store of forty windows."""
     path = tmp_path_factory.mktemp("store") / "s.db"
     with closing(Store(path)) as store:
@@ -31,7 +32,7 @@ def sound(tmp_path_factory):
     return path.read_bytes()
 
 
-def read(path):
+def read(path: Path) -> None:
     """What `tuner history` and `tuner explain` do."""
     with closing(Store(path, reading=True)) as store:
         for entry in history(store, count=30, holds=True):
@@ -42,7 +43,7 @@ def read(path):
         store.damage()
 
 
-def go_on(path):
+def go_on(path: Path) -> None:
     """What the daemon does."""
     with closing(Store(path)) as store:
         target = store.target("a", "sim://mlp", SPACE, configuration()).id
@@ -56,7 +57,7 @@ def go_on(path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_written_into_it_ends_in_a_sentence(tmp_path, sound, seed):
+def test_whatever_is_written_into_it_ends_in_a_sentence(tmp_path: Path, sound: bytes, seed: int) -> None:
     """Some bytes or a page of them, anywhere: all goes on, or is refused with one clear error."""
     rng, path = np.random.default_rng(seed), tmp_path / "s.db"
     for _ in range(5):
@@ -87,7 +88,7 @@ def test_whatever_is_written_into_it_ends_in_a_sentence(tmp_path, sound, seed):
         "ALTER TABLE decision RENAME COLUMN reason TO season",
     ],
 )
-def test_what_was_never_written_is_told(tmp_path, sound, change):
+def test_what_was_never_written_is_told(tmp_path: Path, sound: bytes, change: str) -> None:
     """SQLite finds nothing wrong with the file."""
     path = tmp_path / "s.db"
     path.write_bytes(sound)
