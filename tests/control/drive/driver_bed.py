@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
 import numpy as np
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched
+from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, RunState, StateFile, Watched
 from tuner.control.decide.orders import Orders
+from tuner.control.drive.journal import Journal
 from tuner.errors import Refused, TimedOut, Unreachable
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, Configuration
+from tuner.measurement import Measurement
+
+P95 = Callable[[Configuration], float]
 
 
 class FakeClock:
     """Time passes only by sleeping."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.time = 0.0
 
-    def now(self):
+    def now(self) -> float:
         return self.time
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         self.time += seconds
 
 
@@ -30,23 +38,23 @@ class FakeServer:
 
     space = SPACE
 
-    def __init__(self, clock, p95):
+    def __init__(self, clock: FakeClock, p95: P95) -> None:
         self.clock = clock
         self.p95 = p95
         self.running = configuration()
-        self.refuses = set()
+        self.refuses: set[Configuration] = set()
         self.away_until = -1.0
 
-    def describe(self):
+    def describe(self) -> Description:
         return Description(
             target="fake://x/m", server="fake", version="1", model="m", writable=True, quantiles=True
         )
 
-    def current(self):
+    def current(self) -> Configuration:
         self._answer()
         return self.running
 
-    def apply(self, wanted):
+    def apply(self, wanted: Configuration) -> ApplyReport:
         self._answer()
         if wanted in self.refuses:
             raise Refused("the server refused: out of memory")
@@ -55,42 +63,50 @@ class FakeServer:
             configuration=wanted, changed=wanted != old, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
         )
 
-    def counters(self):
+    def counters(self) -> Counters:
         empty = np.zeros(2)
         return Counters(
             time=0, requests=0, failures=0, latency=0, queue=0, compute=0, inferences=0,
             batch_counts=empty.astype(int), batch_seconds=empty,
         )  # fmt: skip
 
-    def profile(self):
+    def profile(self) -> None:
         return None
 
-    def close(self):
+    def close(self) -> None:
         pass
 
-    def measure(self, seconds, *, settle=0.0):
+    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
         self._answer()
         self.clock.sleep(settle + seconds)
         return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
 
-    def _answer(self):
+    def _answer(self) -> None:
         if self.clock.now() < self.away_until:
             raise Unreachable("no answer on 127.0.0.1:8001")
 
 
-def raising(error):
+def raising(error: Exception) -> Callable[[Configuration], NoReturn]:
     """A backend's apply that fails."""
 
-    def apply(_):
+    def apply(_: Configuration) -> NoReturn:
         raise error
 
     return apply
 
 
-def drive(server, *proposals, state=None, journal=None, resume=None, patience=300.0, **oversight):
+def drive(
+    server: FakeServer,
+    *proposals: Configuration,
+    state: Path | None = None,
+    journal: Journal | None = None,
+    resume: RunState | None = None,
+    patience: float = 300.0,
+    **oversight: Any,
+) -> tuple[Driver, list[str]]:
     agent = ScriptedAgent(*proposals)
     loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
-    heard = []
+    heard: list[str] = []
     driver = Driver(
         Watched(server, server, server.clock),
         loop,
@@ -107,19 +123,19 @@ def drive(server, *proposals, state=None, journal=None, resume=None, patience=30
 class Book:
     """Orders in force."""
 
-    def __init__(self, **orders):
+    def __init__(self, **orders: Any) -> None:
         self.orders = Orders(**orders)
 
-    def read(self):
+    def read(self) -> Orders:
         return self.orders
 
-    def moved(self, configuration):
+    def moved(self, configuration: Configuration) -> None:
         self.orders = Orders(pinned=configuration)
 
-    def done(self):
+    def done(self) -> None:
         self.orders = Orders()
 
 
-def unseen(seconds, *, settle=0.0):
+def unseen(seconds: float, *, settle: float = 0.0) -> NoReturn:
     """The server answers, its metrics do not."""
     raise TimedOut("metrics port 8002: no answer within 5 s")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.adapters.replicas.test_group import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import FakeClock
+from tuner.adapters import Counters
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, Oversight, RunState, Watched, WindowRecord
@@ -16,6 +20,8 @@ from tuner.control.drive.canary import objection
 from tuner.control.store.journal import resolve
 from tuner.control.store.store import Store
 from tuner.errors import Refused, Unreachable
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 
 OLD, NEW = configuration(), configuration(2)
 
@@ -26,7 +32,7 @@ class Replica(Server):
     bad = NEW
     slow = failing = False
 
-    def counters(self):
+    def counters(self) -> Counters:
         self._answer()
         poor = self.running == self.bad
         total = super().counters()
@@ -41,40 +47,40 @@ class Replica(Server):
 class Fleet:
     """Three replicas, the driver of them, and a clock that lets requests come."""
 
-    def __init__(self, canary=True):
+    def __init__(self, canary: bool = True) -> None:
         self.servers = {name: Replica(name) for name in ("a", "b", "c")}
         self.group = ReplicaGroup("fake://all", lambda: list(self.servers), self.servers.__getitem__)
         self.clock = FakeClock()
-        self.clock.sleep = self.sleep
-        self.during = lambda: None
+        self.clock.sleep = self.sleep  # type: ignore[method-assign]
+        self.during: Callable[[], object] = lambda: None
         self.loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(NEW, NEW, NEW))
         self.driver = Driver(
             Watched(self.group, self, self.clock), self.loop, window=5.0, oversight=Oversight(canary=canary)
         )
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         self.clock.time += seconds
         for server in self.servers.values():
             server.requests += round(100 * seconds)
         self.during()
 
-    def measure(self, seconds, *, settle=0.0):
+    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
         self.sleep(seconds + settle)
         return measurement(0.020, running=self.group.current(), end=self.clock.now())
 
     @property
-    def running(self):
+    def running(self) -> list[Configuration]:
         return [server.running for server in self.servers.values()]
 
 
 @pytest.fixture
-def fleet():
+def fleet() -> Iterator[Fleet]:
     fleet = Fleet()
     yield fleet
     fleet.group.close()
 
 
-def test_a_good_change_goes_to_one_and_then_to_all(fleet):
+def test_a_good_change_goes_to_one_and_then_to_all(fleet: Fleet) -> None:
     """The others have it a window later."""
     seen = []
     fleet.during = lambda: seen.append(fleet.running)
@@ -94,7 +100,7 @@ def test_a_good_change_goes_to_one_and_then_to_all(fleet):
         ("failing", "failed, 0 of 1300 requests elsewhere"),
     ],
 )
-def test_a_bad_change_never_reaches_the_others(fleet, kind, word):
+def test_a_bad_change_never_reaches_the_others(fleet: Fleet, kind: str, word: str) -> None:
     """It is taken back, written down, and not tried again soon; the breaker is not for that."""
     for server in fleet.servers.values():
         setattr(server, kind, True)
@@ -110,7 +116,7 @@ def test_a_bad_change_never_reaches_the_others(fleet, kind, word):
     assert fleet.loop.memory.failures == 0
 
 
-def test_a_refusal_by_one_spares_the_others(fleet):
+def test_a_refusal_by_one_spares_the_others(fleet: Fleet) -> None:
     """As the server said."""
     fleet.servers["a"].refuses = True
 
@@ -118,7 +124,7 @@ def test_a_refusal_by_one_spares_the_others(fleet):
     assert [server.applied for server in fleet.servers.values()] == [[], [], []]
 
 
-def test_what_repairs_goes_to_all_at_once(fleet):
+def test_what_repairs_goes_to_all_at_once(fleet: Fleet) -> None:
     """There is no time to lose."""
     fleet.driver.step()
     for server in fleet.servers.values():
@@ -131,7 +137,7 @@ def test_what_repairs_goes_to_all_at_once(fleet):
     assert fleet.clock.now() == begun
 
 
-def test_it_can_be_switched_off():
+def test_it_can_be_switched_off() -> None:
     """Then all are changed one after the other."""
     fleet = Fleet(canary=False)
     fleet.driver.step()
@@ -141,10 +147,10 @@ def test_it_can_be_switched_off():
     assert fleet.clock.now() == 5.0
 
 
-def test_one_that_is_stopped_in_the_middle_gets_its_own_back(fleet):
+def test_one_that_is_stopped_in_the_middle_gets_its_own_back(fleet: Fleet) -> None:
     """The daemon ends while the canary runs."""
 
-    def stop():
+    def stop() -> NoReturn:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -153,10 +159,10 @@ def test_one_that_is_stopped_in_the_middle_gets_its_own_back(fleet):
     assert fleet.running == [OLD, OLD, OLD]
 
 
-def test_one_that_dies_of_it_is_not_followed(fleet):
+def test_one_that_dies_of_it_is_not_followed(fleet: Fleet) -> None:
     """The others keep serving with what they run."""
 
-    def die(settle):
+    def die(settle: float) -> None:
         fleet.servers["a"].up = False
 
     with pytest.raises(Refused, match="a went away with the new configuration"):
@@ -165,7 +171,7 @@ def test_one_that_dies_of_it_is_not_followed(fleet):
     assert fleet.running[1:] == [OLD, OLD]
 
 
-def test_a_single_replica_is_no_canary(fleet):
+def test_a_single_replica_is_no_canary(fleet: Fleet) -> None:
     """When the others are away there is nobody to compare with."""
     for name in ("b", "c"):
         fleet.servers[name].up = False
@@ -174,7 +180,7 @@ def test_a_single_replica_is_no_canary(fleet):
     assert isinstance(fleet.group, Canary)
 
 
-def share(requests=100, failures=0, mean=0.01):
+def share(requests: int = 100, failures: int = 0, mean: float = 0.01) -> ServedRequests:
     return ServedRequests(requests=requests, failures=failures, latency=requests * mean)
 
 
@@ -191,7 +197,7 @@ def share(requests=100, failures=0, mean=0.01):
         (share(requests=0, failures=5), share(), True),
     ],
 )
-def test_what_speaks_against_a_change(tried, others, bad):
+def test_what_speaks_against_a_change(tried: ServedRequests, others: ServedRequests, bad: bool) -> None:
     """Only what is beyond doubt; a canary that got no request says nothing."""
     trial = CanaryTrial(server="a", tried=tried, others=others)
 
@@ -199,22 +205,22 @@ def test_what_speaks_against_a_change(tried, others, bad):
     assert math.isnan(share(requests=0).mean)
 
 
-def test_away_when_it_is_changed(fleet):
+def test_away_when_it_is_changed(fleet: Fleet) -> None:
     """Nothing is certain about that one, and the others are left alone."""
     real = fleet.servers["a"].apply
 
-    def vanish(wanted):
+    def vanish(wanted: Configuration) -> NoReturn:
         real(wanted)
         raise Unreachable("no answer")
 
-    fleet.servers["a"].apply = vanish
+    fleet.servers["a"].apply = vanish  # type: ignore[method-assign]
     with pytest.raises(Refused, match="went away when it was changed"):
         fleet.group.try_one(NEW, lambda settle: None)
 
     assert fleet.running[1:] == [OLD, OLD]
 
 
-def test_killed_while_one_tries(fleet, tmp_path):
+def test_killed_while_one_tries(fleet: Fleet, tmp_path: Path) -> None:
     """The next life finds one replica with the change: all go back to what ran before."""
     store = Store(tmp_path / "s.db")
     target = store.target("a", "fake://all", SPACE, OLD).id
@@ -227,6 +233,7 @@ def test_killed_while_one_tries(fleet, tmp_path):
 
     sentence = resolve(store, target, fleet.driver)
 
+    assert sentence is not None
     assert "did not come about" in sentence
     assert fleet.running == [OLD, OLD, OLD]
     assert store.unfinished(target) is None

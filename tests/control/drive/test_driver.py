@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 
 from tests.builders import configuration, measurement
 from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
 from tuner.control import Rollback, RunState
+from tuner.control.drive.journal import WindowRecord
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
+from tuner.knobs import Configuration
 
 
-def test_applies_and_settles_before_the_next_window():
+def test_applies_and_settles_before_the_next_window() -> None:
     """After a change the next window begins only when the old instances are gone."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2))
@@ -23,7 +29,7 @@ def test_applies_and_settles_before_the_next_window():
     assert driver.reconfigurations == 1
 
 
-def test_dry_run_changes_nothing():
+def test_dry_run_changes_nothing() -> None:
     """With apply=False decisions are made and shown, and the server stays as it was."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2), apply=False)
@@ -34,7 +40,7 @@ def test_dry_run_changes_nothing():
     assert server.running == configuration()
 
 
-def test_a_refused_configuration_leaves_the_old_one_and_is_banned():
+def test_a_refused_configuration_leaves_the_old_one_and_is_banned() -> None:
     """A refusal is reported, not raised, and the loop does not ask for the same again."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     server.refuses = {configuration(2)}
@@ -48,7 +54,7 @@ def test_a_refused_configuration_leaves_the_old_one_and_is_banned():
 
 
 @pytest.mark.parametrize("error", [Refused("out of memory"), TimedOut("no answer within 5 s")])
-def test_a_rollback_that_fails_is_tried_again(error):
+def test_a_rollback_that_fails_is_tried_again(error: Exception) -> None:
     """Although nothing else may be changed now, and the configuration to go back to stays a good one."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
     driver, _ = drive(
@@ -57,10 +63,10 @@ def test_a_rollback_that_fails_is_tried_again(error):
         permit=lambda decision: isinstance(decision, Rollback) or server.running == configuration(),
     )
     driver.step()
-    apply, server.apply = server.apply, raising(error)
+    apply, server.apply = server.apply, raising(error)  # type: ignore[method-assign, assignment]
 
     first = driver.step()
-    server.apply = apply
+    server.apply = apply  # type: ignore[method-assign]
     second = driver.step()
 
     assert (first.outcome, second.outcome) == ("failed", "applied")
@@ -68,13 +74,13 @@ def test_a_rollback_that_fails_is_tried_again(error):
     assert server.running == configuration()
 
 
-def test_a_change_whose_metrics_hang_is_undone():
+def test_a_change_whose_metrics_hang_is_undone() -> None:
     """The server answers, but nobody can see how it does: what is on probation goes back."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2))
     driver.step()
     assert server.running == configuration(2)
-    server.measure = unseen
+    server.measure = unseen  # type: ignore[method-assign]
 
     records = [driver.step() for _ in range(3)]
 
@@ -83,7 +89,7 @@ def test_a_change_whose_metrics_hang_is_undone():
     assert server.running == configuration()
 
 
-def test_a_server_is_asked_at_least_twice_in_a_window():
+def test_a_server_is_asked_at_least_twice_in_a_window() -> None:
     """However long it was away: it must not wait for us when it is back."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server)
@@ -95,7 +101,7 @@ def test_a_server_is_asked_at_least_twice_in_a_window():
     assert server.clock.now() < server.away_until + driver.window / 2
 
 
-def test_finish_leaves_the_best_configuration():
+def test_finish_leaves_the_best_configuration() -> None:
     """A run that ends while exploring puts back the best configuration that kept the SLO."""
     server = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration() else 0.025)
     driver, _ = drive(server, configuration(2))
@@ -107,7 +113,7 @@ def test_finish_leaves_the_best_configuration():
     assert server.running == configuration()
 
 
-def test_finish_asks_the_server_what_it_runs():
+def test_finish_asks_the_server_what_it_runs() -> None:
     """A change that was interrupted may have come about; the best is put back all the same."""
     server = FakeServer(FakeClock(), lambda c: 0.015)
     driver, _ = drive(server)
@@ -119,7 +125,7 @@ def test_finish_asks_the_server_what_it_runs():
     assert server.running == configuration()
 
 
-def test_a_full_disk_is_a_clear_error(tmp_path):
+def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     """When the state cannot be kept any more, the run ends with the file's name."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     folder = tmp_path / "run"
@@ -132,7 +138,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path):
         driver.step()
 
 
-def test_state_file_is_validated(tmp_path):
+def test_state_file_is_validated(tmp_path: Path) -> None:
     """A damaged state file gives one clear error."""
     path = tmp_path / "state.json"
     path.write_text('{"target": "x", "original"')
@@ -141,7 +147,7 @@ def test_state_file_is_validated(tmp_path):
         RunState.load(path)
 
 
-def test_a_window_knows_the_change_before_it():
+def test_a_window_knows_the_change_before_it() -> None:
     """How long it took and whom it affected, once; the objective may charge it."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2))
@@ -155,29 +161,29 @@ def test_a_window_knows_the_change_before_it():
 class Log:
     """A journal that keeps everything in order."""
 
-    def __init__(self, full=()):
-        self.lines = []
+    def __init__(self, full: Collection[str] = ()) -> None:
+        self.lines: list[tuple[str, object]] = []
         self.full = full
 
-    def _note(self, what, detail):
+    def _note(self, what: str, detail: object) -> None:
         if what in self.full:
             raise StorageError("the disk is full")
         self.lines.append((what, detail))
 
-    def decided(self, record, state):
+    def decided(self, record: WindowRecord, state: RunState) -> None:
         self._note("decided", record.outcome)
 
-    def changing(self):
+    def changing(self) -> None:
         self._note("changing", "")
 
-    def changed(self, record, state):
+    def changed(self, record: WindowRecord, state: RunState) -> None:
         self._note("changed", (record.outcome, state.current["max_batch_size"]))
 
-    def stands(self, state):
+    def stands(self, state: RunState) -> None:
         pass
 
 
-def test_the_journal_hears_of_a_change_before_and_after():
+def test_the_journal_hears_of_a_change_before_and_after() -> None:
     """The window first, then that the server is about to be changed, then how it ended."""
     server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
     driver, _ = drive(server, configuration(2), journal=log)
@@ -193,7 +199,7 @@ def test_the_journal_hears_of_a_change_before_and_after():
     ]
 
 
-def test_a_refusal_is_written_down():
+def test_a_refusal_is_written_down() -> None:
     """With what the server runs still."""
     server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
     server.refuses = {configuration(2)}
@@ -206,7 +212,7 @@ def test_a_refusal_is_written_down():
 
 
 @pytest.mark.parametrize("full", ["decided", "changing"])
-def test_what_cannot_be_written_down_is_not_done(full):
+def test_what_cannot_be_written_down_is_not_done(full: str) -> None:
     """Neither the decision nor that it is about to be carried out."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2), journal=Log(full))
@@ -219,7 +225,7 @@ def test_what_cannot_be_written_down_is_not_done(full):
     assert server.running == configuration()
 
 
-def test_what_may_not_be_done_now_is_postponed():
+def test_what_may_not_be_done_now_is_postponed() -> None:
     """The server stays as it is; what was decided is told."""
     server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
     driver, _ = drive(server, configuration(2), journal=log, permit=lambda decision: False)
@@ -232,21 +238,21 @@ def test_what_may_not_be_done_now_is_postponed():
     assert log.lines == [("decided", "postponed")]
 
 
-def test_a_rollback_whose_end_was_not_seen_is_not_on_probation():
+def test_a_rollback_whose_end_was_not_seen_is_not_on_probation() -> None:
     """What it went back to is good, and what it came from must not be gone back to."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
     driver, heard = drive(server, configuration(2))
     driver.step()
     apply = server.apply
 
-    def apply_and_go_silent(wanted):
+    def apply_and_go_silent(wanted: Configuration) -> NoReturn:
         apply(wanted)
         raise Unreachable("connection reset")
 
-    server.apply = apply_and_go_silent
+    server.apply = apply_and_go_silent  # type: ignore[method-assign]
     driver.step()
-    server.apply = apply
-    server.measure = lambda seconds, settle=0.0: measurement(
+    server.apply = apply  # type: ignore[method-assign]
+    server.measure = lambda seconds, settle=0.0: measurement(  # type: ignore[method-assign, misc]
         running=server.running, failures=9, end=server.clock.now()
     )
     third = driver.step()
@@ -255,19 +261,19 @@ def test_a_rollback_whose_end_was_not_seen_is_not_on_probation():
     assert not isinstance(third.decision, Rollback)
 
 
-def test_a_change_whose_end_was_not_seen_is_ours():
+def test_a_change_whose_end_was_not_seen_is_ours() -> None:
     """The server went away in the middle and came back with it: it is on probation, not somebody else's."""
     server = FakeServer(FakeClock(), lambda c: 0.5 if c == configuration(2) else 0.02)
     driver, heard = drive(server, configuration(2))
     apply = server.apply
 
-    def apply_and_go_silent(wanted):
+    def apply_and_go_silent(wanted: Configuration) -> NoReturn:
         apply(wanted)
         raise Unreachable("connection reset")
 
-    server.apply = apply_and_go_silent
+    server.apply = apply_and_go_silent  # type: ignore[method-assign]
     first = driver.step()
-    server.apply = apply
+    server.apply = apply  # type: ignore[method-assign]
     second = driver.step()
 
     assert (first.outcome, first.error) == ("failed", "connection reset")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.builders import configuration
@@ -9,9 +11,10 @@ from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, drive, u
 from tuner.control import Hold, Rollback, RunState
 from tuner.control.decide.orders import Orders
 from tuner.errors import Unreachable
+from tuner.knobs import Configuration
 
 
-def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
+def test_a_server_that_dies_is_waited_for_and_restored(tmp_path: Path) -> None:
     """The last good configuration survives in the state file and is put back when the server returns."""
     clock = FakeClock()
     server = FakeServer(clock, lambda c: 0.02 if c != configuration(2) else 0.015)
@@ -31,7 +34,7 @@ def test_a_server_that_dies_is_waited_for_and_restored(tmp_path):
     assert RunState.load(state).last_good == dict(configuration(2))
 
 
-def test_gives_up_when_the_server_stays_away():
+def test_gives_up_when_the_server_stays_away() -> None:
     """After the patience one clear error ends the run; the state file keeps the last good configuration."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, patience=30.0)
@@ -42,7 +45,7 @@ def test_gives_up_when_the_server_stays_away():
         driver.step()
 
 
-def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_back():
+def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_back() -> None:
     """A server that was never away was not restarted: what it runs was set by somebody, and is respected."""
     server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.019)
     driver, heard = drive(server, configuration(2))
@@ -57,7 +60,7 @@ def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_bac
     assert any("somebody else set" in sentence for sentence in heard)
 
 
-def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation():
+def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation() -> None:
     """The probation was of another configuration; even if the SLO breaks now, the change was not ours."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(8) else 0.02)
     driver, _ = drive(server, configuration(2))
@@ -69,7 +72,7 @@ def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation(
     assert not isinstance(record.decision, Rollback)
 
 
-def test_what_somebody_else_sets_is_respected():
+def test_what_somebody_else_sets_is_respected() -> None:
     """An operator's change by hand is noticed, said, and not undone."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, heard = drive(server, configuration(2))
@@ -82,13 +85,13 @@ def test_what_somebody_else_sets_is_respected():
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
 
 
-def away(server, running):
+def away(server: FakeServer, running: Configuration) -> None:
     """The server goes, and comes back with another configuration."""
     server.away_until = server.clock.now() + 3
     server.running = running
 
 
-def test_a_server_that_was_set_up_anew_is_respected():
+def test_a_server_that_was_set_up_anew_is_respected() -> None:
     """It was away, and is back with what somebody has given it: that is not what it ran when we came."""
     server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
     driver, heard = drive(server, configuration(2))
@@ -103,7 +106,7 @@ def test_a_server_that_was_set_up_anew_is_respected():
     assert "is back with max_batch_size=8" in record.decision.reason
 
 
-def test_a_server_that_restarts_while_paused_is_told_truly():
+def test_a_server_that_restarts_while_paused_is_told_truly() -> None:
     """Nothing is put back, and nobody says that it is as it was."""
     server, book = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), Book()
     driver, heard = drive(server, configuration(2), orders=book)
@@ -119,13 +122,13 @@ def test_a_server_that_restarts_while_paused_is_told_truly():
     assert not any("as it was" in sentence for sentence in heard)
 
 
-def test_an_order_to_roll_back_is_followed_though_nothing_is_seen():
+def test_an_order_to_roll_back_is_followed_though_nothing_is_seen() -> None:
     """Once: it is struck out."""
     server, book = FakeServer(FakeClock(), lambda c: 0.02), Book()
     driver, _ = drive(server, configuration(2), orders=book)
     driver.step()
     book.orders = Orders(rollback=configuration())
-    server.measure = unseen
+    server.measure = unseen  # type: ignore[method-assign]
 
     driver.step()
 
@@ -133,7 +136,7 @@ def test_an_order_to_roll_back_is_followed_though_nothing_is_seen():
     assert book.orders == Orders()
 
 
-def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything():
+def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything() -> None:
     """The orders are read again: a paused server is left as it is."""
     server, book = FakeServer(FakeClock(), lambda c: 0.02 if c == configuration() else 0.025), Book()
     driver, _ = drive(server, configuration(2), orders=book)
@@ -145,7 +148,7 @@ def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything()
     assert server.running == configuration(2)
 
 
-def test_an_outage_is_not_charged_to_the_error_budget():
+def test_an_outage_is_not_charged_to_the_error_budget() -> None:
     """Neither as a change of ours, nor as that which puts the last good configuration back."""
     server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
     driver, _ = drive(server, configuration(2))
