@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,15 @@ from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import Failed
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import implausible
+from tuner.knobs import Configuration
 
 
-def loop_with(*proposals, **limits):
+def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
     agent = ScriptedAgent(*proposals)
     return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(rollback_cooldown=0, **limits)), agent
 
 
-def test_no_more_reloads_than_an_hour_has():
+def test_no_more_reloads_than_an_hour_has() -> None:
     """Then the server is left alone until the first of them is an hour old."""
     loop, _ = loop_with(configuration(2), configuration(4), configuration(4), reloads_per_hour=1)
     assert isinstance(turn(loop, 10.0, measurement(0.020)), Apply)
@@ -42,7 +44,7 @@ def test_no_more_reloads_than_an_hour_has():
     assert isinstance(later, Apply)
 
 
-def test_cheaper_changes_are_still_allowed():
+def test_cheaper_changes_are_still_allowed() -> None:
     """An instance more is a change in place here: the reloads that are used up do not count."""
     more = configuration(2, instances=2)
     loop, _ = loop_with(configuration(2), more, reloads_per_hour=1)
@@ -55,7 +57,7 @@ def test_cheaper_changes_are_still_allowed():
     assert decision.configuration == more
 
 
-def test_a_rollback_is_never_kept_back():
+def test_a_rollback_is_never_kept_back() -> None:
     """However many reloads there were."""
     loop, _ = loop_with(configuration(2), reloads_per_hour=1)
     turn(loop, 10.0, measurement(0.020))
@@ -64,7 +66,7 @@ def test_a_rollback_is_never_kept_back():
     assert isinstance(turn(loop, 20.0, measurement(0.050, running=configuration(2), end=20.0)), Rollback)
 
 
-def test_nothing_is_tried_while_changes_fail():
+def test_nothing_is_tried_while_changes_fail() -> None:
     """Refused twice: the agent's third idea has to wait."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4, 2, 4, 2, 4)], breaker=2, breaker_pause=2, step=9)
     decisions = []
@@ -85,7 +87,7 @@ def test_nothing_is_tried_while_changes_fail():
         ({"latency_p95": 0.001}, "out of order"),
     ],
 )
-def test_a_change_that_cannot_be_judged_is_undone(kind, word):
+def test_a_change_that_cannot_be_judged_is_undone(kind: dict[str, Any], word: str) -> None:
     """Missing, stale or implausible metrics on probation: back to what ran before, and frozen."""
     loop, agent = loop_with(configuration(2), configuration(4), blind=2)
     turn(loop, 10.0, measurement(0.020))
@@ -108,7 +110,7 @@ def test_a_change_that_cannot_be_judged_is_undone(kind, word):
     assert len(agent.updates) == 2
 
 
-def test_noise_and_idleness_do_not_freeze():
+def test_noise_and_idleness_do_not_freeze() -> None:
     """A machine that others use, and an hour without requests, are no fault of the metrics."""
     loop, _ = loop_with(configuration(2), blind=1)
     idle = dataclasses.replace(measurement(math.nan), requests=0, arrival_rate=0.0)
@@ -136,7 +138,7 @@ def test_noise_and_idleness_do_not_freeze():
         {"end": 1.0, "start": 2.0},
     ],
 )
-def test_figures_that_cannot_be_true_are_told(wrong):
+def test_figures_that_cannot_be_true_are_told(wrong: dict[str, Any]) -> None:
     """Each in words; true ones, and those that nobody measured, pass."""
     true = measurement()
     assert implausible(true) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +19,18 @@ from tests.builders import (
     taken_back,
     turn,
 )
-from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
+from tuner.control import Apply, ControlLoop, Decision, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
+from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 
 
-def loop_with(*proposals, **limits):
+def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
     agent = ScriptedAgent(*proposals)
     return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(**limits)), agent
 
 
-def test_applies_what_the_agent_chooses_with_a_reason():
+def test_applies_what_the_agent_chooses_with_a_reason() -> None:
     """A quiet window leads to the agent's proposal, and the reason tells the latency against the SLO."""
     loop, agent = loop_with(configuration(2))
 
@@ -39,7 +42,7 @@ def test_applies_what_the_agent_chooses_with_a_reason():
     assert [(c, round(cost, 3)) for _, c, cost in agent.updates] == [(SPACE.encode(configuration()), 0.667)]
 
 
-def test_holds_and_learns_nothing_from_a_disturbed_window():
+def test_holds_and_learns_nothing_from_a_disturbed_window() -> None:
     """Foreign load says nothing about the configuration."""
     loop, agent = loop_with(configuration(2))
 
@@ -50,7 +53,7 @@ def test_holds_and_learns_nothing_from_a_disturbed_window():
     assert agent.updates == []
 
 
-def test_holds_on_a_stale_measurement():
+def test_holds_on_a_stale_measurement() -> None:
     """A measurement older than the limit is not acted on."""
     loop, agent = loop_with(configuration(2), stale_after=30.0)
 
@@ -61,7 +64,7 @@ def test_holds_on_a_stale_measurement():
     assert agent.updates == []
 
 
-def test_holds_when_the_statistic_was_not_measured():
+def test_holds_when_the_statistic_was_not_measured() -> None:
     """Without quantiles a p95 SLO cannot be judged: hold and say so."""
     loop, agent = loop_with(configuration(2))
 
@@ -72,7 +75,7 @@ def test_holds_when_the_statistic_was_not_measured():
     assert agent.updates == []
 
 
-def test_steps_into_the_unknown_are_bounded():
+def test_steps_into_the_unknown_are_bounded() -> None:
     """The agent is offered nothing farther than the limit, unless it is known to be good."""
     far = configuration(16, 0.01, 2)
     loop, _ = loop_with(far, step=2.0)
@@ -82,7 +85,7 @@ def test_steps_into_the_unknown_are_bounded():
     assert isinstance(decision, Hold)
 
 
-def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configuration():
+def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configuration() -> None:
     """After a change the next window is its probation."""
     loop, _ = loop_with(configuration(2), configuration(4))
     assert isinstance(turn(loop, 10.0, measurement(0.020)), Apply)
@@ -95,7 +98,7 @@ def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configurat
     assert "p95 45ms breaks 30ms" in decision.reason
 
 
-def test_rising_errors_roll_back_to_what_ran_before():
+def test_rising_errors_roll_back_to_what_ran_before() -> None:
     """Failures after a change undo it even if no configuration is known to keep the SLO."""
     loop, _ = loop_with(configuration(2))
     turn(loop, 10.0, measurement(0.090))
@@ -108,7 +111,7 @@ def test_rising_errors_roll_back_to_what_ran_before():
     assert "3 requests failed" in decision.reason
 
 
-def test_a_change_is_kept_while_nothing_keeps_the_slo():
+def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:
     """Under overload there is nothing good to return to: the search goes on."""
     loop, _ = loop_with(configuration(2), configuration(4))
     turn(loop, 10.0, measurement(0.900))
@@ -120,7 +123,7 @@ def test_a_change_is_kept_while_nothing_keeps_the_slo():
     assert decision.configuration == configuration(4)
 
 
-def test_never_explores_while_the_error_budget_is_spent():
+def test_never_explores_while_the_error_budget_is_spent() -> None:
     """With the budget spent the agent is not asked to explore, only for its best known choice."""
     loop, agent = loop_with(*[configuration(2)] * 40, budget=0.1, horizon=20, rollback_cooldown=0)
     turn(loop, 10.0, measurement(0.020))
@@ -136,7 +139,7 @@ def test_never_explores_while_the_error_budget_is_spent():
     assert agent.selects == 0
 
 
-def test_windows_lost_to_a_change_are_charged_to_the_error_budget():
+def test_windows_lost_to_a_change_are_charged_to_the_error_budget() -> None:
     """Two windows passed unmeasured while the server was changed; its users were there all the same."""
     loop, agent = loop_with(configuration(2), configuration(4), budget=0.1, horizon=20)
     turn(loop, 10.0, measurement(0.020))
@@ -150,7 +153,7 @@ def test_windows_lost_to_a_change_are_charged_to_the_error_budget():
     assert loop.memory.budget_text() == "2 of 2 windows of the SLO error budget used"
 
 
-def test_windows_of_an_earlier_life_are_charged_to_the_error_budget():
+def test_windows_of_an_earlier_life_are_charged_to_the_error_budget() -> None:
     """Otherwise a daemon that is restarted again and again would have a fresh budget each time."""
     loop, _ = loop_with(budget=0.1, horizon=20)
     level = loop.levels.level(100.0, None)
@@ -161,7 +164,7 @@ def test_windows_of_an_earlier_life_are_charged_to_the_error_budget():
     assert loop.memory.budget_spent
 
 
-def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
+def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once() -> None:
     """A good configuration may be reached at any distance; nothing is explored before the SLO holds again."""
     good = configuration(16, 0.01, 2)
     loop, agent = loop_with(configuration(2))
@@ -175,13 +178,13 @@ def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once():
     assert agent.selects == 0
 
 
-def mixed(mean, running, end):
+def mixed(mean: float, running: Configuration, end: float) -> Measurement:
     """A window whose server-side quantiles still look back."""
     m = measurement(mean * 2, running=running, end=end)
     return dataclasses.replace(m, quantiles_from="server", quantiles_mixed=True)
 
 
-def test_mixed_quantiles_are_not_learned_from():
+def test_mixed_quantiles_are_not_learned_from() -> None:
     """For a minute after a change the server's quantiles say nothing about the new configuration."""
     loop, agent = loop_with(configuration(2))
     turn(loop, 10.0, measurement(0.020))
@@ -194,7 +197,7 @@ def test_mixed_quantiles_are_not_learned_from():
     assert len(agent.updates) == 1
 
 
-def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles():
+def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles() -> None:
     """If even the mean breaks the bound on p95, there is nothing to wait for."""
     loop, _ = loop_with(configuration(2))
     turn(loop, 10.0, measurement(0.020))
@@ -206,7 +209,7 @@ def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles():
     assert decision.configuration == configuration()
 
 
-def test_the_search_ends_when_nothing_better_is_found():
+def test_the_search_ends_when_nothing_better_is_found() -> None:
     """After the patience the best stays, and only every so often one step is explored."""
     others = [configuration(b, d, i) for b in (1, 2, 4) for d in (0.0, 0.002) for i in (1, 2)]
     loop, agent = loop_with(*others * 9, patience=3, review=5, rollback_cooldown=0)
@@ -220,7 +223,7 @@ def test_the_search_ends_when_nothing_better_is_found():
     assert explored == [True] * 4 + [False] * 4 + [True] + [False] * 4 + [True]
 
 
-def test_the_incumbent_is_the_best_that_kept_the_slo():
+def test_the_incumbent_is_the_best_that_kept_the_slo() -> None:
     """What a run would leave behind: good before cheap, and nothing untried."""
     loop, _ = loop_with()
     assert loop.incumbent() is None
@@ -232,7 +235,7 @@ def test_the_incumbent_is_the_best_that_kept_the_slo():
     assert loop.incumbent() == configuration(8)
 
 
-def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
+def test_small_gains_between_tried_configurations_do_not_disturb_the_server() -> None:
     """Switching costs the server a reload, so it must be worth it."""
     loop, _ = loop_with(configuration(2), configuration(), gain=0.05)
     turn(loop, 10.0, measurement(0.0196))
@@ -244,7 +247,7 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server():
     assert "5% better" in decision.reason
 
 
-def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made():
+def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made() -> None:
     """The change lost three windows; the load has lasted for two: a sixth of the SLO does not pay for it."""
     loop, _ = loop_with(configuration(2), configuration())
     turn(loop, 10.0, measurement(0.010))
@@ -262,7 +265,7 @@ def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_
 
 
 @pytest.mark.parametrize(("every", "explores"), [(4, True), (12, False)])
-def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every, explores):
+def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every: int, explores: bool) -> None:
     """Where every fourth window is broken as it is, holding still is no better than looking for more."""
     loop, agent = loop_with(patience=1000)
     for number in range(1, 25):
@@ -278,13 +281,15 @@ def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every, explo
 
 
 @pytest.mark.parametrize(("worse", "switches"), [(0.0, True), (0.5, False)])
-def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switches):
+def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse: float, switches: bool) -> None:
     """A change costs one window and gains 1.8 before the load moves on: enough for one, not for two."""
     loop, agent = loop_with()
 
-    agent.select = agent.best
+    agent.select = agent.best  # type: ignore[method-assign]
 
-    def windows(begin, count, *, rate=200.0, p95=0.018, size=1):
+    def windows(
+        begin: int, count: int, *, rate: float = 200.0, p95: float = 0.018, size: float = 1
+    ) -> Decision:
         for end in range(begin + 5, begin + 5 * count + 1, 5):
             window = measurement(p95, rate=rate, running=configuration(size), end=float(end))
             decision = turn(loop, float(end), window)
@@ -295,9 +300,9 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switche
     windows(25, 4)  # 5 s were lost
     windows(45, 8, rate=800.0)
     windows(85, 1)
-    agent.costs = lambda level: np.where(
+    agent.costs = lambda level: np.where(  # type: ignore[method-assign]
         np.arange(SPACE.size) == SPACE.encode(configuration(2)),
-        0.3 + (level > loop.level) * (0.3 + worse),
+        0.3 + (level > loop.level) * (0.3 + worse),  # type: ignore[operator]
         0.6,
     )
 
@@ -307,7 +312,7 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse, switche
     assert switches or "before the load moves on" in decision.reason
 
 
-def test_cooldown_holds_after_a_rollback():
+def test_cooldown_holds_after_a_rollback() -> None:
     """The windows after a rollback are left in peace."""
     loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2, budget=1.0)
     turn(loop, 10.0, measurement(0.020))
@@ -320,7 +325,7 @@ def test_cooldown_holds_after_a_rollback():
     assert [type(d) for d in decisions] == [Hold, Hold, Apply]
 
 
-def test_restores_the_last_good_configuration_when_the_server_returns():
+def test_restores_the_last_good_configuration_when_the_server_returns() -> None:
     """A restarted server runs its file's configuration; the loop says what to put back."""
     loop, _ = loop_with()
     turn(loop, 10.0, measurement(0.015, running=configuration(8)))
@@ -332,10 +337,10 @@ def test_restores_the_last_good_configuration_when_the_server_returns():
     assert loop.restoration(configuration(8)) is None
 
 
-def test_same_measurements_give_the_same_decisions():
+def test_same_measurements_give_the_same_decisions() -> None:
     """Decisions are functions of what was seen: a recorded run replays identically."""
 
-    def play():
+    def play() -> list[str]:
         loop, _ = loop_with(configuration(2), configuration(4), configuration(8))
         decisions = []
         running = configuration()
@@ -351,7 +356,7 @@ def test_same_measurements_give_the_same_decisions():
     assert play() == play()
 
 
-def test_an_earlier_life_is_remembered():
+def test_an_earlier_life_is_remembered() -> None:
     """What was tried counts, the agent learns what it does not know yet, and nothing is decided."""
     loop, agent = loop_with()
     good, bad = configuration(4), configuration(16)
@@ -365,7 +370,7 @@ def test_an_earlier_life_is_remembered():
     assert [(level, SPACE.decode(c)) for level, c, _ in agent.updates] == [(24, good)]
 
 
-def test_who_only_watches_does_not_explore():
+def test_who_only_watches_does_not_explore() -> None:
     """A proposal is the best that is known, or none."""
     agent = ScriptedAgent(configuration(2))
     loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=False)
@@ -380,7 +385,7 @@ def test_who_only_watches_does_not_explore():
     assert agent.selects == 0
 
 
-def test_nothing_is_explored_in_the_first_window_under_a_new_load():
+def test_nothing_is_explored_in_the_first_window_under_a_new_load() -> None:
     """The load may go on rising, and nothing is known of it: the server is left as it is for a window."""
     loop, _ = loop_with(configuration(2), configuration(2))
     turn(loop, 10.0, measurement(0.020, rate=100.0))
@@ -393,7 +398,7 @@ def test_nothing_is_explored_in_the_first_window_under_a_new_load():
     assert isinstance(second, Apply)
 
 
-def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
+def test_an_unknown_load_is_met_with_what_bore_a_heavier_one() -> None:
     """The SLO is broken and nothing known here: what kept it at the next heavier load comes before trials."""
     loop, agent = loop_with(step=9)
     strong = configuration(8, 0.002, 2)
@@ -409,7 +414,7 @@ def test_an_unknown_load_is_met_with_what_bore_a_heavier_one():
     assert not decision.exploring
 
 
-def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_once():
+def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_once() -> None:
     """One lucky window at the load above must not end the search at this one."""
     loop, _ = loop_with(*[configuration(2)] * 9)
     turn(loop, 10.0, measurement(0.020, rate=600.0))
@@ -420,7 +425,7 @@ def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_
     assert "exploring" in decisions[-1].reason
 
 
-def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search():
+def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search() -> None:
     """It has kept the SLO many times: nothing untried is better founded."""
     loop, agent = loop_with(configuration(2), patience=0)
     for end in range(10, 60, 10):
@@ -433,7 +438,7 @@ def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search():
     assert agent.selects == 0
 
 
-def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
+def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more() -> None:
     """Then the search begins anew."""
     loop, _ = loop_with(configuration(2), configuration(2), patience=0)
     for end in range(10, 60, 10):
@@ -446,7 +451,7 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more():
     assert "exploring" in decision.reason
 
 
-def test_what_breaks_the_slo_every_third_window_is_not_good():
+def test_what_breaks_the_slo_every_third_window_is_not_good() -> None:
     """It would use up the error budget for good; where it breaks the SLO, something else is tried."""
     loop, _ = loop_with(*[configuration(2)] * 9, patience=0, budget=0.1, horizon=20)
     decision = None
@@ -457,7 +462,7 @@ def test_what_breaks_the_slo_every_third_window_is_not_good():
     assert isinstance(decision, Apply)
 
 
-def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_untried():
+def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_untried() -> None:
     """After many bad windows one good one is not trusted yet, but no reason to go where nobody has been."""
     loop, agent = loop_with(budget=0.1, horizon=20)
     for end, p95 in enumerate([0.020] * 3 + [0.045] * 6):
@@ -470,7 +475,7 @@ def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_u
     assert "error budget used, not exploring" in decision.reason
 
 
-def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo():
+def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo() -> None:
     """There is nothing left to lose: without a search the SLO would stay broken for good."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8) * 3], budget=0.1, horizon=10)
     turn(loop, 10.0, measurement(0.020))
@@ -482,7 +487,7 @@ def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_t
     assert "exploring" in decisions[-1].reason
 
 
-def test_where_nothing_keeps_the_slo_the_changes_end():
+def test_where_nothing_keeps_the_slo_the_changes_end() -> None:
     """Every configuration breaks it in most windows: what is lost anyway is not added to by changes."""
     loop, agent = loop_with(*[configuration(b) for b in (2, 4, 8, 1) * 30], patience=5)
     running, changes = configuration(), []

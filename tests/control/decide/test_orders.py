@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +21,7 @@ from tests.builders import (
     taken_back,
     turn,
 )
-from tests.control.daemon.daemon_bed import Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
@@ -28,18 +31,18 @@ from tuner.control.store.journal import recount
 from tuner.control.store.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
-from tuner.knobs import ApplyCost, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 GOOD, BETTER = configuration(2), configuration(4)
 
 
-def loop_with(*proposals, **orders):
+def loop_with(*proposals: Configuration, **orders: Any) -> ControlLoop:
     loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(*proposals))
     loop.observe(Ordered(Orders(**orders)))
     return loop
 
 
-def test_paused_means_that_nothing_is_changed():
+def test_paused_means_that_nothing_is_changed() -> None:
     """Not even a change on probation that breaks the SLO; what is seen is learned all the same."""
     loop = loop_with(GOOD)
     turn(loop, 10.0, measurement(0.020))
@@ -52,11 +55,11 @@ def test_paused_means_that_nothing_is_changed():
 
     assert isinstance(held, Hold)
     assert held.reason == "paused: by Ada"
-    assert loop.memory.at(loop.level).tried == [SPACE.encode(c) for c in (configuration(), GOOD)]
+    assert loop.memory.at(loop.level).tried == [SPACE.encode(c) for c in (configuration(), GOOD)]  # type: ignore[arg-type]
     assert isinstance(resumed, Rollback)
 
 
-def test_what_is_pinned_is_applied_and_kept():
+def test_what_is_pinned_is_applied_and_kept() -> None:
     """Whatever the agent would like, and after a restart of the server."""
     loop = loop_with(BETTER, BETTER, pinned=GOOD)
 
@@ -71,7 +74,7 @@ def test_what_is_pinned_is_applied_and_kept():
     assert restored.configuration == GOOD
 
 
-def test_a_paused_server_that_was_restarted_is_left_alone():
+def test_a_paused_server_that_was_restarted_is_left_alone() -> None:
     """The operator may be working on it."""
     loop = loop_with()
     turn(loop, 10.0, measurement(0.015, running=GOOD))
@@ -80,7 +83,7 @@ def test_a_paused_server_that_was_restarted_is_left_alone():
     assert loop.restoration(configuration()) is None
 
 
-def test_a_pin_ends_the_probation():
+def test_a_pin_ends_the_probation() -> None:
     """Whoever pins what runs has judged it; a late rollback after `unpin` would surprise."""
     loop = loop_with(BETTER)
     turn(loop, 10.0, measurement(0.020))
@@ -94,7 +97,7 @@ def test_a_pin_ends_the_probation():
     assert not isinstance(decision, Rollback)
 
 
-def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
+def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once() -> None:
     """The operator's last word counts; the agent does not go there again for a while."""
     loop = loop_with(BETTER, BETTER, BETTER)
     turn(loop, 10.0, measurement(0.020))
@@ -111,14 +114,14 @@ def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once():
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path / "s.db")
     store.target("a", "sim://mlp", SPACE, GOOD)
     yield store
     store.close()
 
 
-def test_orders_are_kept_until_they_are_taken_back(tmp_path, store):
+def test_orders_are_kept_until_they_are_taken_back(tmp_path: Path, store: Store) -> None:
     """Another process reads them; they outlive the daemon."""
     pause(store, "a", "  release \n of Friday ")
     assert pin(store, "a", {"max_batch_size": 8.0}) == configuration(8)
@@ -135,13 +138,13 @@ def test_orders_are_kept_until_they_are_taken_back(tmp_path, store):
 
 
 @pytest.mark.parametrize("order", [lambda s, n: pause(s, n, ""), resume, pin, unpin, roll_back])
-def test_orders_for_nobody_are_refused(store, order):
+def test_orders_for_nobody_are_refused(store: Store, order: Callable[[Store, str], object]) -> None:
     """With the names that there are."""
     with pytest.raises(InvalidInput, match="there is no target 'b'; there are a"):
         order(store, "b")
 
 
-def test_words_that_are_no_text(store):
+def test_words_that_are_no_text(store: Store) -> None:
     """Half a letter from a broken argument: nothing is called so, and a reason does without it."""
     with pytest.raises(InvalidInput, match="there is no target"):
         resume(store, "a\udcff")
@@ -151,33 +154,33 @@ def test_words_that_are_no_text(store):
 
 
 @pytest.mark.parametrize("changes", [{"max_batch_size": 3.0}, {"speed": 1.0}])
-def test_a_pin_must_be_possible(store, changes):
+def test_a_pin_must_be_possible(store: Store, changes: dict[str, float]) -> None:
     """A value of the knob's grid."""
     with pytest.raises(InvalidInput, match=next(iter(changes))):
         pin(store, "a", changes)
 
 
-def test_there_must_be_something_to_roll_back(store):
+def test_there_must_be_something_to_roll_back(store: Store) -> None:
     """A server that nothing was changed on stays as it is."""
     with pytest.raises(InvalidInput, match="nothing to roll back"):
         roll_back(store, "a")
 
 
-def sentences_of(store):
+def sentences_of(store: Store) -> list[str]:
     return [row["sentence"] for row in store.rows("SELECT sentence FROM event ORDER BY id")]
 
 
-def test_orders_are_about_the_server_that_the_name_stands_for_now(store):
+def test_orders_are_about_the_server_that_the_name_stands_for_now(store: Store) -> None:
     """Also when its URL was changed, and back."""
     store.target("a", "sim://other", SPACE, BETTER)
     assert pin(store, "a") == BETTER
     store.target("a", "sim://mlp", SPACE, GOOD)
 
     assert pin(store, "a") == GOOD
-    assert store.current("a")["url"] == "sim://mlp"
+    assert store.current("a")["url"] == "sim://mlp"  # type: ignore[index]
 
 
-def test_a_pin_does_not_go_to_another_server(store):
+def test_a_pin_does_not_go_to_another_server(store: Store) -> None:
     """Nor does a rollback; a pause is about the name, and stays."""
     pin(store, "a")
     pause(store, "a", "by Ada")
@@ -195,7 +198,7 @@ def test_a_pin_does_not_go_to_another_server(store):
     ]
 
 
-def test_a_pin_to_a_value_that_is_gone_ends(store):
+def test_a_pin_to_a_value_that_is_gone_ends(store: Store) -> None:
     """The file was changed: it is told, and so is no last good configuration of such a value."""
     pin(store, "a", {"max_batch_size": 8.0})
     with store.writing() as db:
@@ -211,7 +214,7 @@ def test_a_pin_to_a_value_that_is_gone_ends(store):
     assert standing.state.last_good is None
 
 
-def test_a_pin_to_what_somebody_set_by_hand_stays(store):
+def test_a_pin_to_what_somebody_set_by_hand_stays(store: Store) -> None:
     """Though it was never a value of the file: it is what the server runs."""
     found = GOOD.replace(max_batch_size=5.0)
     StoredOrders(store, "a").moved(found)
@@ -221,20 +224,20 @@ def test_a_pin_to_what_somebody_set_by_hand_stays(store):
     assert orders_of(store, "a").pinned == found
 
 
-def test_orders_stand_while_the_store_cannot_be_read(store, monkeypatch):
+def test_orders_stand_while_the_store_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full or broken disk does not end a pause."""
     pause(store, "a", "by Ada")
     book = StoredOrders(store, "a")
     assert book.read().paused
 
-    def fail(*_):
+    def fail(*_: object) -> NoReturn:
         raise StorageError("state s.db: disk I/O error")
 
     monkeypatch.setattr(store, "rows", fail)
     assert book.read().paused == "by Ada"
 
 
-def test_a_store_of_the_version_before_is_taken_over(tmp_path, store):
+def test_a_store_of_the_version_before_is_taken_over(tmp_path: Path, store: Store) -> None:
     """It has no orders yet."""
     path = tmp_path / "s.db"
     store.close()
@@ -246,19 +249,19 @@ def test_a_store_of_the_version_before_is_taken_over(tmp_path, store):
 
     again = Store(path)
     assert orders_of(again, "a") == Orders()
-    assert again.current("a")["attached"] == 0
+    assert again.current("a")["attached"] == 0  # type: ignore[index]
     pause(again, "a", "")
     assert orders_of(again, "a").paused == "by the operator"
     again.close()
 
 
-def command(bed, *arguments):
+def command(bed: Bed, *arguments: str) -> str:
     result = CliRunner().invoke(app, [*arguments, "--state", str(bed.folder / "s.db")])
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def test_a_paused_target_stays_as_it_is(bed):
+def test_a_paused_target_stays_as_it_is(bed: Bed) -> None:
     """Also over a new life of the daemon; it is tuned again when resumed."""
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
@@ -275,7 +278,7 @@ def test_a_paused_target_stays_as_it_is(bed):
     assert bed.running() != configuration()
 
 
-def test_a_pinned_target_runs_what_it_is_pinned_to(bed):
+def test_a_pinned_target_runs_what_it_is_pinned_to(bed: Bed) -> None:
     """It is applied outside the maintenance windows, too: a person has asked for it."""
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
@@ -291,7 +294,7 @@ def test_a_pinned_target_runs_what_it_is_pinned_to(bed):
     assert outcomes == ["held", "applied", "held", "held", "held"]
 
 
-def test_a_pin_moves_to_what_somebody_else_sets(bed):
+def test_a_pin_moves_to_what_somebody_else_sets(bed: Bed) -> None:
     """Two operators: the tuner does not take sides, and says so."""
     bed.write(("a", "apply", ""))
     bed.run(windows=1)
@@ -308,7 +311,7 @@ def test_a_pin_moves_to_what_somebody_else_sets(bed):
     assert bed.running() == configuration(16, 0.01, 2)
 
 
-def test_an_operator_rolls_back(bed):
+def test_an_operator_rolls_back(bed: Bed) -> None:
     """Once: the server goes back to what ran before, and the order is done."""
     bed.write(("a", "apply", ""))
     bed.run(windows=12)
@@ -329,7 +332,7 @@ def test_an_operator_rolls_back(bed):
     assert bed.rows("SELECT rollback FROM orders")[0]["rollback"] is None
 
 
-def test_changes_of_an_earlier_life_count(bed):
+def test_changes_of_an_earlier_life_count(bed: Bed) -> None:
     """A daemon that is started again and again makes no more reloads an hour for that."""
     bed.now = lambda: 1_700_000_000.0
     bed.write(("a", "apply", ""))
@@ -337,7 +340,7 @@ def test_changes_of_an_earlier_life_count(bed):
     made = len(bed.rows("SELECT * FROM decision WHERE outcome = 'applied'"))
     loop = loop_with()
     counted = []
-    loop.memory.count_change = lambda now, cost: counted.append((now, cost))
+    loop.memory.count_change = lambda now, cost: counted.append((now, cost))  # type: ignore[method-assign]
 
     store = bed.store()
     recount(store, 1, loop, 500.0, bed.now() + 60.0)
@@ -350,7 +353,7 @@ def test_changes_of_an_earlier_life_count(bed):
     assert {cost for _, cost in counted} <= {ApplyCost.RELOAD, ApplyCost.IN_PLACE}
 
 
-def test_orders_need_a_store(tmp_path):
+def test_orders_need_a_store(tmp_path: Path) -> None:
     """None is made by mistake."""
     result = CliRunner().invoke(app, ["pause", "a", "--state", str(tmp_path / "none.db")])
 
