@@ -5,9 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.control.daemon.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import Bed, eventually
 from tuner.control.service import web_server
 
 TOKEN = "0123456789abcdef-for-tests"
@@ -16,13 +17,13 @@ TOKEN = "0123456789abcdef-for-tests"
 class Answer:
     """Status, headers and body."""
 
-    def __init__(self, response):
+    def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.getheaders()}
         self.text = response.read().decode()
 
     @property
-    def json(self):
+    def json(self) -> Any:
         return json.loads(self.text)
 
 
@@ -34,7 +35,7 @@ class Site:
         token: What orders need; None sets none.
     """
 
-    def __init__(self, bed, token=TOKEN):
+    def __init__(self, bed: Bed, token: str | None = TOKEN) -> None:
         self.bed = bed
         text = bed.path.read_text()
         if "http:" not in text:
@@ -45,30 +46,37 @@ class Site:
         self.web = web_server(self.daemon, bed.said.append)
         self._thread = threading.Thread(target=self.daemon.run, args=(self.web,))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._thread.start()
         eventually(lambda: self.web.address is not None)
         eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.daemon.stop()
         self._thread.join(30)
         assert not self._thread.is_alive()
 
-    def ask(self, path, *, method="GET", body=None, headers=None):
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: str | bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
         """One request."""
         place = urlsplit(self.web.address)
-        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)  # type: ignore[arg-type]
         try:
             connection.request(method, path, body, headers or {})
             return Answer(connection.getresponse())
         finally:
             connection.close()
 
-    def order(self, path, body=None, **headers):
+    def order(self, path: str, body: dict[str, Any] | None = None, **headers: str | None) -> Answer:
         """An order, as the page gives it; headers that are None are left out."""
-        given = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        given: dict[str, Any] = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         given = {name: value for name, value in given.items() if value is not None}
         return self.ask(path, method="POST", body=json.dumps(body or {}), headers=given)

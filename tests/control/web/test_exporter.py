@@ -11,6 +11,7 @@ from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.worker import WorkerReport
 from tuner.control.decide.decision import Hold
 from tuner.control.drive.journal import WindowRecord
+from tuner.measurement import Measurement
 
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 
@@ -18,17 +19,17 @@ from tuner.control.web import exporter as module
 from tuner.control.web.exporter import Exporter
 
 
-def turn(measured):
+def turn(measured: Measurement | None) -> WorkerReport:
     """A turn of a worker, whose window was measured or not."""
     record = WindowRecord(number=1, measurement=measured, decision=Hold(reason="x"), cost=0.5)
     return WorkerReport(record=record, kept=True, first_after_change=False, running=configuration())
 
 
-def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch):
+def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns go on while its metrics hang; the time of the last window stands still, as an alert can see."""
     exporter = Exporter()
     for now, measured in ((100.0, measurement()), (200.0, None), (300.0, None)):
-        monkeypatch.setattr(module.time, "time", lambda now=now: now)
+        monkeypatch.setattr(module.time, "time", lambda now=now: now)  # type: ignore[attr-defined]
         exporter.report("a", turn(measured))
 
     value = exporter.registry.get_sample_value
@@ -37,11 +38,11 @@ def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch):
 
 
 @pytest.mark.parametrize(("phase", "up"), [("starting", 0), ("waiting: no answer", 0), ("running", 1)])
-def test_a_target_that_was_never_attached_is_told(phase, up):
+def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     """An alert on those that are not up needs no window of theirs."""
     exporter = Exporter()
-    worker = SimpleNamespace(config=TargetConfig(name="a", url="sim://mlp", slo="p95=30ms"), phase=phase)
+    worker = SimpleNamespace(config=TargetConfig(name="a", url="sim://mlp", slo="p95=30ms"), phase=phase)  # type: ignore[arg-type]
 
-    exporter.page({"a": worker}, {})
+    exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 
     assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
-from tests.control.daemon.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 
 TOOL = Path(sys.executable).with_name("schemathesis")
@@ -20,7 +20,7 @@ TOOL = Path(sys.executable).with_name("schemathesis")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not TOOL.exists(), reason="needs schemathesis")
-def test_no_request_breaks_it(bed):
+def test_no_request_breaks_it(bed: Bed) -> None:
     """No 5xx, and every answer is as the document says."""
     bed.write(("a", "apply", ""), ("b", "observe", ""))
     with Site(bed) as site:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,15 +16,17 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from fastapi import HTTPException
 
-from tests.control.daemon.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import connection as connection_module
 from tuner.control.web.access import LONGEST_BODY, Gate
 from tuner.control.web.connection import MOST_CONNECTIONS
 
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
 
 @pytest.fixture
-def site(bed):
+def site(bed: Bed) -> Iterator[Site]:
     """One target that is changed."""
     bed.write(("a", "apply", ""))
     with Site(bed) as site:
@@ -30,21 +34,25 @@ def site(bed):
         yield site
 
 
-def connected(site):
+def connected(site: Site) -> socket.socket:
     """A bare connection."""
     place = urlsplit(site.web.address)
-    return socket.create_connection((place.hostname, place.port), timeout=10)
+    return socket.create_connection((place.hostname, place.port), timeout=10)  # type: ignore[arg-type]
 
 
-def head(path="/api/targets/a/pause", **headers):
+def head(path: str = "/api/targets/a/pause", **headers: str | None) -> bytes:
     """The head of an order, with the token."""
-    given = {"Host": "localhost", "Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    given: dict[str, Any] = {
+        "Host": "localhost",
+        "Content-Type": "application/json",
+        "Authorization": f"Bearer {TOKEN}",
+    }
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = [f"{name}: {value}" for name, value in given.items() if value is not None]
     return "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode()
 
 
-def answered(connection):
+def answered(connection: socket.socket) -> int:
     """The status that comes back."""
     response = http.client.HTTPResponse(connection)
     response.begin()
@@ -71,7 +79,7 @@ BODIES = [
 ]
 
 
-def test_bodies_that_cannot_be_said_again(site):
+def test_bodies_that_cannot_be_said_again(site: Site) -> None:
     """Neither text nor a number in JSON: they are refused as the API's document says, and nothing breaks."""
     for order, body, expected in BODIES:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
@@ -83,7 +91,7 @@ def test_bodies_that_cannot_be_said_again(site):
     assert site.ask("/api/targets/a").json["paused"] == ""
 
 
-def test_what_is_no_text_is_not_kept(site):
+def test_what_is_no_text_is_not_kept(site: Site) -> None:
     """What would disturb a terminal is left out of the reason that is shown there."""
     paused = site.order("/api/targets/a/pause", {"why": "a\x00 \x1b[31mtest\u202e"})
 
@@ -94,7 +102,7 @@ def test_what_is_no_text_is_not_kept(site):
     ("length", "status"),
     [("00000000000020000000", 413), ("99999999999999999999", 413), ("0" * 18 + "2", 200), ("+2", 400)],
 )
-def test_a_length_is_read_as_a_whole(site, length, status):
+def test_a_length_is_read_as_a_whole(site: Site, length: str, status: int) -> None:
     """However it is written."""
     with connected(site) as connection:
         connection.sendall(head(Content_Length=length) + b"{}")
@@ -111,7 +119,7 @@ def test_a_length_is_read_as_a_whole(site, length, status):
         ({"Content_Type": "text/plain"}, 415),
     ],
 )
-def test_nothing_is_read_of_whom_is_refused(site, headers, status):
+def test_nothing_is_read_of_whom_is_refused(site: Site, headers: dict[str, Any], status: int) -> None:
     """The answer comes before the body."""
     with connected(site) as connection:
         connection.sendall(head(Content_Length="100", **headers))
@@ -119,15 +127,15 @@ def test_nothing_is_read_of_whom_is_refused(site, headers, status):
         assert answered(connection) == status
 
 
-def test_bytes_are_counted_as_they_come():
+def test_bytes_are_counted_as_they_come() -> None:
     """Whatever their number was said to be."""
-    seen = []
+    seen: list[int] = []
 
-    async def application(scope, receive, send):
+    async def application(scope: object, receive: Receive, send: object) -> None:
         while True:
             seen.append(len((await receive())["body"]))
 
-    async def receive():
+    async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"x" * (LONGEST_BODY // 4), "more_body": True}
 
     scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")]}
@@ -138,7 +146,7 @@ def test_bytes_are_counted_as_they_come():
     assert sum(seen) == LONGEST_BODY
 
 
-def test_many_half_requests_keep_nobody_out(site):
+def test_many_half_requests_keep_nobody_out(site: Site) -> None:
     """The stalest connections give way."""
     waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 10)]
     try:
@@ -155,7 +163,7 @@ def test_many_half_requests_keep_nobody_out(site):
     "sent",
     [b"", b"GET /heal", head(Content_Length="100") + b"{", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"],
 )
-def test_half_a_request_ends_by_itself(site, monkeypatch, sent):
+def test_half_a_request_ends_by_itself(site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """Also one that is whole but for its body, or its last line."""
     monkeypatch.setattr(connection_module, "LONGEST_EXCHANGE", 0.1)
     with connected(site) as connection:
@@ -168,7 +176,7 @@ def test_half_a_request_ends_by_itself(site, monkeypatch, sent):
     assert left == b""
 
 
-def test_a_target_that_is_changed_is_not_gone(site):
+def test_a_target_that_is_changed_is_not_gone(site: Site) -> None:
     """While the file is read again its worker may still be ending; afterwards it is there again."""
     worker = site.daemon._workers.pop("a")
     try:

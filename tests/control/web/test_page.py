@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +11,9 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 pytest.importorskip("playwright", reason="needs playwright")
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.control.daemon.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 
 CHROMIUM = next(
@@ -26,7 +27,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -36,24 +37,25 @@ def browser():
 
 
 @pytest.fixture
-def page(browser, bed):
+def page(browser: Browser, bed: Bed) -> Iterator[Page]:
     """The page of a daemon with two targets; nothing may go wrong in it."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""))
     with Site(bed) as site:
         eventually(lambda: all(worker.turns > 5 for worker in site.daemon.workers.values()))
         page = browser.new_page()
-        page.site, wrong = site, []
+        wrong: list[str] = []
+        page.site = site  # type: ignore[attr-defined]
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "console", lambda m: wrong.append(m.text) if m.type == "error" and "401" not in m.text else None
         )
-        page.goto(site.web.address)
+        page.goto(site.web.address)  # type: ignore[arg-type]
         yield page
         page.close()
         assert wrong == []
 
 
-def give(page, button, token, why=None):
+def give(page: Page, button: str, token: str, why: str | None = None) -> None:
     """Press a button and fill in what is asked for."""
     page.get_by_role("button", name=button, exact=True).click()
     if why is not None:
@@ -62,7 +64,7 @@ def give(page, button, token, why=None):
     page.get_by_role("button", name="Confirm").click()
 
 
-def test_the_page_shows_what_happens(page):
+def test_the_page_shows_what_happens(page: Page) -> None:
     """Targets, load, latency against the SLO, the configuration, decisions with reasons."""
     expect(page.get_by_role("heading", name="a", exact=True)).to_be_visible()
     expect(page.locator("#about")).to_contain_text("p95 ≤ 30ms")
@@ -80,11 +82,11 @@ def test_the_page_shows_what_happens(page):
     expect(page.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
 
 
-def test_its_buttons_give_orders(page):
+def test_its_buttons_give_orders(page: Page) -> None:
     """Pause with a reason, resume, pin, roll back; the token is asked for and remembered by the page only."""
     give(page, "Pause", TOKEN, why="<i>a test</i>")
     expect(page.locator("#standing")).to_contain_text("paused: <i>a test</i>")
-    assert page.site.ask("/api/targets/a").json["paused"] == "<i>a test</i>"
+    assert page.site.ask("/api/targets/a").json["paused"] == "<i>a test</i>"  # type: ignore[attr-defined]
 
     page.get_by_role("button", name="Resume", exact=True).click()
     expect(page.get_by_label("Token")).to_have_value(TOKEN)
@@ -96,19 +98,19 @@ def test_its_buttons_give_orders(page):
     assert page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
 
 
-def test_a_wrong_token_is_told(page):
+def test_a_wrong_token_is_told(page: Page) -> None:
     """And nothing is changed."""
     give(page, "Pause", "not the token at all")
 
     expect(page.get_by_role("alert")).to_contain_text("the token is missing or wrong")
-    assert page.site.ask("/api/targets/a").json["paused"] == ""
+    assert page.site.ask("/api/targets/a").json["paused"] == ""  # type: ignore[attr-defined]
 
 
-def test_cancelling_gives_no_order(page):
+def test_cancelling_gives_no_order(page: Page) -> None:
     """The question can be taken back, also by Escape."""
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Pause", exact=True).click()
     page.keyboard.press("Escape")
 
-    assert page.site.ask("/api/targets/a").json["paused"] == ""
+    assert page.site.ask("/api/targets/a").json["paused"] == ""  # type: ignore[attr-defined]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import eventually
+from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.service import web_server
@@ -22,7 +25,7 @@ from tuner.errors import InvalidInput
 
 
 @pytest.fixture
-def site(bed):
+def site(bed: Bed) -> Iterator[Site]:
     """Two targets, of which the first is changed."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""))
     with Site(bed) as site:
@@ -30,7 +33,7 @@ def site(bed):
         yield site
 
 
-def values(site):
+def values(site: Site) -> dict[tuple[str, ...], float]:
     """All samples of /metrics by name and labels."""
     families = text_string_to_metric_families(site.ask("/metrics").text)
     return {
@@ -40,7 +43,7 @@ def values(site):
     }
 
 
-def test_metrics_tell_of_every_target(site):
+def test_metrics_tell_of_every_target(site: Site) -> None:
     """Load, latency against the SLO, what it runs, decisions, rollbacks and the loop's own latency."""
     found = values(site)
 
@@ -62,7 +65,7 @@ def test_metrics_tell_of_every_target(site):
     assert ("servetune_observed_cost", "target=a") in found
 
 
-def test_metrics_forget_targets_that_are_gone(site):
+def test_metrics_forget_targets_that_are_gone(site: Site) -> None:
     """After the file was read again."""
     site.bed.write(("b", "recommend", ""))
     site.bed.path.write_text("http: {listen: '127.0.0.1:0', token_file: token}\n" + site.bed.path.read_text())
@@ -72,7 +75,7 @@ def test_metrics_forget_targets_that_are_gone(site):
     assert {label for key in values(site) for label in key if label.startswith("target=")} == {"target=b"}
 
 
-def test_healthy_and_ready(site, monkeypatch):
+def test_healthy_and_ready(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ready when every target was tried, healthy while the daemon looks after them."""
     assert site.ask("/healthz").json == {"ok": True, "problems": []}
     assert site.ask("/readyz").status == 200
@@ -86,7 +89,9 @@ def test_healthy_and_ready(site, monkeypatch):
     assert (hanging.status, hanging.json["problems"]) == (503, ["the daemon has been silent for 500 s"])
 
 
-def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypatch):
+def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store was deleted under the daemon's feet: all targets start again, and the address stays."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
     eventually(lambda: all(worker.turns for worker in site.daemon.workers.values()))
@@ -94,7 +99,7 @@ def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypa
     (site.bed.folder / "s.db").unlink()
     eventually(lambda: any("started again" in sentence for sentence in site.bed.said))
 
-    def answers():
+    def answers() -> object:
         try:
             return site.ask(events).json
         except OSError:  # in between nothing listens
@@ -104,7 +109,7 @@ def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(site, monkeypa
     assert site.web.address == address
 
 
-def test_the_api_tells_what_is_kept_and_why(site):
+def test_the_api_tells_what_is_kept_and_why(site: Site) -> None:
     """Targets, windows, decisions with reasons, events."""
     a, b = site.ask("/api/targets").json
     assert (a["name"], a["mode"], a["slo"]) == ("a", "apply", {"statistic": "p95", "latency": 0.03})
@@ -124,7 +129,7 @@ def test_the_api_tells_what_is_kept_and_why(site):
     assert "it runs" in site.ask("/api/targets/a/events").json[0]["sentence"]
 
 
-def test_learned_costs(site):
+def test_learned_costs(site: Site) -> None:
     """Of what was tried the measured cost, of its region the inferred one; who only watches has none."""
     learned = site.ask("/api/targets/a/costs").json
     tried = [entry for entry in learned["costs"] if entry["windows"]]
@@ -146,7 +151,7 @@ def test_learned_costs(site):
         "/no",
     ],
 )
-def test_what_is_not_there(site, path):
+def test_what_is_not_there(site: Site, path: str) -> None:
     """Is told so."""
     answer = site.ask(path)
 
@@ -155,12 +160,12 @@ def test_what_is_not_there(site, path):
 
 
 @pytest.mark.parametrize("query", ["count=0", "count=x", "count=99999999999999999999", "holds=perhaps"])
-def test_questions_that_make_no_sense(site, query):
+def test_questions_that_make_no_sense(site: Site, query: str) -> None:
     """Are told so."""
     assert site.ask(f"/api/targets/a/decisions?{query}").status == 422
 
 
-def test_orders_are_followed(site):
+def test_orders_are_followed(site: Site) -> None:
     """Pause and pin hold; they stand in the answer and in the metrics."""
     paused = site.order("/api/targets/a/pause", {"why": "a test"})
     assert (paused.status, paused.json["paused"]) == (200, "a test")
@@ -176,7 +181,7 @@ def test_orders_are_followed(site):
     assert site.order("/api/targets/a/unpin").json["pinned"] is None
 
 
-def test_roll_back(site):
+def test_roll_back(site: Site) -> None:
     """What the last change replaced runs again; a target that is not changed cannot be rolled back."""
     site.order("/api/targets/a/pin", {"set": {"max_batch_size": 16, "instances": 2, "max_queue_delay": 0.01}})
     eventually(lambda: site.bed.running() == configuration(16, 0.01, 2))
@@ -210,7 +215,9 @@ def test_roll_back(site):
         ({"Transfer_Encoding": "chunked"}, 411),
     ],
 )
-def test_orders_of_strangers_are_refused(site, headers, status):
+def test_orders_of_strangers_are_refused(
+    site: Site, headers: dict[str, Any], status: int | tuple[int, ...]
+) -> None:
     """Without the token, from another page, as a form can send them, under another name."""
     answer = site.order("/api/targets/a/pause", **headers)
 
@@ -227,28 +234,28 @@ def test_orders_of_strangers_are_refused(site, headers, status):
         ("0.0.0.0", ["tuner.example"], {"localhost", "127.0.0.1", "::1", "0.0.0.0", "tuner.example"}),
     ],
 )
-def test_names_that_are_answered(host, names, answered):
+def test_names_that_are_answered(host: str, names: list[str], answered: set[str]) -> None:
     """On a loopback address its own; elsewhere all, unless some are given."""
     assert set(allowed_names(host, names)) == answered
 
 
-def test_probes_are_answered_under_any_name(site):
+def test_probes_are_answered_under_any_name(site: Site) -> None:
     """Kubernetes asks for the address of the pod."""
     assert site.ask("/healthz", headers={"Host": "10.1.2.3:7411"}).status == 200
     assert site.ask("/metrics", headers={"Host": "10.1.2.3:7411"}).status == 421
 
 
-def test_the_page_may_give_orders(site):
+def test_the_page_may_give_orders(site: Site) -> None:
     """Its own origin is let through."""
     assert site.order("/api/targets/a/pause", Origin=site.web.address).status == 200
 
 
-def test_long_bodies_are_refused(site):
+def test_long_bodies_are_refused(site: Site) -> None:
     """Before they are read."""
     assert site.order("/api/targets/a/pause", {"why": "x" * 20_000}).status == 413
 
 
-def test_orders_that_make_no_sense(site):
+def test_orders_that_make_no_sense(site: Site) -> None:
     """Unknown fields, knobs and values; what is no number."""
     assert site.order("/api/targets/a/pause", {"wy": "x"}).status == 422
     assert site.order("/api/targets/a/pin", {"set": {"speed": 1}}).status == 409
@@ -257,7 +264,7 @@ def test_orders_that_make_no_sense(site):
     assert site.order("/api/targets/c/pause").status == 404
 
 
-def test_without_a_token_nobody_gives_orders(bed):
+def test_without_a_token_nobody_gives_orders(bed: Bed) -> None:
     """Reading goes on."""
     bed.write(("a", "observe", ""))
     with Site(bed, token=None) as site:
@@ -266,7 +273,7 @@ def test_without_a_token_nobody_gives_orders(bed):
     assert any("orders are refused" in sentence for sentence in bed.said)
 
 
-def test_the_token_is_told_nowhere(site, caplog):
+def test_the_token_is_told_nowhere(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """Not in what is said, logged, answered or kept."""
     site.order("/api/targets/a/pause", {"why": "a test"})
     answers = [site.ask(path).text for path in ("/", "/metrics", "/openapi.json", "/api/targets")]
@@ -275,7 +282,7 @@ def test_the_token_is_told_nowhere(site, caplog):
     assert TOKEN.encode() not in (site.bed.folder / "s.db").read_bytes()
 
 
-def test_the_page_runs_no_script_but_its_own(site):
+def test_the_page_runs_no_script_but_its_own(site: Site) -> None:
     """Its policy names the hashes; other pages cannot frame it; nothing is cached."""
     page = site.ask("/")
 
@@ -287,7 +294,7 @@ def test_the_page_runs_no_script_but_its_own(site):
     assert "innerHTML" not in page.text
 
 
-def test_the_api_describes_itself(site):
+def test_the_api_describes_itself(site: Site) -> None:
     """A valid OpenAPI document, in which orders need the token."""
     document = site.ask("/openapi.json").json
     validator = pytest.importorskip("openapi_spec_validator")
@@ -306,7 +313,7 @@ def test_the_api_describes_itself(site):
         (None, 0, "cannot be read"),
     ],
 )
-def test_poor_tokens_are_refused(tmp_path, text, mode, problem):
+def test_poor_tokens_are_refused(tmp_path: Path, text: str | None, mode: int, problem: str) -> None:
     """When the daemon begins, with what to do."""
     path = tmp_path / "token"
     if text is not None:
@@ -317,7 +324,7 @@ def test_poor_tokens_are_refused(tmp_path, text, mode, problem):
         read_token(path, None)
 
 
-def test_the_token_comes_from_the_file_or_the_environment(tmp_path):
+def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> None:
     """The file comes first; an empty one is none."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
@@ -328,7 +335,7 @@ def test_the_token_comes_from_the_file_or_the_environment(tmp_path):
     assert read_token(None, "") is None
 
 
-def test_an_address_in_use_is_told(bed):
+def test_an_address_in_use_is_told(bed: Bed) -> None:
     """One clear error, before anything is attached."""
     bed.write(("a", "observe", ""))
     with Site(bed) as site:
@@ -343,7 +350,7 @@ def test_an_address_in_use_is_told(bed):
             daemon.run(web_server(daemon, bed.said.append))
 
 
-def test_nothing_of_it_is_loaded_without_being_asked_for():
+def test_nothing_of_it_is_loaded_without_being_asked_for() -> None:
     """Neither the command line nor a daemon without `http` imports a web server."""
     code = (
         "import sys, tuner.cli.app, tuner.control.service, tuner.control.daemon.worker; "
