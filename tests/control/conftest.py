@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from tuner.profiler import attachment as attachment_module
 
 
 @pytest.fixture
-def bed(tmp_path, monkeypatch):
+def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
     bed = Bed(tmp_path)
     for module in (attachment_module, worker_module):
         monkeypatch.setattr(module, "connect", bed.connect)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.control.daemon.file_server import FileServer
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.store.store import Store
+from tuner.knobs import Configuration
 
 TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
 
@@ -17,14 +20,14 @@ TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, 
 class Bed:
     """A folder with a file, servers and a store; daemons of it run in threads."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "servetune.yaml"
-        self.said = []
-        self.servers = {}
+        self.said: list[str] = []
+        self.servers: dict[str, FileServer] = {}
         self.now = time.time
 
-    def write(self, *targets):
+    def write(self, *targets: tuple[str, str, str]) -> None:
         """Write the file: (name, mode, further settings)."""
         lines = [
             TARGET.format(name=n, mode=m, more=f", {more}" if more else "", path=self.folder / n)
@@ -32,13 +35,13 @@ class Bed:
         ]
         self.path.write_text("state: s.db\ntargets:\n" + "".join(lines))
 
-    def connect(self, target, grids=None):
+    def connect(self, target: str, grids: object = None) -> FileServer:
         """What adapters' `connect` is replaced by."""
         name = Path(urlsplit(target).path).name
         self.servers[name] = FileServer(self.folder / name, target)
         return self.servers[name]
 
-    def daemon(self, windows=0):
+    def daemon(self, windows: int = 0) -> Daemon:
         return Daemon(
             self.path,
             windows=windows,
@@ -47,27 +50,27 @@ class Bed:
             say=lambda name, s: self.said.append(f"{name}: {s}"),
         )
 
-    def run(self, windows):
+    def run(self, windows: int) -> Daemon:
         """Run to the end, and return the daemon."""
         keeper = self.daemon(windows)
         keeper.run()
         return keeper
 
-    def store(self):
+    def store(self) -> Store:
         return Store(self.folder / "s.db", reading=True)
 
-    def rows(self, query, *values):
+    def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
         store = self.store()
         try:
             return [dict(row) for row in store.rows(query, *values)]
         finally:
             store.close()
 
-    def running(self, name="a"):
+    def running(self, name: str = "a") -> Configuration:
         return FileServer(self.folder / name).current()
 
 
-def eventually(condition, seconds=20.0):
+def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -78,16 +81,16 @@ def eventually(condition, seconds=20.0):
 class Running:
     """A daemon in a thread of its own."""
 
-    def __init__(self, bed):
+    def __init__(self, bed: Bed) -> None:
         self.daemon = bed.daemon()
         self._thread = threading.Thread(target=self.daemon.run)
 
-    def __enter__(self):
+    def __enter__(self) -> Daemon:
         self._thread.start()
         eventually(lambda: len(self.daemon.workers) == len(self.daemon.config.targets))
         return self.daemon
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.daemon.stop()
         self._thread.join(30)
         assert not self._thread.is_alive()

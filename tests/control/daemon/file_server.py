@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ class FileServer:
         self.path = path
         self.target = target
         self.time = 0.0
-        self.before_change = self.after_change = lambda: None
+        self.before_change: Callable[[], object] = lambda: None
+        self.after_change: Callable[[], object] = lambda: None
         if not path.exists():
             self.set(configuration())
 

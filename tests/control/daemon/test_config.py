@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -17,12 +18,14 @@ from tuner.yaml_file import load_yaml
 
 TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
 
+Load = Callable[[str], DaemonConfig]
+
 
 @pytest.fixture
-def load(tmp_path):
+def load(tmp_path: Path) -> Load:
     """Write a file and load it."""
 
-    def call(text):
+    def call(text: str) -> DaemonConfig:
         path = tmp_path / "servetune.yaml"
         path.write_text(text)
         return load_yaml(path, DaemonConfig)
@@ -30,12 +33,12 @@ def load(tmp_path):
     return call
 
 
-def at(text, zone="+00:00"):
+def at(text: str, zone: str = "+00:00") -> float:
     """Seconds since 1970 of a moment."""
     return datetime.fromisoformat(f"{text}{zone}").astimezone(UTC).timestamp()
 
 
-def test_the_example_is_right(load):
+def test_the_example_is_right(load: Load) -> None:
     """What `tuner config example` prints can be used."""
     config = load(files("tuner.control.daemon").joinpath("example.yaml").read_text())
 
@@ -46,7 +49,7 @@ def test_the_example_is_right(load):
     assert first.guard.limits(first.window).step == 2
 
 
-def test_little_has_to_be_said(load, tmp_path):
+def test_little_has_to_be_said(load: Load, tmp_path: Path) -> None:
     """Name, server and SLO; by default nothing is changed."""
     config = load(TARGET)
 
@@ -56,7 +59,7 @@ def test_little_has_to_be_said(load, tmp_path):
     assert target.may_change(0.0)
 
 
-def test_bounds_take_the_values_of_the_server_between_them(load):
+def test_bounds_take_the_values_of_the_server_between_them(load: Load) -> None:
     """A list says the values themselves; durations may be written as such."""
     config = load(
         TARGET + "    knobs: {max_batch_size: {least: 2, most: 8}, max_queue_delay: [0, 5ms], instances: 2}\n"
@@ -67,7 +70,7 @@ def test_bounds_take_the_values_of_the_server_between_them(load):
     assert grids == {"max_batch_size": (2, 4, 8), "max_queue_delay": (0.0, 0.005), "instances": (2.0,)}
 
 
-def test_the_latency_may_come_from_elsewhere(load, tmp_path):
+def test_the_latency_may_come_from_elsewhere(load: Load, tmp_path: Path) -> None:
     """A Prometheus server, its query, and a token in a file beside this one."""
     (tmp_path / "token").write_text("secret\n")
     (tmp_path / "token").chmod(0o600)
@@ -90,7 +93,7 @@ def test_the_latency_may_come_from_elsewhere(load, tmp_path):
         ("{max_batch_size: {least: 5, most: 7}}", "no value within its bounds; it has 1, 2, 4, 8, 16"),
     ],
 )
-def test_bounds_that_fit_no_knob_are_told(load, knobs, names):
+def test_bounds_that_fit_no_knob_are_told(load: Load, knobs: str, names: str) -> None:
     """As soon as the server's knobs are known."""
     config = load(TARGET + f"    knobs: {knobs}\n")
 
@@ -113,7 +116,7 @@ def test_bounds_that_fit_no_knob_are_told(load, knobs, names):
         ("2026-03-09T00:00", False),  # Sunday's ends; Sunday evening opens nothing
     ],
 )
-def test_changes_are_allowed_in_maintenance_windows(load, moment, allowed):
+def test_changes_are_allowed_in_maintenance_windows(load: Load, moment: str, allowed: bool) -> None:
     """Also over midnight, in the target's own time zone."""
     config = load(
         TARGET
@@ -125,7 +128,7 @@ def test_changes_are_allowed_in_maintenance_windows(load, moment, allowed):
     assert config.targets[0].may_change(at(moment, "+01:00")) == allowed
 
 
-def test_days_may_wrap_around_the_week(load):
+def test_days_may_wrap_around_the_week(load: Load) -> None:
     """From Friday to Monday."""
     config = load(TARGET + '    maintenance: [{days: fri-mon, from: "01:00", to: "02:00"}]\n')
 
@@ -191,7 +194,7 @@ def test_days_may_wrap_around_the_week(load):
         (TARGET + "    change_cost: -1\n", "change_cost: must be greater than or equal to 0"),
     ],
 )
-def test_mistakes_are_told_with_line_and_field(load, text, names):
+def test_mistakes_are_told_with_line_and_field(load: Load, text: str, names: str) -> None:
     """And with what to write instead."""
     with pytest.raises(InvalidInput) as raised:
         load(text)
@@ -201,7 +204,7 @@ def test_mistakes_are_told_with_line_and_field(load, text, names):
 
 
 @pytest.mark.parametrize("other", ["triton://h:1/m", "triton://H:1/m/?metrics=8002", "triton://g,h:1/m"])
-def test_two_targets_may_not_share_a_server(load, other):
+def test_two_targets_may_not_share_a_server(load: Load, other: str) -> None:
     """Each would undo what the other does, however they are written; simulated servers are not shared."""
     targets = {"one": "sim://mlp", "two": "sim://mlp", "three": "triton://h:1/m", "four": "triton://h:1/n"}
     text = "targets:\n" + "".join(
@@ -222,7 +225,7 @@ def test_two_targets_may_not_share_a_server(load, other):
         TARGET + "    sli: {prometheus: 'user:pw-123@prom:9090', query: x}\n",
     ],
 )
-def test_passwords_in_addresses_are_refused_and_not_repeated(load, text):
+def test_passwords_in_addresses_are_refused_and_not_repeated(load: Load, text: str) -> None:
     """They would be logged and shown; the message says where they belong."""
     with pytest.raises(InvalidInput, match="token_file") as raised:
         load(text)
@@ -240,7 +243,9 @@ def test_passwords_in_addresses_are_refused_and_not_repeated(load, text):
         ),
     ],
 )
-def test_tokens_that_everybody_can_read_are_refused(load, tmp_path, text, where):
+def test_tokens_that_everybody_can_read_are_refused(
+    load: Load, tmp_path: Path, text: str, where: str
+) -> None:
     """When the file is checked; one that is not there yet may come."""
     load(text)
     token = tmp_path / "token"
@@ -254,7 +259,7 @@ def test_tokens_that_everybody_can_read_are_refused(load, tmp_path, text, where)
     assert where in str(raised.value)
 
 
-def test_a_policy_is_one(load, tmp_path):
+def test_a_policy_is_one(load: Load, tmp_path: Path) -> None:
     """A folder of something else is refused before anything is attached."""
     (tmp_path / "learned").mkdir()
 
@@ -262,7 +267,7 @@ def test_a_policy_is_one(load, tmp_path):
         load(TARGET + "    policy: learned\n")
 
 
-def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load):
+def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load: Load) -> None:
     """Only over TLS, or within this machine."""
     sli = "    sli: {prometheus: 'PLACE', query: x, token_file: token}\n"
 
@@ -272,7 +277,7 @@ def test_the_token_of_the_indicator_is_not_sent_in_the_clear(load):
         load(TARGET + sli.replace("PLACE", "http://prom:9090"))
 
 
-def test_the_guard_of_a_file_has_the_defaults_of_the_control_loop(load) -> None:
+def test_the_guard_of_a_file_has_the_defaults_of_the_control_loop(load: Load) -> None:
     """Without any settings of its own; only the age of a measurement follows from the window."""
     (target,) = load(TARGET).targets
 
@@ -280,7 +285,7 @@ def test_the_guard_of_a_file_has_the_defaults_of_the_control_loop(load) -> None:
     assert target.guard.limits(60.0) == GuardLimits(stale_after=180.0)
 
 
-def test_every_guard_rail_is_documented():
+def test_every_guard_rail_is_documented() -> None:
     """Each setting stands in the table of docs/daemon.md."""
     page = (Path(__file__).parents[3] / "docs" / "daemon.md").read_text()
     table = page[page.index("## What holds it back") : page.index("## Your orders")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -57,7 +60,7 @@ VALUES = st.recursive(
 TARGET = {"name": "a", "url": "sim://mlp", "slo": "p95=30ms"}
 
 
-def read(folder, text):
+def read(folder: Path, text: str) -> str:
     """Read a file; return why it was refused, if it was."""
     path = folder / "servetune.yaml"
     path.write_text(text, encoding="utf-8")
@@ -70,14 +73,14 @@ def read(folder, text):
 
 @given(st.text(max_size=200))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text(tmp_path, text):
+def test_any_text(tmp_path: Path, text: str) -> None:
     """No crash, and no text is a daemon's file by chance."""
     assert "servetune.yaml" in read(tmp_path, text.encode("utf-8", "ignore").decode())
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.dictionaries(NAMES, VALUES, max_size=4))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_values(tmp_path, top, changed):
+def test_any_values(tmp_path: Path, top: dict[str, Any], changed: dict[str, Any]) -> None:
     """A good file with anything in any place."""
     refused = read(tmp_path, yaml.safe_dump({"targets": [TARGET | changed]} | top, allow_unicode=True))
 

@@ -9,11 +9,12 @@ import sys
 import textwrap
 import threading
 from contextlib import closing
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
@@ -21,13 +22,13 @@ from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, Unreachable
 
 
-def test_each_target_is_treated_as_its_mode_says(bed):
+def test_each_target_is_treated_as_its_mode_says(bed: Bed) -> None:
     """Observe measures, recommend decides, apply changes; all of it is written down."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
 
     bed.run(windows=12)
 
-    def of(name):
+    def of(name: str) -> list[dict[str, Any]]:
         return bed.rows(
             "SELECT decision.* FROM decision JOIN target ON target.id = decision.target WHERE name = ?", name
         )
@@ -40,7 +41,7 @@ def test_each_target_is_treated_as_its_mode_says(bed):
     assert [len(bed.rows("SELECT * FROM window WHERE target = ?", t)) for t in (1, 2, 3)] == [12, 12, 12]
 
 
-def test_an_applied_target_ends_within_its_slo(bed):
+def test_an_applied_target_ends_within_its_slo(bed: Bed) -> None:
     """The default breaks it; the one it is left with does not."""
     bed.write(("a", "apply", ""))
 
@@ -51,7 +52,7 @@ def test_an_applied_target_ends_within_its_slo(bed):
     assert server.latency(server.current()) <= 0.030
 
 
-def test_a_later_life_goes_on(bed):
+def test_a_later_life_goes_on(bed: Bed) -> None:
     """Window numbers, what was tried and what was learned; the best known is not explored anew."""
     bed.write(("a", "apply", "guard: {patience: 3, review: 1000}"))
     bed.run(windows=25)
@@ -67,7 +68,7 @@ def test_a_later_life_goes_on(bed):
     assert keeper.workers == {}
 
 
-def test_changes_wait_for_the_maintenance_window(bed):
+def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
     """Before it they are postponed; rollbacks and repairs are not."""
     bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
     bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
@@ -82,7 +83,7 @@ def test_changes_wait_for_the_maintenance_window(bed):
     assert bed.running() != configuration()
 
 
-def test_a_manual_change_is_respected(bed):
+def test_a_manual_change_is_respected(bed: Bed) -> None:
     """It is noticed, told, and gone on from."""
     bed.write(("a", "apply", "guard: {patience: 2, review: 1000}"))
     with Running(bed) as keeper:
@@ -93,7 +94,7 @@ def test_a_manual_change_is_respected(bed):
     assert any("somebody else set" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
 
 
-def test_a_server_that_is_away_disturbs_no_other(bed):
+def test_a_server_that_is_away_disturbs_no_other(bed: Bed) -> None:
     """It is tried again, later and later; the others go on."""
     bed.write(("a", "apply", ""), ("b", "apply", ""))
     away = bed.folder / "a.away"
@@ -108,7 +109,7 @@ def test_a_server_that_is_away_disturbs_no_other(bed):
     assert bed.said.count("a: no answer; trying again until it works") == 1
 
 
-def test_a_server_that_goes_is_told_at_once(bed):
+def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
     """Not when it was waited for in vain; it runs again when a window was measured."""
     bed.write(("a", "observe", ""))
     waiting = []
@@ -117,19 +118,19 @@ def test_a_server_that_goes_is_told_at_once(bed):
         worker, server = keeper.workers["a"], bed.servers["a"]
         counters, current = server.counters, server.current
 
-        def fail():
-            server.current = lambda: waiting.append(worker.phase) or current()
+        def fail() -> NoReturn:
+            server.current = lambda: waiting.append(worker.phase) or current()  # type: ignore[method-assign, func-returns-value]
             raise Unreachable("no metrics")
 
-        server.counters = fail
+        server.counters = fail  # type: ignore[method-assign]
         eventually(lambda: len(waiting) > 3)
-        server.counters, server.current = counters, current
+        server.counters, server.current = counters, current  # type: ignore[method-assign]
         eventually(lambda: worker.phase == "running")
 
     assert set(waiting) == {"waiting: no metrics"}
 
 
-def test_the_file_can_be_read_again(bed):
+def test_the_file_can_be_read_again(bed: Bed) -> None:
     """What is new begins, what is gone ends, what was changed begins anew, all others notice nothing."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
     with Running(bed) as keeper:
@@ -146,7 +147,7 @@ def test_the_file_can_be_read_again(bed):
     ]
 
 
-def test_a_file_with_a_mistake_changes_nothing(bed):
+def test_a_file_with_a_mistake_changes_nothing(bed: Bed) -> None:
     """It is told, with the line."""
     bed.write(("a", "observe", ""))
     with Running(bed) as keeper:
@@ -160,12 +161,12 @@ def test_a_file_with_a_mistake_changes_nothing(bed):
     assert any("line 3: targets[0].mode" in sentence for sentence in bed.said)
 
 
-def test_a_target_that_hangs_is_not_begun_twice(bed, monkeypatch):
+def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon goes on without it, and says so."""
     monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
     entered, hanging = threading.Event(), threading.Event()
 
-    def hang():
+    def hang() -> None:
         entered.set()
         hanging.wait(30)
 
@@ -187,7 +188,7 @@ def test_a_target_that_hangs_is_not_begun_twice(bed, monkeypatch):
         hanging.set()
 
 
-def test_a_change_on_probation_is_not_left_to_itself(bed):
+def test_a_change_on_probation_is_not_left_to_itself(bed: Bed) -> None:
     """The daemon is stopped right after a change that turns out bad: it goes back to what was good."""
     bed.write(("a", "apply", ""))
     bed.run(windows=30)
@@ -199,7 +200,7 @@ def test_a_change_on_probation_is_not_left_to_itself(bed):
     assert FileServer(bed.folder / "a").latency(good) <= 0.030
 
 
-def test_only_one_daemon_uses_a_store(bed):
+def test_only_one_daemon_uses_a_store(bed: Bed) -> None:
     """Two would undo what the other does."""
     bed.write(("a", "observe", ""))
     with Running(bed) as keeper:
@@ -208,7 +209,7 @@ def test_only_one_daemon_uses_a_store(bed):
             bed.daemon().run()
 
 
-def test_a_damaged_store_is_put_aside(bed):
+def test_a_damaged_store_is_put_aside(bed: Bed) -> None:
     """The daemon begins anew and says so; the damaged file is kept."""
     bed.write(("a", "observe", ""))
     (bed.folder / "s.db").write_bytes(b"garbage" * 1000)
@@ -221,7 +222,9 @@ def test_a_damaged_store_is_put_aside(bed):
 
 
 @pytest.mark.parametrize("damage", ["overwritten", "deleted", "without its log"])
-def test_a_store_damaged_while_it_runs_is_replaced(bed, monkeypatch, damage):
+def test_a_store_damaged_while_it_runs_is_replaced(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
     """All targets go on with a new one from what the server runs; the other is kept, if there is any."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
     bed.write(("a", "apply", ""))
@@ -251,7 +254,9 @@ SENSELESS = {
 
 
 @pytest.mark.parametrize("change", SENSELESS.values(), ids=SENSELESS)
-def test_a_store_that_makes_no_sense_is_put_aside(bed, monkeypatch, change):
+def test_a_store_that_makes_no_sense_is_put_aside(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     """Though SQLite finds nothing wrong with the file: what was never written is read at the start."""
     monkeypatch.setattr(daemon_module, "CHECK_EVERY", 0.05)
     bed.write(("a", "apply", ""))
@@ -266,14 +271,14 @@ def test_a_store_that_makes_no_sense_is_put_aside(bed, monkeypatch, change):
     assert min(row["number"] for row in bed.rows("SELECT number FROM window")) == 1
 
 
-def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
+def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: the server stays as it is until there is room again."""
     bed.write(("a", "apply", ""))
     full = threading.Event()
     full.set()
     decided = Store.decided
 
-    def refuse(self, *arguments, **others):
+    def refuse(self: Store, *arguments: Any, **others: Any) -> Any:
         if full.is_set():
             raise StorageError("state s.db: database or disk is full")
         return decided(self, *arguments, **others)
@@ -288,7 +293,7 @@ def test_what_cannot_be_written_down_is_not_done(bed, monkeypatch):
     assert bed.running() != configuration()
 
 
-def test_disturbed_windows_in_a_row_are_logged_once(bed):
+def test_disturbed_windows_in_a_row_are_logged_once(bed: Bed) -> None:
     """A machine that is never quiet teaches nothing, and nothing is changed."""
     bed.write(("a", "apply", ""))
     FileServer.quiet = False
@@ -301,12 +306,14 @@ def test_disturbed_windows_in_a_row_are_logged_once(bed):
     assert bed.running() == configuration()
 
 
-def test_an_error_that_comes_again_is_traced_once(bed, monkeypatch, caplog):
+def test_an_error_that_comes_again_is_traced_once(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A mistake of ours fills no log."""
     bed.write(("a", "observe", ""))
     tries = []
 
-    def fail(*_):
+    def fail(*_: object) -> NoReturn:
         tries.append(True)
         raise RuntimeError("a bug")
 
@@ -318,12 +325,12 @@ def test_an_error_that_comes_again_is_traced_once(bed, monkeypatch, caplog):
     assert bed.said.count("a: RuntimeError: a bug; trying again until it works") == 1
 
 
-def test_an_unexpected_error_is_survived(bed, monkeypatch):
+def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one target; it begins anew after a pause."""
     bed.write(("a", "observe", ""))
-    failed = []
+    failed: list[bool] = []
 
-    def fail_once(self, *_):
+    def fail_once(self: Any, *_: Any) -> Any:
         if not failed:
             failed.append(True)
             raise RuntimeError("a bug")
@@ -337,7 +344,7 @@ def test_an_unexpected_error_is_survived(bed, monkeypatch):
     assert len(bed.rows("SELECT * FROM window")) >= 4
 
 
-def test_a_policy_that_cannot_be_used_is_learned_anew(bed):
+def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
     """It is told by the store that holds it, not by a folder that was there for a moment."""
     bed.write(("a", "apply", ""))
     bed.run(windows=2)
@@ -355,7 +362,7 @@ def test_a_policy_that_cannot_be_used_is_learned_anew(bed):
     assert len(bed.rows("SELECT * FROM window")) == 4
 
 
-def test_mistakes_are_told_at_the_start(bed):
+def test_mistakes_are_told_at_the_start(bed: Bed) -> None:
     """Before anything is attached."""
     bed.path.write_text(textwrap.dedent("targets: nothing\n"))
 
@@ -377,7 +384,7 @@ print(*sorted({"torch", "numba", "gymnasium", "matplotlib"} & set(sys.modules)))
 """
 
 
-def test_watching_needs_nothing_heavy(bed):
+def test_watching_needs_nothing_heavy(bed: Bed) -> None:
     """Neither what learns nor what simulates is loaded in mode observe."""
     bed.write(("a", "observe", ""))
 

@@ -4,34 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.builders import configuration
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.daemon.file_server import RATE, FileServer
+from tuner.adapters import ApplyReport, Counters
 from tuner.adapters.replicas.canary import Canary
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.knobs import Configuration
+from tuner.profiler.source import ClientSample, HostReading
 
 NAMES = ("a1", "a2", "a3")
+
+
+Changes = list[tuple[str, Configuration, Configuration]]
 
 
 class Replica(FileServer):
     """One of a fleet whose time it shares; the mean latency tells what it runs."""
 
-    def __init__(self, path, log, spent):
+    def __init__(self, path: Path, log: Changes, spent: list[float]) -> None:
         super().__init__(path)
         self._log, self._spent = log, spent
 
-    def apply(self, wanted):
+    def apply(self, wanted: Configuration) -> ApplyReport:
         before = self.current()
         report = super().apply(wanted)
         if report.changed:
             self._log.append((self.path.name, before, wanted))
         return report
 
-    def counters(self):
+    def counters(self) -> Counters:
         done = int(self.time * RATE)
         return dataclasses.replace(super().counters(), latency=self._spent[0], requests=done, time=self.time)
 
@@ -41,51 +48,51 @@ class Fleet(ReplicaGroup):
 
     cores, rate = 2.0, RATE
 
-    def __init__(self, folder, log):
+    def __init__(self, folder: Path, log: Changes) -> None:
         self.time = 0.0
         self.spent = {name: [0.0] for name in NAMES}  # s, all requests of a replica together
         self.servers = {name: Replica(folder / name, log, self.spent[name]) for name in NAMES}
         super().__init__("file://fleet", lambda: list(NAMES), self.servers.__getitem__)
 
-    def now(self):
+    def now(self) -> float:
         return self.time
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         self.time += seconds
         for name, server in self.servers.items():
             server.time = self.time
             self.spent[name][0] += seconds * RATE * server.latency(server.current())
 
-    def set_rate(self, rate):
+    def set_rate(self, rate: float) -> None:
         pass
 
-    def sample(self, start, end):
+    def sample(self, start: float, end: float) -> ClientSample:
         worst = max(self.servers.values(), key=lambda server: server.latency(server.current()))
         worst.time = self.time
         return worst.sample(start, end)
 
-    def read(self):
+    def read(self) -> HostReading:
         return self.servers["a1"].read()
 
 
 @pytest.fixture
-def fleet(bed, monkeypatch):
+def fleet(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Bed:
     """A bed whose target is a fleet; `log` has every change of a replica in order."""
     from tuner.control.daemon import worker as worker_module
     from tuner.profiler import attachment as attachment_module
 
-    bed.log = []
+    bed.log = []  # type: ignore[attr-defined]
 
-    def connect(target, grids=None):
+    def connect(target: str, grids: object = None) -> Fleet:
         assert urlsplit(target).path.endswith("fleet")
-        return Fleet(bed.folder, bed.log)
+        return Fleet(bed.folder, bed.log)  # type: ignore[attr-defined]
 
     for module in (attachment_module, worker_module):
         monkeypatch.setattr(module, "connect", connect)
     return bed
 
 
-def test_a_change_goes_to_one_and_then_to_the_rest(fleet):
+def test_a_change_goes_to_one_and_then_to_the_rest(fleet: Bed) -> None:
     """Every change that was applied was tried on the first replica; all end with the same configuration."""
     fleet.write(("fleet", "apply", ""))
 
@@ -95,7 +102,7 @@ def test_a_change_goes_to_one_and_then_to_the_rest(fleet):
         "SELECT configuration FROM decision WHERE outcome = 'applied' AND action = 'apply' "
         "AND configuration != previous"
     )
-    tried = [new for name, _, new in fleet.log if name == "a1"]
+    tried = [new for name, _, new in fleet.log if name == "a1"]  # type: ignore[attr-defined]
     assert isinstance(Fleet(fleet.folder, []), Canary)
     assert len(applied) >= 3
     for row in applied:
@@ -104,7 +111,7 @@ def test_a_change_goes_to_one_and_then_to_the_rest(fleet):
     assert FileServer(fleet.folder / "a1").latency(fleet.running("a1")) <= 0.030
 
 
-def test_what_is_bad_on_one_never_reaches_the_rest(fleet):
+def test_what_is_bad_on_one_never_reaches_the_rest(fleet: Bed) -> None:
     """It is taken back there, and the store says why: beginning from a good one, every bad try ends so."""
     good = configuration(8, 0.002, 2)
     for name in NAMES:
@@ -117,5 +124,5 @@ def test_what_is_bad_on_one_never_reaches_the_rest(fleet):
     assert failed
     assert all(row["error"].startswith("canary a1: even the mean") for row in failed)
     broken = {Configuration(json.loads(row["configuration"])) for row in failed}
-    assert not [entry for entry in fleet.log if entry[0] != "a1" and entry[2] in broken]
+    assert not [entry for entry in fleet.log if entry[0] != "a1" and entry[2] in broken]  # type: ignore[attr-defined]
     assert all(FileServer(fleet.folder / n).latency(fleet.running(n)) <= 0.030 for n in NAMES)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.daemon.file_server import FileServer
 
 KILLED = """
@@ -43,7 +45,7 @@ bed.run(windows=100)
 """
 
 
-def killed(bed, point, number):
+def killed(bed: Bed, point: str, number: int) -> dict[str, Any]:
     """Let a daemon run until it is killed at a point; return its last decision."""
     command = [sys.executable, "-c", KILLED, str(bed.folder), point, str(number)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -54,7 +56,7 @@ def killed(bed, point, number):
 @pytest.mark.parametrize(
     ("point", "number"), [("before_change", 1), ("after_change", 1), ("after_change", 3)]
 )
-def test_killed_in_the_middle_of_a_change(bed, point, number):
+def test_killed_in_the_middle_of_a_change(bed: Bed, point: str, number: int) -> None:
     """The next life finds what the server really runs, and goes on or rolls back; nothing stays in doubt."""
     bed.write(("a", "apply", ""))
     left = killed(bed, point, number)
@@ -72,7 +74,7 @@ def test_killed_in_the_middle_of_a_change(bed, point, number):
     assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
 
 
-def test_killed_before_a_change_was_judged(bed):
+def test_killed_before_a_change_was_judged(bed: Bed) -> None:
     """The next life puts it on probation again, once."""
     bed.write(("a", "apply", ""))
     left = killed(bed, "written", 1)
@@ -100,7 +102,7 @@ main()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_signals(bed, ending):
+def test_signals(bed: Bed, ending: signal.Signals) -> None:
     """SIGHUP reads the file again; SIGTERM and Ctrl-C end in good order, with exit code 0."""
     bed.write(("a", "observe", ""))
     command = [sys.executable, "-u", "-c", DAEMON, str(bed.path)]

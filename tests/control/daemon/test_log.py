@@ -11,7 +11,7 @@ import pytest
 from tuner.control.daemon.log import JsonLines, begin_log
 
 
-def test_a_message_is_a_json_object_on_one_line():
+def test_a_message_is_a_json_object_on_one_line() -> None:
     """With time, level and target; line breaks and errors stay within it."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -34,7 +34,7 @@ def test_a_message_is_a_json_object_on_one_line():
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_no_message_commands_the_terminal(as_json):
+def test_no_message_commands_the_terminal(as_json: bool) -> None:
     """Servers' words may stand in it."""
     stream, root = io.StringIO(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
