@@ -13,7 +13,7 @@ from tuner.planning.pools.bound import CHUNK, auxiliary_limited, bounds, make_te
 SIZES = 12
 
 
-def tables(types):
+def tables(types: int) -> st.SearchStrategy[np.ndarray]:
     """Latency tables that never fall, s."""
     steps = st.lists(st.floats(0.001, 1), min_size=SIZES + 1, max_size=SIZES + 1)
     return st.lists(steps.map(np.cumsum), min_size=types, max_size=types).map(np.array)
@@ -23,21 +23,23 @@ QUERIES = st.lists(st.integers(1, SIZES), min_size=2, max_size=30)
 COUNT = st.integers(1, 9)
 
 
-def probability(requests):
+def probability(requests: list[int]) -> np.ndarray:
     return np.bincount(requests, minlength=SIZES + 1) / len(requests)
 
 
-def one_of_each(latency, requests):
+def one_of_each(latency: np.ndarray, requests: list[int]) -> float:
     """The SLO that only the first type meets at the largest size, or no example."""
     latency[0] = np.minimum(latency[0], latency[1] * 0.99)  # the first is faster
     largest = max(requests)
-    slo = (latency[0, largest] + latency[1, largest]) / 2
+    slo: float = (latency[0, largest] + latency[1, largest]) / 2
     assume((latency[1, min(requests)]) <= slo)
     return slo
 
 
 @given(tables(2), QUERIES, COUNT, COUNT)
-def test_one_auxiliary_type_gives_equations_9_and_11_to_13(latency, requests, u, v):
+def test_one_auxiliary_type_gives_equations_9_and_11_to_13(
+    latency: np.ndarray, requests: list[int], u: int, v: int
+) -> None:
     """Eq. 15 reduces to eq. 9 and 11 for one instance of each, and to eq. 12 and 13 for several."""
     slo = one_of_each(latency, requests)
     base, large, small, share, _ = naive.rates(latency, slo, requests)
@@ -56,7 +58,7 @@ def test_one_auxiliary_type_gives_equations_9_and_11_to_13(latency, requests, u,
 
 
 @given(tables(2), QUERIES)
-def test_the_terms_are_those_of_the_text(latency, requests):
+def test_the_terms_are_those_of_the_text(latency: np.ndarray, requests: list[int]) -> None:
     """Q_b, Q_b^s+, Q_a, f and s equal sums over the single requests."""
     slo = one_of_each(latency, requests)
     terms = make_terms(latency, slo, probability(requests))
@@ -72,7 +74,9 @@ def test_the_terms_are_those_of_the_text(latency, requests):
 
 
 @given(tables(1), QUERIES, COUNT)
-def test_without_auxiliary_instances_the_bound_is_that_of_the_base(latency, requests, u):
+def test_without_auxiliary_instances_the_bound_is_that_of_the_base(
+    latency: np.ndarray, requests: list[int], u: int
+) -> None:
     """u Q_b."""
     terms = make_terms(latency, latency[0, max(requests)], probability(requests))
 
@@ -80,7 +84,9 @@ def test_without_auxiliary_instances_the_bound_is_that_of_the_base(latency, requ
 
 
 @given(tables(3), QUERIES, COUNT, COUNT)
-def test_two_equal_auxiliary_types_count_as_one(latency, requests, v, w):
+def test_two_equal_auxiliary_types_count_as_one(
+    latency: np.ndarray, requests: list[int], v: int, w: int
+) -> None:
     """Eq. 14 sums over types."""
     slo = one_of_each(latency, requests)
     latency[2] = latency[1]
@@ -92,7 +98,7 @@ def test_two_equal_auxiliary_types_count_as_one(latency, requests, v, w):
 
 
 @given(tables(3), QUERIES, COUNT, COUNT)
-def test_two_equal_base_types_count_as_one(latency, requests, u, w):
+def test_two_equal_base_types_count_as_one(latency: np.ndarray, requests: list[int], u: int, w: int) -> None:
     """The sums over several base types are those of one."""
     slo = one_of_each(latency, requests)
     latency[2] = latency[0]
@@ -103,7 +109,7 @@ def test_two_equal_base_types_count_as_one(latency, requests, u, w):
     assert both == pytest.approx(one)
 
 
-def test_weaker_auxiliary_types_are_credited_with_the_strongest_ones_cutoff():
+def test_weaker_auxiliary_types_are_credited_with_the_strongest_ones_cutoff() -> None:
     """f' = max f over the types in the pool, not over those in the catalogue (eq. 14)."""
     latency = np.array([[0, 1, 1, 1], [0, 1, 1, 9], [0, 1, 9, 9]], dtype=float)
     terms = make_terms(latency, slo=2, probability=np.array([0, 0.25, 0.25, 0.5]))
@@ -117,7 +123,7 @@ def test_weaker_auxiliary_types_are_credited_with_the_strongest_ones_cutoff():
     assert bounds(np.array([[4, 1, 1]]), terms)[0] == pytest.approx(together)
 
 
-def test_a_type_that_meets_the_slo_at_no_size_counts_for_nothing():
+def test_a_type_that_meets_the_slo_at_no_size_counts_for_nothing() -> None:
     """Its instances add nothing, with a useful type or without."""
     latency = np.array([[0, 1, 1], [0, 1, 5], [0, 5, 5]], dtype=float)
     terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
@@ -129,7 +135,7 @@ def test_a_type_that_meets_the_slo_at_no_size_counts_for_nothing():
     assert found[2] == found[3]
 
 
-def test_a_pool_without_a_base_instance_serves_nothing():
+def test_a_pool_without_a_base_instance_serves_nothing() -> None:
     """Its largest requests would be late."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
     terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
@@ -137,7 +143,7 @@ def test_a_pool_without_a_base_instance_serves_nothing():
     assert bounds(np.array([[0, 3], [0, 0]]), terms).tolist() == [0, 0]
 
 
-def test_the_bottleneck_is_told():
+def test_the_bottleneck_is_told() -> None:
     """Few auxiliary instances are always busy, many wait for the base."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
     terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))
@@ -146,7 +152,7 @@ def test_the_bottleneck_is_told():
 
 
 @given(tables(3), QUERIES, st.integers(0, 2**32 - 1))
-def test_more_instances_never_lower_the_bound(latency, requests, seed):
+def test_more_instances_never_lower_the_bound(latency: np.ndarray, requests: list[int], seed: int) -> None:
     """As far as the cut-off stays: adding an instance of a type that the pool has."""
     slo = one_of_each(latency, requests)
     terms = make_terms(latency, slo, probability(requests))
@@ -157,7 +163,7 @@ def test_more_instances_never_lower_the_bound(latency, requests, seed):
     assert (found[1:] >= found[0] * (1 - 1e-12)).all()
 
 
-def test_chunks_do_not_show():
+def test_chunks_do_not_show() -> None:
     """A pool has the same bound wherever it stands in a long list."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)
     terms = make_terms(latency, slo=2, probability=np.array([0, 0.5, 0.5]))

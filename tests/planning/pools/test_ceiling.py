@@ -15,7 +15,7 @@ SIZES = 8
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_no_way_to_share_out_queries_exceeds_it(seed):
+def test_no_way_to_share_out_queries_exceeds_it(seed: int) -> None:
     """Random shares of each size to the types that meet the SLO; instances are at most always busy."""
     generator = np.random.default_rng(seed)
     latency = np.cumsum(generator.random((3, SIZES + 1)) + 0.01, axis=1)
@@ -33,7 +33,7 @@ def test_no_way_to_share_out_queries_exceeds_it(seed):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_with_two_types_it_is_reached(seed):
+def test_with_two_types_it_is_reached(seed: int) -> None:
     """Sizes sorted by how much the second type is at a disadvantage, and cut at the best place."""
     generator = np.random.default_rng(seed)
     latency = np.cumsum(generator.random((2, SIZES + 1)) + 0.01, axis=1)
@@ -58,21 +58,21 @@ def test_with_two_types_it_is_reached(seed):
     assert limit == pytest.approx(best, rel=0.02)
 
 
-def test_one_type_serves_its_mean_rate():
+def test_one_type_serves_its_mean_rate() -> None:
     """Two instances at 1.5 s on average."""
     limit = ceilings(np.array([[2]]), np.array([[0, 1.0, 2.0]]), 2.0, np.array([0, 0.5, 0.5]))
 
     assert limit == pytest.approx([2 / 1.5])
 
 
-def test_a_pool_that_cannot_meet_the_slo_serves_nothing():
+def test_a_pool_that_cannot_meet_the_slo_serves_nothing() -> None:
     """Its largest requests have nowhere to go."""
     latency, probability = np.array([[0, 1.0, 2.0], [0, 1.0, 1.0]]), np.array([0, 0.5, 0.5])
 
     assert ceilings(np.array([[3, 0], [3, 1]]), latency, 1.5, probability)[0] == 0
 
 
-def test_a_quantile_spares_the_largest_queries():
+def test_a_quantile_spares_the_largest_queries() -> None:
     """With the upper half spared, one second of work is left for every second request."""
     latency, probability = np.array([[0, 1.0, 2.0]]), np.array([0, 0.5, 0.5])
 

@@ -10,7 +10,7 @@ from tuner.planning.pools.choice import best_homogeneous, choose
 BASE = np.array([True, False])
 
 
-def test_agreeing_base_instances_take_the_highest_bound():
+def test_agreeing_base_instances_take_the_highest_bound() -> None:
     """The three highest have two base instances each."""
     pools = np.array([[2, 9], [2, 0], [2, 5], [1, 5]])
 
@@ -20,7 +20,7 @@ def test_agreeing_base_instances_take_the_highest_bound():
     assert choice.pool == 0
 
 
-def test_otherwise_the_one_nearest_to_the_others_is_taken():
+def test_otherwise_the_one_nearest_to_the_others_is_taken() -> None:
     """Squared distances by hand: 17 and 26 from the first, 1 between the others."""
     pools = np.array([[1, 1], [2, 5], [2, 6]])
 
@@ -32,7 +32,7 @@ def test_otherwise_the_one_nearest_to_the_others_is_taken():
     assert choice.pool == 1
 
 
-def test_base_instances_alone_need_no_hedging():
+def test_base_instances_alone_need_no_hedging() -> None:
     """The highest bound is taken if its pool has no auxiliary instances, whatever the others have."""
     pools = np.array([[3, 0], [1, 4], [1, 5], [2, 4]])
 
@@ -41,7 +41,7 @@ def test_base_instances_alone_need_no_hedging():
     assert (choice.pool, choice.agreed, choice.alone) == (0, False, True)
 
 
-def test_only_the_ten_highest_are_candidates():
+def test_only_the_ten_highest_are_candidates() -> None:
     """Pools behind them have no say, however many they are."""
     near = [[1 + n % 2, n] for n in range(10)]
     far = [[9, 90]] * 50
@@ -54,19 +54,19 @@ def test_only_the_ten_highest_are_candidates():
     assert with_far.distance.tolist() == without.distance.tolist()
 
 
-def test_the_order_of_bounds_is_followed():
+def test_the_order_of_bounds_is_followed() -> None:
     """The index is into the pools, not into the order."""
     pools = np.array([[1, 1], [2, 2], [2, 3], [2, 4]])
 
     assert choose(pools, np.array([3, 2, 1, 0]), BASE).pool == 3
 
 
-def test_one_pool_is_chosen():
+def test_one_pool_is_chosen() -> None:
     """There is nothing to compare."""
     assert choose(np.array([[1, 0]]), np.array([0]), BASE).pool == 0
 
 
-def test_the_homogeneous_pool_is_scaled_to_the_whole_budget():
+def test_the_homogeneous_pool_is_scaled_to_the_whole_budget() -> None:
     """Four instances for 2.104 $/h, scaled to 2.5 $/h (section 8.1)."""
     found = best_homogeneous(np.array([0.526, 0.1]), np.array([5, 9]), np.array([10.0, 0.0]), 2.5)
 
@@ -74,7 +74,7 @@ def test_the_homogeneous_pool_is_scaled_to_the_whole_budget():
     assert found.scaled_rate == pytest.approx(40 * 2.5 / 2.104)
 
 
-def test_of_several_base_types_the_one_with_most_throughput_for_the_money_is_taken():
+def test_of_several_base_types_the_one_with_most_throughput_for_the_money_is_taken() -> None:
     """20/s for 0.8 $/h are better than 10/s for 0.5 $/h; what the budget cannot buy is not."""
     price, rate = np.array([0.5, 0.8, 3.0]), np.array([10.0, 20.0, 900.0])
 

@@ -80,7 +80,7 @@ GPU = np.array([True, False, False, False])
 DATA = Path(__file__).parents[4] / "shared" / "data" / "kairos" / "latency_table.csv"
 
 
-def authors_terms(model):
+def authors_terms(model: str) -> Terms:
     """Their terms in our form; theirs does not tell the cut-offs, nor needs them."""
     base_rate, types = AUTHORS[model]
     share = np.array([1.0, *(f for f, _, _ in types)])
@@ -92,7 +92,7 @@ def authors_terms(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_authors_terms_give_the_published_pools_and_gains(model):
+def test_the_authors_terms_give_the_published_pools_and_gains(model: str) -> None:
     """Eq. 14 and 15 and the choice of section 5.2, on their numbers."""
     pools = pools_within(PRICE, MOST, GPU, BUDGET)
     bound = bounds(pools, authors_terms(model))
@@ -104,11 +104,11 @@ def test_the_authors_terms_give_the_published_pools_and_gains(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_shipped_catalogue_gives_the_published_pools(model):
+def test_the_shipped_catalogue_gives_the_published_pools(model: str) -> None:
     """And the gains within 3 %, as alpha and beta are lines through measured times."""
     session = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper")
 
-    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))
+    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))  # type: ignore[arg-type]
 
     pool, gain = PUBLISHED[model]
     assert plan.pools == 331
@@ -117,17 +117,17 @@ def test_the_shipped_catalogue_gives_the_published_pools(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_measured_table_gives_the_published_pools(model):
+def test_the_measured_table_gives_the_published_pools(model: str) -> None:
     """And the gains within 1.6 %."""
     if not DATA.exists():
         pytest.skip("the measured latency table is not part of the project")
-    tables = defaultdict(dict)
+    tables: defaultdict[str, dict[int, float]] = defaultdict(dict)
     with DATA.open() as file:
         for row in csv.DictReader(file):
             if row["model"] == model:
                 tables[row["instance"]][int(row["batch"])] = float(row["mean_ms"])
     types = [
-        InstanceType(name=t.name, price=t.price, max_count=t.max_count, profile={model: tables[t.name]})
+        InstanceType(name=t.name, price=t.price, max_count=t.max_count, profile={model: tables[t.name]})  # type: ignore[dict-item]
         for t in paper_catalogue()
     ]
     session, sizes = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper"), paper_sizes()
@@ -140,10 +140,10 @@ def test_the_measured_table_gives_the_published_pools(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_eq_15_is_close_below_what_no_policy_exceeds(model):
+def test_eq_15_is_close_below_what_no_policy_exceeds(model: str) -> None:
     """At most 9 % above it, for the ten highest bounds, if every request must meet the SLO."""
     session = Session(name=model, model=model, slo_ms=SLOS[model] * 1e3, sizes="paper", quantile=0.999999)
 
-    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))
+    plan = plan_scenario(Scenario(sessions=[session], budget=BUDGET))  # type: ignore[arg-type]
 
     assert all(1 <= pool.ceiling / pool.bound <= 1.09 for pool in plan.top[:10])

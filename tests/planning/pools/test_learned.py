@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tuner.measurement import Measurement
 from tuner.planning.pools.catalogue import Line, make_offers
 from tuner.planning.pools.learned import LearnedFile, read_observations, with_profiles
 from tuner.planning.pools.paper import paper_catalogue
+from tuner.planning.pools.plan import PoolPlan
 from tuner.planning.pools.planner import plan_scenario
 from tuner.profile import BatchingProfile
 from tuner.workload.sizes import parse_sizes
@@ -26,7 +28,15 @@ PAPER = parse_sizes("paper")
 ROLES = {"max_batch_size": "batch", "instances": "parallelism"}
 
 
-def window(alpha=0.0003, beta=0.004, *, executions=100, largest=1000, disturbed=(), **knobs):
+def window(
+    alpha: float = 0.0003,
+    beta: float = 0.004,
+    *,
+    executions: int = 100,
+    largest: int = 1000,
+    disturbed: tuple[str, ...] = (),
+    **knobs: float,
+) -> dict[str, object]:
     """A measurement as `tuner observe --json` writes it."""
     profile = BatchingProfile(alpha=alpha, beta=beta, largest=largest, executions=executions)
     measured = Measurement(
@@ -41,23 +51,25 @@ def window(alpha=0.0003, beta=0.004, *, executions=100, largest=1000, disturbed=
     return {**measured.to_json(), "roles": ROLES}
 
 
-def observed(path, *windows):
+def observed(path: Path, *windows: object) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in windows))
     return path
 
 
-def plan_with(tmp_path, learned, **fields):
+def plan_with(tmp_path: Path, learned: object, **fields: Any) -> PoolPlan:
     (tmp_path / "learned.json").write_text(json.dumps(learned))
     file = load_yaml(tmp_path / "learned.json", LearnedFile)
     scenario = Scenario(
-        budget=2.5, sessions=[{"name": "a", "model": "rm2", "slo_ms": 350, "sizes": "paper"}], **fields
+        budget=2.5,
+        sessions=[{"name": "a", "model": "rm2", "slo_ms": 350, "sizes": "paper"}],  # type: ignore[arg-type]
+        **fields,
     )
     return plan_scenario(scenario, file)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 24, 25, 40, 1000])
 @pytest.mark.parametrize("parallel", [1, 2, 3])
-def test_large_queries_are_sent_in_parts(size, parallel):
+def test_large_queries_are_sent_in_parts(size: int, parallel: int) -> None:
     """A request executes in rounds of full parts, and the rest in the last round."""
     line = Line(alpha_ms=1, beta_ms=5, max_batch=8, parallel=parallel)
 
@@ -67,7 +79,7 @@ def test_large_queries_are_sent_in_parts(size, parallel):
     assert line.latency(np.array([size]))[0] == pytest.approx(expected)
 
 
-def test_knobs_never_make_a_larger_query_faster():
+def test_knobs_never_make_a_larger_query_faster() -> None:
     """Times in parts do not fall with the size, and one part is the line itself."""
     sizes = np.arange(1001)
     for parallel in (1, 2, 5):
@@ -80,7 +92,7 @@ def test_knobs_never_make_a_larger_query_faster():
     )
 
 
-def test_observations_of_the_latest_configuration_count(tmp_path):
+def test_observations_of_the_latest_configuration_count(tmp_path: Path) -> None:
     """Means are weighted by executions; other configurations and disturbed windows do not count."""
     path = observed(
         tmp_path / "o.jsonl",
@@ -93,12 +105,12 @@ def test_observations_of_the_latest_configuration_count(tmp_path):
 
     (found,) = read_observations(path)
 
-    assert (found.line.alpha_ms, found.line.beta_ms) == (pytest.approx(3.0), pytest.approx(15.0))
+    assert (found.line.alpha_ms, found.line.beta_ms) == (pytest.approx(3.0), pytest.approx(15.0))  # type: ignore[comparison-overlap]
     assert (found.line.max_batch, found.line.parallel) == (16, 2)
     assert (found.largest, found.executions) == (16, 400)
 
 
-def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path):
+def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path: Path) -> None:
     """The knobs under which the requests that come take least on average."""
     rows = [
         {
@@ -143,7 +155,7 @@ def test_a_file_from_before_knobs_had_roles_is_read_with_care(tmp_path: Path) ->
     assert "do not say what its knobs do" in notes[-1]
 
 
-def test_a_plan_follows_the_knobs_of_the_servers(tmp_path):
+def test_a_plan_follows_the_knobs_of_the_servers(tmp_path: Path) -> None:
     """A knob that makes one type slower moves the pool to other types, and the plan says what was learned."""
     observed(tmp_path / "slow.jsonl", window(0.0012, 0.02, max_batch_size=1.0, instances=4.0))
     before = plan_with(tmp_path, {})
@@ -157,7 +169,7 @@ def test_a_plan_follows_the_knobs_of_the_servers(tmp_path):
     )
 
 
-def test_profiles_may_be_written_out(tmp_path):
+def test_profiles_may_be_written_out(tmp_path: Path) -> None:
     """As in a catalogue: a line or a table; also of a model that the type did not have."""
     table = {"1": 5.0, "1000": 300.0}
     learned = {"g4dn.xlarge": {"new": {"alpha_ms": 0.1, "beta_ms": 1}}, "r5n.large": {"new": table}}
@@ -172,7 +184,7 @@ def test_profiles_may_be_written_out(tmp_path):
     assert offers.latency[:, 1000] == pytest.approx([0.101, 0.300])
 
 
-def test_what_goes_beyond_what_was_seen_is_noted(tmp_path):
+def test_what_goes_beyond_what_was_seen_is_noted(tmp_path: Path) -> None:
     """Extrapolation, and one size of batch, from which nothing can be known of others."""
     observed(tmp_path / "small.jsonl", window(0.0, 0.01, largest=8))
 
@@ -196,7 +208,7 @@ def test_what_goes_beyond_what_was_seen_is_noted(tmp_path):
         ({"g4dn.xlarge": {"rm2": "binary.jsonl"}}, "is not text"),
     ],
 )
-def test_mistakes_are_told(tmp_path, learned, said):
+def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
     """Which file, which line, and what to give instead."""
     observed(tmp_path / "empty.jsonl", window(executions=0), window(disturbed=("reloading",)))
     (tmp_path / "text.jsonl").write_text(json.dumps(window()) + "\nhello\n")
@@ -210,7 +222,7 @@ def test_mistakes_are_told(tmp_path, learned, said):
     assert said in str(error.value)
 
 
-def test_a_file_that_is_gone_is_told(tmp_path):
+def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     """Between the check and the reading it may vanish."""
     with pytest.raises(StorageError, match="cannot be read"):
         read_observations(tmp_path / "gone.jsonl")

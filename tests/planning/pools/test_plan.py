@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +20,15 @@ GPU = {"name": "gpu", "price": 1.0, "max_count": 3, "profile": {"m": {"alpha_ms"
 CPU = {"name": "cpu", "price": 0.1, "max_count": 9, "profile": {"m": {"alpha_ms": 0.1, "beta_ms": 0}}}
 
 
-def scenario(*types, slo_ms=20.0, budget=2.5, sizes="paper"):
+def scenario(*types: Any, slo_ms: float = 20.0, budget: float = 2.5, sizes: str = "paper") -> Scenario:
     return Scenario(
-        catalogue=list(types) or "paper",
+        catalogue=list(types) or "paper",  # type: ignore[arg-type]
         budget=budget,
-        sessions=[{"name": "s", "model": "m" if types else "rm2", "slo_ms": slo_ms, "sizes": sizes}],
+        sessions=[{"name": "s", "model": "m" if types else "rm2", "slo_ms": slo_ms, "sizes": sizes}],  # type: ignore[arg-type]
     )
 
 
-def test_a_plan_holds_the_twenty_highest_bounds_with_the_chosen_pool():
+def test_a_plan_holds_the_twenty_highest_bounds_with_the_chosen_pool() -> None:
     """Best first, all within the budget; distances for ten; plain JSON."""
     plan = plan_scenario(scenario(slo_ms=350.0))
 
@@ -47,12 +48,12 @@ def test_a_plan_holds_the_twenty_highest_bounds_with_the_chosen_pool():
     assert written["gain"] == pytest.approx(2.0, abs=0.01)
 
 
-def test_a_plan_says_why():
+def test_a_plan_says_why() -> None:
     """What was compared, what each type is good for, the rule of the choice, the bottleneck, the gain."""
     agreed = " ".join(plan_scenario(scenario(slo_ms=350.0)).why)
     nearest = " ".join(
         plan_scenario(
-            Scenario(budget=2.5, sessions=[Session(name="s", model="mtwnd", slo_ms=25, sizes="paper")])
+            Scenario(budget=2.5, sessions=[Session(name="s", model="mtwnd", slo_ms=25, sizes="paper")])  # type: ignore[arg-type]
         ).why
     )
 
@@ -63,7 +64,7 @@ def test_a_plan_says_why():
     assert "summed squared distance 38" in nearest
 
 
-def test_the_only_pool_is_chosen():
+def test_the_only_pool_is_chosen() -> None:
     """With one instance of one type there is no choice."""
     plan = plan_scenario(scenario(GPU, budget=1.5))
 
@@ -72,7 +73,7 @@ def test_the_only_pool_is_chosen():
     assert plan.gain == pytest.approx(1 / 1.5)
 
 
-def test_useless_types_are_named():
+def test_useless_types_are_named() -> None:
     """A type that is too slow for the smallest request is not rented."""
     slow = {**CPU, "profile": {"m": {"alpha_ms": 0, "beta_ms": 90}}}
 
@@ -84,7 +85,7 @@ def test_useless_types_are_named():
     assert plan.why[-1] == "Mixed pools gain nothing here: 2 x gpu is the best pool of one type, too."
 
 
-def test_several_base_types_may_serve_together():
+def test_several_base_types_may_serve_together() -> None:
     """Where both meet the SLO at the largest size, both are base types."""
     plan = plan_scenario(scenario(GPU, CPU, slo_ms=200.0))
 
@@ -92,21 +93,21 @@ def test_several_base_types_may_serve_together():
     assert "(gpu or cpu)" in plan.why[0]
 
 
-def test_a_change_of_sizes_changes_the_plan():
+def test_a_change_of_sizes_changes_the_plan() -> None:
     """What a monitor saw replaces the session's sizes."""
     session = Session(name="s", model="rm2", slo_ms=350, sizes="paper")
     monitor = SizeMonitor()
     monitor.observe(parse_sizes("gaussian:900,60").sample(np.random.default_rng(1), 20_000))
     seen = monitor.distribution()
 
-    before = plan_scenario(Scenario(budget=2.5, sessions=[session]))
+    before = plan_scenario(Scenario(budget=2.5, sessions=[session]))  # type: ignore[arg-type]
     after = plan_instances(session, seen, make_offers(paper_catalogue(), "rm2", seen), 2.5)
 
     assert after.sizes.name == "last 10,000 requests"
     assert after.chosen.counts != before.chosen.counts
 
 
-def test_a_model_that_no_type_serves_in_time_is_refused():
+def test_a_model_that_no_type_serves_in_time_is_refused() -> None:
     """It says which size fails, where, and up to where each type meet the SLO."""
     with pytest.raises(InvalidInput) as error:
         plan_scenario(scenario(GPU, CPU, slo_ms=14.0))
@@ -123,7 +124,7 @@ def test_a_model_that_no_type_serves_in_time_is_refused():
     ("budget", "says"),
     [(0.05, "buys no instance; the cheapest costs 0.1"), (0.5, "buys no instance that meets slo_ms")],
 )
-def test_a_budget_that_buys_nothing_is_refused(budget, says):
+def test_a_budget_that_buys_nothing_is_refused(budget: float, says: str) -> None:
     """It says what is needed at least."""
     with pytest.raises(InvalidInput, match=says) as error:
         plan_scenario(scenario(GPU, CPU, budget=budget))
@@ -131,18 +132,18 @@ def test_a_budget_that_buys_nothing_is_refused(budget, says):
     assert "gpu, which costs 1 $/h" in str(error.value)
 
 
-def test_a_budget_of_exactly_one_instance_buys_it():
+def test_a_budget_of_exactly_one_instance_buys_it() -> None:
     """Rounding does not matter."""
     assert plan_scenario(scenario(GPU, CPU, budget=1.0)).chosen.counts == {"gpu": 1, "cpu": 0}
 
 
-def test_a_plan_needs_a_budget_and_one_session():
+def test_a_plan_needs_a_budget_and_one_session() -> None:
     """Both are told."""
     session = {"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}
     with pytest.raises(InvalidInput, match="budget: is missing"):
-        plan_scenario(Scenario(sessions=[session]))
+        plan_scenario(Scenario(sessions=[session]))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="for one session, but got s, t"):
-        plan_scenario(Scenario(budget=1, sessions=[session, {**session, "name": "t"}]))
+        plan_scenario(Scenario(budget=1, sessions=[session, {**session, "name": "t"}]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_a_plan_needs_a_budget_and_one_session():
         {"budgets": 3},
     ],
 )
-def test_mistakes_in_a_scenario_are_refused(change):
+def test_mistakes_in_a_scenario_are_refused(change: dict[str, Any]) -> None:
     """By the field they are in."""
     good = {"budget": 2.5, "sessions": [{"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}]}
     Scenario.model_validate(good)
@@ -174,7 +175,7 @@ def test_mistakes_in_a_scenario_are_refused(change):
 @pytest.mark.parametrize(
     "change", [{"slo_ms": 0}, {"quantile": 1.0}, {"sizes": "zipf:2"}, {"sizes": "trace:no"}]
 )
-def test_mistakes_in_a_session_are_refused(change):
+def test_mistakes_in_a_session_are_refused(change: dict[str, Any]) -> None:
     """By the field they are in."""
     session = {"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}
 

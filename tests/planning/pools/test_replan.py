@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from tuner.planning.pools.paper import paper_catalogue
 from tuner.planning.pools.planner import plan_scenario
 from tuner.planning.pools.replan import Replanner, Rules
 from tuner.planning.pools.switch import make_switch, running_pool
-from tuner.workload.sizes import parse_sizes
+from tuner.workload.sizes import SizeDistribution, parse_sizes
 
 SESSION = Session(name="a", model="rm2", slo_ms=350, sizes="paper")
 PAPER = parse_sizes("paper")
@@ -19,12 +21,14 @@ CHOSEN = {"g4dn.xlarge": 1, "r5n.large": 13}
 PRICE = {kind.name: kind.price for kind in paper_catalogue()}
 
 
-def planner(pool=CHOSEN, **fields):
+def planner(pool: dict[str, int] = CHOSEN, **fields: Any) -> Replanner:
     rules = Rules(**fields)
     return Replanner(SESSION, paper_catalogue(), 2.5, pool, planned=PAPER, rules=rules)
 
 
-def pass_by(watch, sizes, rate, count, start=0.0, seed=1):
+def pass_by(
+    watch: Replanner, sizes: SizeDistribution, rate: float, count: int, start: float = 0.0, seed: int = 1
+) -> float:
     """Let requests come; return the time of the last."""
     rng = np.random.default_rng(seed)
     times = start + np.cumsum(rng.standard_exponential(count)) / rate
@@ -33,7 +37,7 @@ def pass_by(watch, sizes, rate, count, start=0.0, seed=1):
     return float(times[-1])
 
 
-def test_nothing_is_decided_from_few_queries():
+def test_nothing_is_decided_from_few_queries() -> None:
     """Below a thousand requests the pool stays."""
     watch = planner()
     pass_by(watch, PAPER, 90.0, 999)
@@ -45,7 +49,7 @@ def test_nothing_is_decided_from_few_queries():
     assert decision.switch.none
 
 
-def test_a_pool_that_is_right_stays():
+def test_a_pool_that_is_right_stays() -> None:
     """Under the load and sizes that it was planned for, it is kept, at any look."""
     watch = planner()
     now = 0.0
@@ -58,7 +62,7 @@ def test_a_pool_that_is_right_stays():
         assert decision.rate == pytest.approx(85.0, rel=0.15)
 
 
-def test_a_change_of_sizes_is_seen_within_a_thousand_queries():
+def test_a_change_of_sizes_is_seen_within_a_thousand_queries() -> None:
     """The new plan is made from the new sizes alone, and says what is gained and what the switch costs."""
     watch = planner()
     now = pass_by(watch, PAPER, 80.0, 10_000)
@@ -71,7 +75,7 @@ def test_a_change_of_sizes_is_seen_within_a_thousand_queries():
     assert decision.reason.startswith("the sizes have changed: ")
     assert decision.would_serve > decision.serves * 1.05
     assert decision.gain == pytest.approx(decision.would_serve / decision.serves - 1)
-    scenario = Scenario(budget=2.5, sessions=[SESSION.model_copy(update={"sizes": "gaussian:850,30"})])
+    scenario = Scenario(budget=2.5, sessions=[SESSION.model_copy(update={"sizes": "gaussian:850,30"})])  # type: ignore[arg-type]
     expected = plan_scenario(scenario).chosen.counts
     assert sum(abs(decision.pool.get(name, 0) - count) for name, count in expected.items()) <= 3
     assert decision.switch.cost == pytest.approx(
@@ -79,7 +83,7 @@ def test_a_change_of_sizes_is_seen_within_a_thousand_queries():
     )
 
 
-def test_sizes_that_no_instance_of_the_pool_serves_in_time():
+def test_sizes_that_no_instance_of_the_pool_serves_in_time() -> None:
     """A pool without a base instance for what comes now is left, whatever the load."""
     watch = planner(pool={"r5n.large": 5})
     now = pass_by(watch, PAPER, 10.0, 2000)
@@ -92,7 +96,7 @@ def test_sizes_that_no_instance_of_the_pool_serves_in_time():
     assert decision.reason.startswith("no instance meets 350 ms at 1000 items: ")
 
 
-def test_load_that_grows_takes_a_larger_pool():
+def test_load_that_grows_takes_a_larger_pool() -> None:
     """A pool that was enough for a low load is left for the one with the highest throughput."""
     watch = planner(pool={"g4dn.xlarge": 1, "r5n.large": 2})
     assert watch.decide(pass_by(watch, PAPER, 20.0, 2000)).do == "keep"
@@ -106,7 +110,7 @@ def test_load_that_grows_takes_a_larger_pool():
     assert decision.switch.saving < 0
 
 
-def test_load_that_falls_saves_money():
+def test_load_that_falls_saves_money() -> None:
     """A pool much larger than the load needs is left for the cheapest that is enough."""
     watch = planner()
     now = pass_by(watch, PAPER, 20.0, 2000)
@@ -121,7 +125,7 @@ def test_load_that_falls_saves_money():
     assert decision.switch.payback < 3600
 
 
-def test_a_saving_must_pay_for_the_switch():
+def test_a_saving_must_pay_for_the_switch() -> None:
     """With instances that take hours to start, a cheaper pool of other instances is not worth it."""
     pool = {"g4dn.xlarge": 2, "c5n.2xlarge": 3}
     now = pass_by(planner(pool), PAPER, 25.0, 2000)
@@ -135,7 +139,7 @@ def test_a_saving_must_pay_for_the_switch():
     assert "would pay for the switch only after" in slow.decide(now).reason
 
 
-def test_an_overload_that_no_pool_can_serve():
+def test_an_overload_that_no_pool_can_serve() -> None:
     """What the budget cannot buy is said, and nothing is switched."""
     watch = planner()
     now = pass_by(watch, PAPER, 500.0, 2000)
@@ -146,7 +150,7 @@ def test_an_overload_that_no_pool_can_serve():
     assert "no pool within 2.5 $/h serves much more" in decision.reason
 
 
-def test_after_a_switch_there_is_rest():
+def test_after_a_switch_there_is_rest() -> None:
     """The pool is left alone for a while, and then judged by the sizes of then."""
     watch = planner()
     now = pass_by(watch, PAPER, 20.0, 2000)
@@ -160,7 +164,7 @@ def test_after_a_switch_there_is_rest():
     assert watch.pool == decision.pool
 
 
-def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest():
+def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest() -> None:
     """Money was saved a minute ago, then larger requests come: once the switch is done, the next may be."""
     watch = planner()
     now = pass_by(watch, PAPER, 20.0, 2000)
@@ -174,7 +178,7 @@ def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest():
     assert decision.switch.saving < 0 < decision.switch.cost
 
 
-def test_without_a_plan_older_queries_tell_of_a_change():
+def test_without_a_plan_older_queries_tell_of_a_change() -> None:
     """If nobody says what the pool was planned for, the recent requests are compared with the older ones."""
     watch = Replanner(SESSION, paper_catalogue(), 2.5, CHOSEN)
     now = pass_by(watch, PAPER, 85.0, 5000)
@@ -184,7 +188,7 @@ def test_without_a_plan_older_queries_tell_of_a_change():
     assert watch.decide(now).changed
 
 
-def test_mistakes():
+def test_mistakes() -> None:
     """Types that are not offered, and rules that make no sense."""
     with pytest.raises(InvalidInput, match=r"pool p3: is not in the catalogue; use g4dn\.xlarge"):
         planner(pool={"p3": 1})
@@ -193,7 +197,7 @@ def test_mistakes():
             Rules(**wrong)
 
 
-def test_a_switch_is_what_differs():
+def test_a_switch_is_what_differs() -> None:
     """Instances to start and to stop; what is started is paid for while it starts."""
     switch = make_switch({"a": 2, "b": 1}, {"a": 1, "b": 4}, {"a": 1.0, "b": 0.1}, seconds=90.0)
 
@@ -205,12 +209,12 @@ def test_a_switch_is_what_differs():
     assert make_switch({"a": 1}, {"a": 1}, {"a": 1.0}).none
 
 
-def test_a_plan_beside_the_pool_that_runs():
+def test_a_plan_beside_the_pool_that_runs() -> None:
     """The file's instances are compared with the chosen pool."""
     scenario = Scenario(
         budget=2.5,
-        sessions=[SESSION],
-        instances=[{"type": "g4dn.xlarge", "count": 2}, {"type": "r5n.large", "count": 9}],
+        sessions=[SESSION],  # type: ignore[arg-type]
+        instances=[{"type": "g4dn.xlarge", "count": 2}, {"type": "r5n.large", "count": 9}],  # type: ignore[arg-type]
     )
     plan = plan_scenario(scenario)
 

@@ -12,7 +12,7 @@ from tuner.planning.pools.search import Progress, kairos_plus
 
 
 @st.composite
-def spaces(draw):
+def spaces(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pools of two types, a throughput that never falls with more instances, and bounds above it."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     pools = np.array([(a, b) for a in range(1, 5) for b in range(6)])
@@ -23,14 +23,16 @@ def spaces(draw):
 
 
 @given(spaces())
-def test_the_best_pool_is_found_with_each_asked_at_most_once(space):
+def test_the_best_pool_is_found_with_each_asked_at_most_once(
+    space: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
     """If bounds are true and more instances never serve less."""
     pools, rate, bound = space
-    asked = []
+    asked: list[tuple[int, ...]] = []
 
-    def evaluate(pool):
+    def evaluate(pool: tuple[int, ...]) -> float:
         asked.append(pool)
-        return rate[(pools == pool).all(axis=1)][0]
+        return rate[(pools == pool).all(axis=1)][0]  # type: ignore[no-any-return]
 
     found = kairos_plus(pools, bound, ranked(bound, np.zeros(len(pools))), evaluate)
 
@@ -41,20 +43,20 @@ def test_the_best_pool_is_found_with_each_asked_at_most_once(space):
     assert found.share == len(asked) / len(pools)
 
 
-def test_both_prunings_by_hand():
+def test_both_prunings_by_hand() -> None:
     """(2,2) closes its sub-configurations; its 10/s close (3,0), whose bound is 9; (1,3) is still tried."""
     pools = np.array([(2, 2), (1, 2), (2, 1), (3, 0), (1, 3)])
     bound = np.array([20.0, 19.0, 18.0, 9.0, 15.0])
     rates = {(2, 2): 10.0, (1, 3): 8.0}
 
-    found = kairos_plus(pools, bound, np.array([0, 1, 2, 4, 3]), rates.__getitem__)
+    found = kairos_plus(pools, bound, np.array([0, 1, 2, 4, 3]), rates.__getitem__)  # type: ignore[arg-type]
 
     assert found.evaluations == (((2, 2), 10.0), ((1, 3), 8.0))
     assert (found.pool, found.rate) == ((2, 2), 10.0)
     assert (found.pruned_by_bound, found.pruned_as_part) == (1, 2)
 
 
-def test_tight_bounds_need_one_evaluation():
+def test_tight_bounds_need_one_evaluation() -> None:
     """All others are pruned after it."""
     pools = np.array([(1, a) for a in range(50)])
     rate = pools.sum(axis=1).astype(float)
@@ -65,7 +67,7 @@ def test_tight_bounds_need_one_evaluation():
     assert found.complete
 
 
-def test_a_limit_ends_it_early_and_says_so():
+def test_a_limit_ends_it_early_and_says_so() -> None:
     """The best so far is kept."""
     pools = np.array([(1, 3), (2, 2), (3, 1)])
 
@@ -75,7 +77,7 @@ def test_a_limit_ends_it_early_and_says_so():
     assert found.pool == (2, 2)
 
 
-def test_pools_that_serve_nothing_are_no_find():
+def test_pools_that_serve_nothing_are_no_find() -> None:
     """Nothing is better than the throughput 0."""
     found = kairos_plus(np.array([(1,), (2,)]), np.ones(2), np.array([1, 0]), lambda _: 0.0)
 
@@ -83,7 +85,7 @@ def test_pools_that_serve_nothing_are_no_find():
     assert found.complete
 
 
-def test_a_closed_pool_is_not_tried():
+def test_a_closed_pool_is_not_tried() -> None:
     """That would be a mistake of the search."""
     progress = Progress(np.array([(1,), (2,)]), lambda _: 1.0)
     progress.evaluate(1)
