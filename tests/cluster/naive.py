@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tuner.scheduling.vocabulary import DISPATCH, Cluster
 from tuner.testing.driver import Command, PolicyRun, believed, tell
 
@@ -51,13 +53,13 @@ class NaiveEngine:
     data: Sequence[float]
     response: Sequence[float]
     now: float = 0.0
-    times: Sequence[float] = ()
+    times: Sequence[float] | np.ndarray = ()
     requests: dict[int, Request] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     busy_until: dict[int, float] = field(default_factory=dict)
     outstanding: list[tuple[float, int]] = field(default_factory=list)
 
-    def run(self, times: Sequence[float], sessions: Sequence[int]) -> None:
+    def run(self, times: np.ndarray, sessions: np.ndarray) -> None:
         self.times = times
         trace = PolicyRun(policy=self.policy)
         arrived = 0

@@ -8,7 +8,7 @@ import numba
 
 from tuner.cluster.scenario import Scenario
 
-PLAIN = bool(numba.config.DISABLE_JIT)
+PLAIN = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 """Without compilation simulations are a hundred times slower, and kept shorter."""
 CATALOGUE = [
     {"name": "fast", "price": 1.0, "max_count": 9, "profile": {"m": {"alpha_ms": 0.1, "beta_ms": 10}}},

@@ -64,7 +64,7 @@ def test_the_oracle_of_one_instance() -> None:
     times = 0.010 + 0.0001 * cluster.make_workload().next_chunk().items  # s
     assert outcome.rate == pytest.approx(times.size / times.sum())
     assert outcome.kept
-    assert outcome.utilisation == (pytest.approx(1.0, abs=1e-6),)
+    assert outcome.utilisation == (pytest.approx(1.0, abs=1e-6),)  # type: ignore[comparison-overlap]
 
 
 def test_the_oracle_keeps_small_requests_for_slow_instances() -> None:

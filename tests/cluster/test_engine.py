@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def twin(scenario: StandIn, factor: draws.Draw) -> NaiveEngine:
         (factor(factors_from, draws.BLOCK), *scenario.draw_network(delays_from, draws.BLOCK))
         for _ in range(scenario.times.size // draws.BLOCK + 1)
     ]
-    drawn = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    drawn: list[Any] = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
     naive = NaiveEngine(scenario.make_policy(), *drawn)
     naive.run(scenario.times, scenario.sessions)
     return naive

@@ -9,14 +9,14 @@ from typing import Any
 import numba
 import pytest
 
-from tuner.cluster.goodput import capacity, goodput, long_enough
+from tuner.cluster.goodput import Trial, capacity, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 
-PLAIN = bool(numba.config.DISABLE_JIT)
+PLAIN = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 """Without compilation simulations are a hundred times slower, and kept shorter."""
 
 
-def scenario(*, rate=100.0, slo_ms=25.0, sessions=1, **fields):
+def scenario(*, rate: object = 100.0, slo_ms: float = 25.0, sessions: int = 1, **fields: object) -> Scenario:
     names = [f"s{index}" for index in range(sessions)]
     parts = [{"name": name, "alpha_ms": 1, "beta_ms": 5, "slo_ms": slo_ms, "rate": rate} for name in names]
     return Scenario.model_validate({"policy": "eager", "accelerators": 2, "sessions": parts, **fields})
@@ -63,7 +63,7 @@ class Fake:
 
 @pytest.mark.parametrize("rate", [1.0, 100.0, 30_000.0])
 @pytest.mark.parametrize("knee", [0.3, 40.0, 1300.0, 1590.0, 5000.0])
-def test_the_search_finds_a_known_knee(rate, knee):
+def test_the_search_finds_a_known_knee(rate: float, knee: float) -> None:
     """Wherever it is, whatever the rates of the scenario, to the tolerance; in a few trials."""
     found = goodput(scenario(rate=rate), run=Curve(knee), tolerance=0.005)
 
@@ -71,11 +71,11 @@ def test_the_search_finds_a_known_knee(rate, knee):
     assert highest / 1.005 <= found.rate <= highest
     assert found.multiplier == pytest.approx(found.rate / rate)
     assert len(found.evaluations) <= 22
-    assert found.outcome.scenario.total_rate == pytest.approx(found.rate)
+    assert found.outcome.scenario.total_rate == pytest.approx(found.rate)  # type: ignore[attr-defined]
     assert all(trial.kept == (trial.rate <= highest) for trial in found.evaluations)
 
 
-def test_the_result_does_not_depend_on_the_rates_of_the_file():
+def test_the_result_does_not_depend_on_the_rates_of_the_file() -> None:
     """Only on their proportions."""
     one, other = (goodput(scenario(rate=rate), run=Curve(900.0)) for rate in (1.0, 1234.5))
 
@@ -83,7 +83,7 @@ def test_the_result_does_not_depend_on_the_rates_of_the_file():
     assert len(one.evaluations) == len(other.evaluations)
 
 
-def test_overall_counts_all_requests_together():
+def test_overall_counts_all_requests_together() -> None:
     """Half the bad rate of the worst session leaves room for a higher rate."""
     each = goodput(scenario(), run=Curve(1000.0), limit=0.02)
     overall = goodput(scenario(), run=Curve(1000.0), limit=0.02, overall=True)
@@ -93,17 +93,17 @@ def test_overall_counts_all_requests_together():
     assert overall.to_json() == {"rate": overall.rate, "bad_rate": overall.outcome.bad_rate}
 
 
-def test_no_rate_and_every_rate():
+def test_no_rate_and_every_rate() -> None:
     """Nothing kept gives 0 with the lowest tried; everything kept gives the highest of use."""
     nothing = goodput(scenario(), run=Curve(0.0))
     everything = goodput(scenario(), run=Curve(math.inf))
 
     assert (nothing.rate, nothing.multiplier) == (0.0, 0.0)
-    assert nothing.outcome.scenario.total_rate == min(trial.rate for trial in nothing.evaluations)
+    assert nothing.outcome.scenario.total_rate == min(trial.rate for trial in nothing.evaluations)  # type: ignore[attr-defined]
     assert everything.rate > 10 * capacity(scenario())
 
 
-def test_a_rate_without_requests_is_not_good():
+def test_a_rate_without_requests_is_not_good() -> None:
     """An SLO that nothing can meet has no goodput, not one so low that no request came to be late."""
     found = goodput(scenario(network={"response_ms": 24.0}, seconds=0.5, warmup_seconds=0.1))
 
@@ -111,16 +111,16 @@ def test_a_rate_without_requests_is_not_good():
     assert min(trial.rate for trial in found.evaluations) < 1
 
 
-def test_progress_is_told_every_trial():
+def test_progress_is_told_every_trial() -> None:
     """In order, as in the result."""
-    told = []
+    told: list[Trial] = []
 
     found = goodput(scenario(), run=Curve(700.0), progress=told.append)
 
     assert tuple(told) == found.evaluations
 
 
-def test_capacity():
+def test_capacity() -> None:
     """Batches of 20 in 25 ms on two accelerators; two sessions share; unlike accelerators add up."""
     profiles = {"a": {"profile_ms": [10]}, "b": {"profile_ms": [20, 25]}}
     unlike = {
@@ -134,7 +134,7 @@ def test_capacity():
     assert capacity(Scenario.model_validate(unlike)) == pytest.approx(350)
 
 
-def test_few_requests_lengthen_the_simulation():
+def test_few_requests_lengthen_the_simulation() -> None:
     """Until every session has enough, up to 20 times; never with a schedule, which is as long as it is."""
     assert long_enough(scenario(rate=200.0), 1000).seconds == 10
     assert long_enough(scenario(rate=20.0), 1000).seconds == 50
@@ -143,13 +143,13 @@ def test_few_requests_lengthen_the_simulation():
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 1.0}, {"limit": -0.1}, {"tolerance": 0.0}])
-def test_senseless_limits(wrong):
+def test_senseless_limits(wrong: dict[str, Any]) -> None:
     """Told at once."""
     with pytest.raises(ValueError, match="must hold"):
         goodput(scenario(), run=Curve(1.0), **wrong)
 
 
-def single(**fields):
+def single(**fields: Any) -> Scenario:
     """One accelerator, 10 ms for each request."""
     session = {"name": "s", "profile_ms": [10], "slo_ms": 50, "rate": 1, **fields.pop("session", {})}
     given = {"accelerators": 1, "sessions": [session], "warmup_seconds": 0.5, **fields}
@@ -157,7 +157,7 @@ def single(**fields):
 
 
 @pytest.mark.compiled
-def test_goodput_of_regular_arrivals_is_the_capacity():
+def test_goodput_of_regular_arrivals_is_the_capacity() -> None:
     """D/D/1: 100 requests/s, and the 1 % that may be dropped on top."""
     seconds = 5 if PLAIN else 50
     made = single(policy="eager", session={"arrival": "constant"}, seconds=seconds)
@@ -168,7 +168,7 @@ def test_goodput_of_regular_arrivals_is_the_capacity():
     assert found.outcome.bad_rate <= 0.01
 
 
-def waits_longer(load, slots):
+def waits_longer(load: float, slots: int) -> float:
     """M/D/1: the share of requests that wait longer than so many service times (Erlang 1909)."""
     terms = [
         (load * (k - slots)) ** k / math.factorial(k) * math.exp(-load * (k - slots))
@@ -178,7 +178,7 @@ def waits_longer(load, slots):
 
 
 @pytest.mark.compiled
-def test_goodput_of_poisson_arrivals_is_that_of_m_d_1():
+def test_goodput_of_poisson_arrivals_is_that_of_m_d_1() -> None:
     """First come, first served, nothing dropped: 1 % wait longer than four services."""
     low, high = 0.1, 0.99
     while high - low > 1e-6:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tuner.cluster.workload import Workload
 from tuner.workload.load import RateSchedule
 
 
-def process(rate, shape=1.0):
+def process(rate: float, shape: float = 1.0) -> ArrivalProcess:
     return ArrivalProcess(schedule=RateSchedule.constant(rate), shape=shape)
 
 
@@ -26,13 +27,13 @@ MIXED = [
 ]
 
 
-def take(workload, until):
+def take(workload: Workload, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All arrivals before a time: times, sessions, sources; checks what every chunk promises."""
     parts, begin = [], 0.0
     while begin < until:
         chunk = workload.next_chunk()
         assert chunk.time.size == chunk.session.size == chunk.source.size
-        assert (chunk.time.dtype, chunk.session.dtype, chunk.source.dtype) == (float, np.int64, np.int64)
+        assert (chunk.time.dtype, chunk.session.dtype, chunk.source.dtype) == (float, np.int64, np.int64)  # type: ignore[comparison-overlap]
         assert (np.diff(chunk.time) >= 0).all()
         assert ((chunk.time >= begin) & (chunk.time < chunk.until)).all()
         assert chunk.until > begin
@@ -42,7 +43,7 @@ def take(workload, until):
     return time[time < until], session[time < until], source[time < until]
 
 
-def test_rates_of_poisson_sessions():
+def test_rates_of_poisson_sessions() -> None:
     """Each session gets its rate: counts within four standard deviations."""
     rates = [700.0, 200.0, 90.0, 10.0]
 
@@ -53,7 +54,7 @@ def test_rates_of_poisson_sessions():
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_poisson_sessions_are_independent_and_poisson(others):
+def test_poisson_sessions_are_independent_and_poisson(others: int) -> None:
     """Gaps within one of several sessions are exponential: mean and coefficient of variation are right."""
     time, session, _ = take(Workload([process(50.0), process(150.0)] + others * [process(9.0, 5.0)]), 300.0)
 
@@ -66,7 +67,7 @@ def test_poisson_sessions_are_independent_and_poisson(others):
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 4.0, math.inf])
-def test_burstiness_of_gamma(shape):
+def test_burstiness_of_gamma(shape: float) -> None:
     """The coefficient of variation of the gaps is one over the root of the shape; the rate is kept."""
     time, _, _ = take(Workload([process(500.0, shape)], seed=2), 200.0)
 
@@ -77,7 +78,7 @@ def test_burstiness_of_gamma(shape):
 
 
 @pytest.mark.parametrize("shape", [0.05, 3.0, math.inf])
-def test_many_sessions_are_stationary_from_the_beginning(shape):
+def test_many_sessions_are_stationary_from_the_beginning(shape: float) -> None:
     """Sessions are not in step: the first instants bring neither a burst nor a pause."""
     time, _, _ = take(Workload([process(1.0, shape) for _ in range(2000)], seed=3), 1.0)
 
@@ -86,7 +87,7 @@ def test_many_sessions_are_stationary_from_the_beginning(shape):
     assert (abs(counts - 500) < 4 * spread).all()
 
 
-def test_schedules_step_where_they_say():
+def test_schedules_step_where_they_say() -> None:
     """Arrivals come at the rate in force, and none while it is 0; the last rate goes on."""
     time, session, _ = take(Workload(MIXED, seed=4), 10.0)
 
@@ -97,7 +98,7 @@ def test_schedules_step_where_they_say():
 
 
 @pytest.mark.parametrize("shape", [1.0, math.inf, 0.2])
-def test_schedules_of_any_shape(shape):
+def test_schedules_of_any_shape(shape: float) -> None:
     """A gap under way when the rate changes goes on at the new rate."""
     steps = ((0.0, 10.0), (10.0, 1000.0))
 
@@ -110,7 +111,7 @@ def test_schedules_of_any_shape(shape):
     assert counts == pytest.approx(expected[1], abs=5 * math.sqrt(10_100 / shape) + 1)
 
 
-def test_traces_are_given_as_they_are_and_end():
+def test_traces_are_given_as_they_are_and_end() -> None:
     """All times come once, those at one instant too; then nothing more, until infinity."""
     workload = Workload([MIXED[1], ArrivalProcess(times=np.array([0.25, 0.5]))])
 
@@ -122,7 +123,7 @@ def test_traces_are_given_as_they_are_and_end():
     assert (last.time.size, last.until) == (0, math.inf)
 
 
-def test_traces_do_not_end_the_others():
+def test_traces_do_not_end_the_others() -> None:
     """After the last time of a trace the other sessions go on."""
     time, session, _ = take(Workload(MIXED, seed=6), 20.0)
 
@@ -131,7 +132,7 @@ def test_traces_do_not_end_the_others():
 
 
 @pytest.mark.parametrize("processes", [MIXED, MIXED[:1], [MIXED[0], MIXED[5]], MIXED[2:4]])
-def test_the_same_seed_gives_the_same_requests_however_cut(processes):
+def test_the_same_seed_gives_the_same_requests_however_cut(processes: list[ArrivalProcess]) -> None:
     """Chunks are a matter of memory only; another seed gives other requests."""
     whole = take(Workload(processes, seed=7, frontends=3), 20.0)
     parts = take(Workload(processes, seed=7, frontends=3, chunk=1), 20.0)
@@ -142,7 +143,7 @@ def test_the_same_seed_gives_the_same_requests_however_cut(processes):
     assert not np.array_equal(whole[0][:100], other[0][:100])
 
 
-def test_another_rate_gives_the_same_requests_faster():
+def test_another_rate_gives_the_same_requests_faster() -> None:
     """Rates are compared under the same luck."""
     slow = take(Workload([process(100.0), process(50.0), process(20.0, 0.3)], seed=9), 100.0)
     fast = take(Workload([process(200.0), process(100.0), process(40.0, 0.3)], seed=9), 50.0)
@@ -151,7 +152,7 @@ def test_another_rate_gives_the_same_requests_faster():
     assert np.array_equal(slow[1], fast[1])
 
 
-def test_chunks_keep_memory_flat():
+def test_chunks_keep_memory_flat() -> None:
     """A chunk holds about as many requests as asked for, whatever arrives."""
     workload = Workload([process(1e6), process(1e5, 0.5)], chunk=4096)
 
@@ -161,7 +162,7 @@ def test_chunks_keep_memory_flat():
     assert np.mean(sizes) == pytest.approx(4096, rel=0.1)
 
 
-def test_rare_poisson_requests_make_no_huge_chunks():
+def test_rare_poisson_requests_make_no_huge_chunks() -> None:
     """Beside 10,000 requests/s of bursts, one every 5 s does not hold up the chunks, and is there."""
     workload = Workload([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
 
@@ -176,7 +177,7 @@ def test_rare_poisson_requests_make_no_huge_chunks():
     assert 10 < rare < 35
 
 
-def test_frontends_receive_alike():
+def test_frontends_receive_alike() -> None:
     """Each frontend gets its share, as an exponential stream of its own would; one frontend is number 0."""
     _, _, source = take(Workload([process(1000.0)], seed=10, frontends=5), 50.0)
     _, _, single = take(Workload([process(1000.0)], seed=10), 50.0)
@@ -185,7 +186,7 @@ def test_frontends_receive_alike():
     assert not single.any()
 
 
-def test_sessions_of_unequal_rates_are_drawn_exactly():
+def test_sessions_of_unequal_rates_are_drawn_exactly() -> None:
     """The table of the alias method gives each place its share, to rounding."""
     weights = np.arange(1, 301) ** -0.9
 
@@ -197,7 +198,7 @@ def test_sessions_of_unequal_rates_are_drawn_exactly():
     assert (alias_table(np.full(37, 3.0))[0] == 1).all()
 
 
-def test_very_high_rates_never_go_back():
+def test_very_high_rates_never_go_back() -> None:
     """Gaps below the resolution of time make ties, not disorder."""
     workload = Workload([process(1e16), process(1e15)], chunk=256)
 
@@ -209,7 +210,7 @@ def test_very_high_rates_never_go_back():
 
 
 @pytest.mark.parametrize("bad", [{}, {"times": np.zeros(1), "schedule": RateSchedule.constant(1.0)}])
-def test_a_process_is_one_thing(bad):
+def test_a_process_is_one_thing(bad: dict[str, Any]) -> None:
     """Either a schedule or times."""
     with pytest.raises(ValueError, match="either"):
         ArrivalProcess(**bad)

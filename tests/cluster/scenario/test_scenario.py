@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +23,20 @@ NO_LINE = {"alpha_ms": None, "beta_ms": None}
 SESSION = {"name": "a", **LINE, "slo_ms": 25, "rate": 100}
 
 
-def scenario(*sessions, **fields):
+def scenario(*sessions: object, **fields: object) -> Scenario:
     """A scenario from what YAML gives."""
     given = {"policy": "eager", "accelerators": 2, "sessions": list(sessions) or [SESSION], **fields}
     return Scenario.model_validate(given)
 
 
-def mistakes(*sessions, **fields):
+def mistakes(*sessions: object, **fields: object) -> dict[str, str]:
     """Places and messages of what is refused."""
     with pytest.raises(ValidationError) as refusal:
         scenario(*sessions, **fields)
     return {".".join(map(str, error["loc"])): error["msg"] for error in refusal.value.errors()}
 
 
-def test_the_smallest_scenario():
+def test_the_smallest_scenario() -> None:
     """A linear profile, one accelerator kind, no network, ten seconds after one of warm-up."""
     made = scenario()
 
@@ -50,7 +51,7 @@ def test_the_smallest_scenario():
     assert isinstance(made.make_policy(), Eager)
 
 
-def test_tables_and_caps():
+def test_tables_and_caps() -> None:
     """A table says how large a batch may be; max_batch caps tables and lines."""
     table = {"name": "b", "profile_ms": [3, 4, 4.5], "slo_ms": 4, "rate": 1}
 
@@ -60,7 +61,7 @@ def test_tables_and_caps():
     assert spec.sessions[1].latency[0] == pytest.approx([0, 0.003, 0.004, 0.0045])
 
 
-def test_unlike_accelerators_have_their_own_profiles():
+def test_unlike_accelerators_have_their_own_profiles() -> None:
     """One row per kind, in the order of the accelerators; as far as every kind is known."""
     profiles = {"fast": LINE, "slow": {"profile_ms": [9, 12, 15]}, "unused": LINE}
     session = {"name": "a", "profiles": profiles, "slo_ms": 30, "rate": 10}
@@ -75,7 +76,7 @@ def test_unlike_accelerators_have_their_own_profiles():
     assert (spec.sessions[1].latency[0] == spec.sessions[1].latency[1]).all()
 
 
-def test_copies_are_sessions_of_their_own():
+def test_copies_are_sessions_of_their_own() -> None:
     """Each has the rate; the policy knows them by number."""
     made = scenario(SESSION | {"copies": 3}, SESSION | {"name": "b"})
 
@@ -84,7 +85,7 @@ def test_copies_are_sessions_of_their_own():
     assert made.total_rate == 400
 
 
-def test_popularity_shares_out_the_total():
+def test_popularity_shares_out_the_total() -> None:
     """Equal, or after Zipf in the order of the file; copies count one by one."""
     sessions = [{"name": "a", **LINE, "slo_ms": 25, "copies": 3}, {"name": "b", **LINE, "slo_ms": 25}]
 
@@ -97,7 +98,7 @@ def test_popularity_shares_out_the_total():
     assert zipf.total_rate == pytest.approx(100)
 
 
-def test_scaling_multiplies_every_rate():
+def test_scaling_multiplies_every_rate() -> None:
     """Of sessions, of the total, of schedules, of traces; what was worked out before is forgotten."""
     steps = SESSION | {"name": "b", "rate": [[0, 10], [5.5, 30]]}
     made, total = scenario(SESSION, steps), scenario({"name": "a", **LINE, "slo_ms": 25}, rate=40)
@@ -108,7 +109,7 @@ def test_scaling_multiplies_every_rate():
     assert total.scaled(3).each_session[0].rate == 120.0
 
 
-def test_arrivals_reach_the_workload():
+def test_arrivals_reach_the_workload() -> None:
     """Each form of arrival with its rate, over the seconds simulated."""
     forms = ["poisson", "gamma:0.5", "constant"]
     sessions = [SESSION | {"name": form, "arrival": form, "rate": 400} for form in forms]
@@ -124,12 +125,12 @@ def test_arrivals_reach_the_workload():
 
 
 @pytest.fixture
-def trace(tmp_path):
+def trace(tmp_path: Path) -> str:
     (tmp_path / "times.csv").write_text("seconds\n5\n5.5\n6\n7\n")
     return f"trace:{tmp_path / 'times.csv'}"
 
 
-def test_traces_have_their_own_rate_or_are_played_at_another(trace):
+def test_traces_have_their_own_rate_or_are_played_at_another(trace: str) -> None:
     """Times count from the first; a rate stretches them, and so does scaling."""
     own = scenario({**SESSION, "arrival": trace, "rate": None})
     faster = scenario({**SESSION, "arrival": trace, "rate": 6})
@@ -140,7 +141,7 @@ def test_traces_have_their_own_rate_or_are_played_at_another(trace):
     assert own.scaled(4).make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
 
 
-def test_a_damaged_trace_is_named(tmp_path):
+def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
     """The trace, the line, and no word of an option that was not given."""
     (tmp_path / "times.csv").write_text("1\nsoon\n")
     (tmp_path / "one.csv").write_text("1\n")
@@ -152,7 +153,7 @@ def test_a_damaged_trace_is_named(tmp_path):
         scenario({**SESSION, "arrival": f"trace:{tmp_path / 'one.csv'}"}).make_workload()
 
 
-def test_network_constants_are_what_the_policy_allows_for():
+def test_network_constants_are_what_the_policy_allows_for() -> None:
     """ms become s; one number of each is enough."""
     network = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2)
 
@@ -160,7 +161,7 @@ def test_network_constants_are_what_the_policy_allows_for():
     assert [part.tolist() for part in network.draw(np.random.default_rng(), 100)] == [[1e-4], [5e-5], [2e-3]]
 
 
-def test_network_distributions_are_drawn_and_allowed_for_at_99_percent():
+def test_network_distributions_are_drawn_and_allowed_for_at_99_percent() -> None:
     """Unless the file says what the policy believes."""
     network = Network.model_validate(
         {"control_ms": "lognormal:2,0.5", "response_ms": "uniform:1,3", "allowance": {"response_ms": 1.5}}
@@ -176,7 +177,7 @@ def test_network_distributions_are_drawn_and_allowed_for_at_99_percent():
 
 
 @pytest.mark.parametrize("text", ["lognormal:2,0.5", "uniform:1,3", "exponential:4", 2.5])
-def test_quantiles_of_distributions(text):
+def test_quantiles_of_distributions(text: str | float) -> None:
     """The median of many draws is the quantile of a half, and so for 99 %."""
     distribution = parse_distribution(text)
 
@@ -201,7 +202,7 @@ def test_quantiles_of_distributions(text):
         ([1], "is not a delay"),
     ],
 )
-def test_bad_delays(text, said):
+def test_bad_delays(text: Any, said: str) -> None:
     """Each says what to write."""
     with pytest.raises(ValueError, match=said):
         parse_distribution(text)
@@ -234,7 +235,7 @@ def test_bad_delays(text, said):
         ({"profiles": {}, **NO_LINE}, "sessions.0.profiles", "for each kind"),
     ],
 )  # fmt: skip
-def test_mistakes_in_a_session(change, place, said):
+def test_mistakes_in_a_session(change: dict[str, Any], place: str, said: str) -> None:
     """Each is told at its place, with what to write."""
     told = mistakes({**SESSION, **change})
 
@@ -266,14 +267,14 @@ def test_mistakes_in_a_session(change, place, said):
         ({"acelerators": 3}, "acelerators", "not permitted"),
     ],
 )
-def test_mistakes_in_a_scenario(fields, place, said):
+def test_mistakes_in_a_scenario(fields: dict[str, Any], place: str, said: str) -> None:
     """Each is told at its place, with what to write."""
     told = mistakes(**fields)
 
     assert said in told[place]
 
 
-def test_kinds_without_a_profile_are_named():
+def test_kinds_without_a_profile_are_named() -> None:
     """Every kind of accelerator needs a profile in sessions that have one per kind."""
     session = {"name": "a", "profiles": {"x": LINE}, "slo_ms": 30, "rate": 10}
 
@@ -282,7 +283,7 @@ def test_kinds_without_a_profile_are_named():
     assert "no profile for the accelerators of kind 'y'" in told["sessions.0.profiles"]
 
 
-def test_tables_must_not_fall():
+def test_tables_must_not_fall() -> None:
     """A larger batch that takes less time is a mistake of the measurement."""
     told = mistakes({"name": "a", "profile_ms": [5, 4], "slo_ms": 10, "rate": 1})
 
