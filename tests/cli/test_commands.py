@@ -6,14 +6,16 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.command_line import Say
 from tuner.control.drive.sweep import SweepResult
 from tuner.report import Report
 
 
-def test_observe_prints_windows(tuner):
+def test_observe_prints_windows(tuner: Say) -> None:
     """One JSON object per interval, with load and latency."""
     lines = tuner("observe", "sim://mlp?rate=100", "--every", "5s", "--count", "3", "--json").splitlines()
 
@@ -22,7 +24,7 @@ def test_observe_prints_windows(tuner):
     assert all(80 < w["arrival_rate"] < 120 for w in windows)
 
 
-def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner, tmp_path):
+def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_path: Path) -> None:
     """The report holds every window with its reason, and the SLO is kept at the end."""
     printed = tuner("run", "sim://mlp?rate=150&seed=3", "--slo", "p95=30ms", "--windows", "12", "--out", "r")
 
@@ -35,7 +37,7 @@ def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner, tmp_path)
     assert json.loads((tmp_path / "r" / "state.json").read_text())["last_good"]
 
 
-def test_dry_run_changes_nothing(tuner, tmp_path):
+def test_dry_run_changes_nothing(tuner: Say, tmp_path: Path) -> None:
     """Decisions are shown, the configuration stays the default one."""
     tuner("run", "sim://mlp?rate=150", "--slo", "p95=30ms", "--windows", "5", "--out", "r", "--dry-run")
 
@@ -44,7 +46,7 @@ def test_dry_run_changes_nothing(tuner, tmp_path):
     assert report.reconfigurations == 0
 
 
-def test_sweep_measures_the_grid_and_only_that(tuner, tmp_path):
+def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> None:
     """A knob that is not in the grid keeps its value."""
     tuner("sweep", "sim://mlp", "--rate", "150", "--grid", "max_batch_size=1,8", "--grid", "instances=1,2")
 
@@ -55,7 +57,7 @@ def test_sweep_measures_the_grid_and_only_that(tuner, tmp_path):
 
 
 @pytest.mark.compiled
-def test_recommend_says_what_and_why(tuner, tmp_path):
+def test_recommend_says_what_and_why(tuner: Say, tmp_path: Path) -> None:
     """An overloaded default is to be changed; the advice tells how far the simulation is off."""
     printed = tuner("recommend", "sim://mlp?rate=180", "--slo", "p95=30ms", "--json", "advice.json")
 
@@ -66,7 +68,7 @@ def test_recommend_says_what_and_why(tuner, tmp_path):
 
 
 @pytest.mark.compiled
-def test_train_then_run_from_the_policy(tuner, tmp_path):
+def test_train_then_run_from_the_policy(tuner: Say, tmp_path: Path) -> None:
     """What was learned in simulation is where the run starts: no window is spent on searching."""
     tuner("train", "--out", "policy", "--rate", "300", "--windows", "60")
 
@@ -88,7 +90,7 @@ def test_train_then_run_from_the_policy(tuner, tmp_path):
 
 
 @pytest.mark.compiled
-def test_calibrate_writes_a_server_that_simulates_alike(tuner, tmp_path):
+def test_calibrate_writes_a_server_that_simulates_alike(tuner: Say, tmp_path: Path) -> None:
     """Calibrating a simulated server gives its l(b) back within a tenth."""
     from tuner.envs.simulator.server import ServerModel
 
@@ -100,7 +102,7 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner, tmp_path):
 
 
 @pytest.mark.slow
-def test_demo_over_the_simulated_server(tuner, tmp_path):
+def test_demo_over_the_simulated_server(tuner: Say, tmp_path: Path) -> None:
     """The whole demo in virtual time: before and after at two loads, the SLO kept, nothing failed."""
     printed = tuner("demo", "--simulated", "--out", "r", "--seed", "1")
 
@@ -108,13 +110,13 @@ def test_demo_over_the_simulated_server(tuner, tmp_path):
     assert report.before is not None
     assert report.after is not None
     assert [round(level.rate) for level in report.levels] == [140, 350]
-    assert report.after.p95_ms < report.before.p95_ms
+    assert report.after.p95_ms < report.before.p95_ms  # type: ignore[attr-defined]
     assert report.after.slo_kept
     assert report.failed_requests == 0
     assert "Before and after" in printed
 
 
-def test_help_is_fast():
+def test_help_is_fast() -> None:
     """Nothing heavy is imported to print help (the benchmark with a number is in the experiments)."""
     code = "import sys, tuner.__main__; print(*sys.modules)"
     loaded = subprocess.run(
@@ -125,7 +127,7 @@ def test_help_is_fast():
 
 
 @pytest.mark.slow
-def test_interrupting_a_run_leaves_a_report(tmp_path):
+def test_interrupting_a_run_leaves_a_report(tmp_path: Path) -> None:
     """Ctrl-C ends a run in good order: best configuration, report, exit code 0."""
     import signal
 

@@ -16,7 +16,7 @@ def run(run: Run) -> Run:
     return partial(run, "config")
 
 
-def test_the_example_passes_the_check(run):
+def test_the_example_passes_the_check(run: Run) -> None:
     """As printed."""
     code, text, _ = run("example")
     Path("servetune.yaml").write_text(text)
@@ -29,7 +29,7 @@ def test_the_example_passes_the_check(run):
     assert "servetune.yaml is right" in out
 
 
-def test_servers_can_be_asked(run):
+def test_servers_can_be_asked(run: Run) -> None:
     """Whether they are there and have such knobs."""
     Path("one.yaml").write_text("targets: [{name: a, url: 'sim://mlp', slo: p95=30ms}]\n")
     Path("two.yaml").write_text(
@@ -48,7 +48,7 @@ def test_servers_can_be_asked(run):
     assert "b: model: the server does not serve 'nobody'" in err
 
 
-def test_mistakes_are_told(run):
+def test_mistakes_are_told(run: Run) -> None:
     """Exit code 2, line and field."""
     Path("bad.yaml").write_text("targets:\n  - name: a\n    url: sim://mlp\n    slo: fast\n")
 

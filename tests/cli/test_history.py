@@ -19,14 +19,14 @@ from tuner.control.store.store import Store
 from tuner.knobs import ApplyCost
 
 
-def fill(store):
+def fill(store: Store) -> None:
     """A hold, a change that goes well for two windows, and a rollback that the server refuses."""
     target = store.target("mlp", "sim://mlp", SPACE, configuration()).id
     log = StoreJournal(store, target, OBJECTIVE)
     running, good = configuration(), configuration(4, 0.002)
     apply = Apply(configuration=good, reason="p95 40ms breaks 30ms; least learned cost", expected=0.5)
     back = Rollback(configuration=configuration(2), reason="the change broke the SLO")
-    plan = [
+    plan: list[tuple[float, Hold | Apply | Rollback, str]] = [
         (0.040, Hold(reason="p95 40ms breaks 30ms; nothing better is expected"), "held"),
         (0.040, apply, "applied"),
         (0.018, Hold(reason="within"), "held"),
@@ -63,7 +63,7 @@ def run(run: Run) -> Run:
     return run
 
 
-def test_the_history_shows_changes_and_events(run):
+def test_the_history_shows_changes_and_events(run: Run) -> None:
     """Newest last; decisions to hold only if asked for."""
     code, out, err = run("history")
     _, everything, _ = run("history", "--all")
@@ -79,13 +79,13 @@ def test_the_history_shows_changes_and_events(run):
     assert everything.count("hold") == 2
 
 
-def test_no_text_in_the_store_commands_the_terminal(run):
+def test_no_text_in_the_store_commands_the_terminal(run: Run) -> None:
     """Whoever gave an order, and whatever an older daemon wrote down of a server's words."""
     escape, words = "\x1b]0;owned\x07", "[red]\x1b[31m\x9b1mred\nforged"
     code, _, _ = run("pause", "mlp", "--why", f"release {escape}of Friday")
     assert code == 0
     store = Store(Path("servetune.db"))
-    assert "\x1b" not in store.row("SELECT paused FROM orders")["paused"]
+    assert "\x1b" not in store.row("SELECT paused FROM orders")["paused"]  # type: ignore[index]
     store.note(f"it said: {words}")
     with store.writing() as db:
         db.execute("UPDATE decision SET reason = ?, error = ?", (words, words))
@@ -99,14 +99,14 @@ def test_no_text_in_the_store_commands_the_terminal(run):
 
 
 @pytest.mark.parametrize("number", ["0", "99", "99999999999999999999999"])
-def test_a_decision_that_there_is_not(run, number):
+def test_a_decision_that_there_is_not(run: Run, number: str) -> None:
     """However large its number is."""
     code, _, err = run("explain", number)
 
     assert (code, err) == (2, f"error: DECISION: there is no decision {number}; there are 1 to 4\n")
 
 
-def test_the_history_as_json(run):
+def test_the_history_as_json(run: Run) -> None:
     """With everything that is known of each decision."""
     _, out, _ = run("history", "--json", "--count", "2")
 
@@ -117,7 +117,7 @@ def test_the_history_as_json(run):
     assert told["events"][0]["target"] == "mlp"
 
 
-def test_a_decision_is_explained(run):
+def test_a_decision_is_explained(run: Run) -> None:
     """What was seen, why, what was expected and what came of it."""
     code, out, err = run("explain", "2")
 
@@ -132,7 +132,7 @@ def test_a_decision_is_explained(run):
     assert "cost 0.60 in the first window, 0.70 over 2, of which 100% kept the SLO" in out
 
 
-def test_what_failed_and_what_changed_nothing_is_explained_too(run):
+def test_what_failed_and_what_changed_nothing_is_explained_too(run: Run) -> None:
     """With the server's own words; as JSON, too."""
     _, failed, _ = run("explain", "4")
     _, hold, _ = run("explain", "1", "--json")
@@ -149,7 +149,7 @@ def test_what_failed_and_what_changed_nothing_is_explained_too(run):
         (["history", "--state", "none.db"], "there is no such file"),
     ],
 )
-def test_mistakes_are_told(run, arguments, names):
+def test_mistakes_are_told(run: Run, arguments: list[str], names: str) -> None:
     """Exit code 2 and one line."""
     code, out, err = run(*arguments)
 

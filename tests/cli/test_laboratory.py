@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import get_type_hints
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn, get_type_hints
 
 import pytest
 
+from tests.command_line import Say
 from tuner.cli import main
 from tuner.laboratory.comparison import Comparison
 
@@ -21,7 +24,7 @@ GRID = ("--knob", "max_batch_size=1,4,16", "--knob", "max_queue_delay=0")
 
 
 @pytest.fixture
-def one_core():
+def one_core() -> Iterator[None]:
     """Keep this process to one core: then no others are started, which takes them seconds."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
@@ -31,7 +34,7 @@ def one_core():
 
 @pytest.mark.usefixtures("one_core")
 @pytest.mark.compiled
-def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
+def test_comparisons_are_stored_and_drawn(tuner: Say, tmp_path: Path) -> None:
     """A row for each agent, also for the same one with other parameters."""
     tuner(
         "compare", *SMALL, *GRID, "--agents", "rrl,rrl:smoothing.adaptive=false,capes:hidden=[10,10]",
@@ -45,14 +48,14 @@ def test_comparisons_are_stored_and_drawn(tuner, tmp_path):
         "rrl:smoothing.adaptive=False",
         "capes:hidden=[10, 10]",
     ]
-    assert all(row.seeds == 2 and row.mean_cost > 0 for row in found.rows)
+    assert all(row.seeds == 2 and row.mean_cost > 0 for row in found.rows)  # type: ignore[operator]
     assert (found.rates, found.arguments["window"]) == ([100.0], 0.5)
     drawn = {path.name for path in (tmp_path / "figures").glob("*.png")}
     assert {"comparison-cost.png", "comparison-ccdf.png", "comparison-slo.png"} <= drawn
 
 
 @pytest.mark.usefixtures("one_core")
-def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner, tmp_path):
+def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner: Say, tmp_path: Path) -> None:
     """What was learned costs less than the default where that is overloaded, not less than the best."""
     small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "500ms", *GRID)
     tuner("train", *small, "--windows", "12", "--out", "policy", "--tensorboard", "logs")
@@ -60,13 +63,13 @@ def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner, tmp_path)
     tuner("evaluate", "policy", *small, "--windows", "5", "--seeds", "1", "--json", "e.json")
 
     rows = {row.id: row for row in Comparison.load(tmp_path / "e.json").rows}
-    assert rows["policy"].mean_cost < 0.5 * rows["start"].mean_cost
+    assert rows["policy"].mean_cost < 0.5 * rows["start"].mean_cost  # type: ignore[operator]
     assert rows["oracle"].regret == 0
-    assert rows["policy"].regret >= 0
+    assert rows["policy"].regret >= 0  # type: ignore[operator]
     assert list((tmp_path / "logs" / "seed-0").iterdir())
 
 
-def test_a_policy_for_other_knobs_is_refused(tuner, fails):
+def test_a_policy_for_other_knobs_is_refused(tuner: Say, fails: Say) -> None:
     """The message says which knob differs and how."""
     tuner("train", *SMALL, *GRID, "--windows", "2", "--out", "policy")
 
@@ -74,7 +77,7 @@ def test_a_policy_for_other_knobs_is_refused(tuner, fails):
 
 
 @pytest.mark.slow
-def test_seeds_are_trained_side_by_side(tuner, tmp_path):
+def test_seeds_are_trained_side_by_side(tuner: Say, tmp_path: Path) -> None:
     """In processes; each has a folder of its own, and is the training that its seed alone gives."""
     tuner("train", *SMALL, *GRID, "--windows", "6", "--seeds", "2", "--out", "both")
     tuner("train", *SMALL, *GRID, "--windows", "6", "--seed", "1", "--out", "alone")
@@ -87,10 +90,10 @@ def test_seeds_are_trained_side_by_side(tuner, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
-def test_killed_training_ends_as_if_it_had_not_been(tmp_path, agent):
+def test_killed_training_ends_as_if_it_had_not_been(tmp_path: Path, agent: str) -> None:
     """`kill -9` in the midst, then the same command again: the same files to the last bit."""
 
-    def start(folder):
+    def start(folder: str) -> subprocess.Popen[bytes]:
         command = [
             sys.executable, "-m", "tuner", "train", *SMALL, "--agent", agent, "--windows", "150",
             "--out", folder,
@@ -108,14 +111,14 @@ def test_killed_training_ends_as_if_it_had_not_been(tmp_path, agent):
     assert not (tmp_path / "parts" / "policy.json").exists()
     assert start("parts").wait() == 0
 
-    def contents(folder):
+    def contents(folder: str) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
 
     assert contents("parts") == contents("whole")
     assert json.loads(contents("whole")["policy.json"])["agent"] == agent
 
 
-def test_training_says_in_words_what_it_did_not_learn(tuner):
+def test_training_says_in_words_what_it_did_not_learn(tuner: Say) -> None:
     """Of a load whose windows fell into the level beside it, and where nothing was asked at all."""
     small = (*SMALL[:2], *GRID, "--window", "500ms")
     beside = tuner("train", *small, "--rate", "150", "--agent", "random", "--windows", "2", "--out", "a")
@@ -126,7 +129,7 @@ def test_training_says_in_words_what_it_did_not_learn(tuner):
     assert "nan" not in beside + nothing
 
 
-def test_help_names_every_agent_environment_and_workload():
+def test_help_names_every_agent_environment_and_workload() -> None:
     """What the options list is what there is; it is written out so that `--help` need not import it."""
     from tuner.agents.catalogue import AGENTS
     from tuner.cli import agent_options
@@ -141,10 +144,12 @@ def test_help_names_every_agent_environment_and_workload():
     assert set(WORKLOADS) <= set(re.findall(r"\w+", options_of(Load)["workload"].help))
 
 
-def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
+def test_ctrl_c_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """The journal keeps what was done; the exit code is that of Ctrl-C."""
 
-    def interrupted(tasks):
+    def interrupted(tasks: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tuner.cli.train._run", interrupted)
@@ -157,14 +162,14 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
     assert "the same command goes on" in capsys.readouterr().err
 
 
-def test_training_starts_from_a_policy(tuner, fails, tmp_path):
+def test_training_starts_from_a_policy(tuner: Say, fails: Say, tmp_path: Path) -> None:
     """It goes to what was learned at once; it ends the same when asked again, and not from another policy."""
     small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "500ms", *GRID)
     tuner("train", *small, "--windows", "14", "--agent", "rrl:carry=false", "--out", "first")
     tuner("train", *small, "--windows", "3", "--policy", "first", "--out", "second")
     tuner("train", *small, "--windows", "3", "--out", "cold")
 
-    def costs(folder):
+    def costs(folder: str) -> list[float]:
         lines = (tmp_path / folder / "journal.jsonl").read_text().splitlines()
         return [json.loads(line)["cost"] for line in lines if '"window": ' in line and "spec" not in line]
 

@@ -28,7 +28,7 @@ def plan(run: Run) -> Run:
     return call
 
 
-def test_the_plan_is_shown_and_stored(plan):
+def test_the_plan_is_shown_and_stored(plan: Run) -> None:
     """A table with the chosen pool, the reasons, and the same in JSON."""
     code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--json", "plan.json")
 
@@ -43,14 +43,14 @@ def test_the_plan_is_shown_and_stored(plan):
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("kairos*.yaml")), ids=lambda path: path.name)
-def test_the_examples_can_be_planned(plan, example):
+def test_the_examples_can_be_planned(plan: Run, example: Path) -> None:
     """As the documentation says."""
     code, _, err = plan(example.read_text())
 
     assert (code, err) == (0, "")
 
 
-def test_a_catalogue_may_be_a_file_beside_the_scenario(plan):
+def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Run) -> None:
     """What was done to its figures is told, and stored."""
     Path("types.yaml").write_text(CATALOGUE)
 
@@ -84,7 +84,7 @@ def test_a_catalogue_may_be_a_file_beside_the_scenario(plan):
         (f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
     ],
 )
-def test_mistakes_are_named(plan, text, names):
+def test_mistakes_are_named(plan: Run, text: str, names: str) -> None:
     """Exit code 2, one error, and nothing is written."""
     code, out, err = plan(text, "--json", "plan.json")
 
@@ -94,7 +94,7 @@ def test_mistakes_are_named(plan, text, names):
     assert not Path("plan.json").exists()
 
 
-def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan):
+def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan: Run) -> None:
     """Not with the scenario's."""
     Path("types.yaml").write_text(CATALOGUE.replace("price: 0.1", "price: free"))
 
@@ -104,7 +104,7 @@ def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan):
     assert "types.yaml line 3: catalogue[1].price" in err
 
 
-def test_profiles_of_observed_servers(plan):
+def test_profiles_of_observed_servers(plan: Run) -> None:
     """What was learned of a server takes the catalogue's place, and the plan says so."""
     window = {
         "configuration": {"max_batch_size": 64.0, "instances": 1.0},
@@ -134,7 +134,7 @@ def test_profiles_of_observed_servers(plan):
         ("{", "learned.json line 1: is not valid YAML"),
     ],
 )
-def test_mistakes_in_learned_profiles(plan, content, said):
+def test_mistakes_in_learned_profiles(plan: Run, content: str, said: str) -> None:
     """They are told like any other, and nothing is stored."""
     Path("learned.json").write_text(content)
 
@@ -147,7 +147,7 @@ def test_mistakes_in_learned_profiles(plan, content, said):
     assert not Path("plan.json").exists()
 
 
-def test_the_pool_of_the_file_is_compared(plan):
+def test_the_pool_of_the_file_is_compared(plan: Run) -> None:
     """A file that says what runs is told what a switch gains and costs."""
     code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--json", "plan.json")
 

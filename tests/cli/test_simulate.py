@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -36,7 +37,7 @@ def tuner(run: Run) -> Run:
     return run
 
 
-def test_simulate_prints_and_stores(tuner, tmp_path):
+def test_simulate_prints_and_stores(tuner: Run, tmp_path: Path) -> None:
     """A table for people; JSON with the promised fields, which add up."""
     code, printed, _ = tuner("simulate", "cluster.yaml", "--json", "out.json", "--seed", "3")
 
@@ -56,7 +57,7 @@ def test_simulate_prints_and_stores(tuner, tmp_path):
     assert 0 <= stored["bad_rate"] < 0.1
 
 
-def test_the_same_seed_gives_the_same_file(tuner, tmp_path):
+def test_the_same_seed_gives_the_same_file(tuner: Run, tmp_path: Path) -> None:
     """And another seed another one; --seconds takes the place of the file's."""
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         tuner("simulate", "cluster.yaml", "--seed", seed, "--seconds", "0.5", "--json", name)
@@ -66,7 +67,7 @@ def test_the_same_seed_gives_the_same_file(tuner, tmp_path):
     assert json.loads(a)["seconds"] == 0.5
 
 
-def test_a_trace_shows_every_batch(tuner, tmp_path):
+def test_a_trace_shows_every_batch(tuner: Run, tmp_path: Path) -> None:
     """In the format of Chrome's viewer."""
     tuner("simulate", "cluster.yaml", "--trace", "trace.json")
 
@@ -77,7 +78,7 @@ def test_a_trace_shows_every_batch(tuner, tmp_path):
 
 
 @pytest.mark.compiled
-def test_goodput_prints_and_stores(tuner, tmp_path):
+def test_goodput_prints_and_stores(tuner: Run, tmp_path: Path) -> None:
     """The rate, and how it was served; two accelerators cannot serve more than their capacity."""
     (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 50", "rate: 200"))
 
@@ -120,7 +121,9 @@ def test_goodput_prints_and_stores(tuner, tmp_path):
         ),
     ],
 )
-def test_a_mistake_in_the_file_names_line_and_field(tuner, tmp_path, command, old, new, said):
+def test_a_mistake_in_the_file_names_line_and_field(
+    tuner: Run, tmp_path: Path, command: str, old: str, new: str, said: str
+) -> None:
     """Exit code 2, one message, nothing written."""
     (tmp_path / "cluster.yaml").write_text(SMALL.replace(old, new, 1))
 
@@ -150,7 +153,7 @@ def test_a_mistake_in_the_file_names_line_and_field(tuner, tmp_path, command, ol
         (["simulate", "cluster.yaml", "--trace", "/"], "error: /: / is a folder; write the name of a file"),
     ],
 )
-def test_mistakes_on_the_command_line(tuner, arguments, said):
+def test_mistakes_on_the_command_line(tuner: Run, arguments: list[str], said: str) -> None:
     """Exit code 2 and the option's name."""
     code, _, errors = tuner(*arguments)
 
@@ -158,7 +161,7 @@ def test_mistakes_on_the_command_line(tuner, arguments, said):
     assert said in errors
 
 
-def test_many_sessions_are_cut_to_the_worst(tuner, tmp_path):
+def test_many_sessions_are_cut_to_the_worst(tuner: Run, tmp_path: Path) -> None:
     """The table stays readable; the file holds all."""
     (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 200", "rate: 2, copies: 60"))
 
@@ -168,7 +171,7 @@ def test_many_sessions_are_cut_to_the_worst(tuner, tmp_path):
     assert len(json.loads((tmp_path / "out.json").read_text())["sessions"]) == 61
 
 
-def test_too_many_requests_by_the_option_are_refused(tuner, tmp_path):
+def test_too_many_requests_by_the_option_are_refused(tuner: Run, tmp_path: Path) -> None:
     """What the file allows, --seconds may make endless."""
     (tmp_path / "cluster.yaml").write_text(SMALL.replace("rate: 200", "rate: 1e9"))
 
@@ -178,10 +181,10 @@ def test_too_many_requests_by_the_option_are_refused(tuner, tmp_path):
     assert errors == "error: --seconds: would be 1e+13 requests; at most 1e+12 are simulated\n"
 
 
-def test_too_little_memory_is_told_in_a_line(tuner, monkeypatch):
+def test_too_little_memory_is_told_in_a_line(tuner: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is that does not fit."""
 
-    def simulate(*arguments, **options):
+    def simulate(*arguments: object, **options: object) -> NoReturn:
         raise MemoryError("Unable to allocate 7.28 TiB")
 
     monkeypatch.setattr("tuner.cluster.simulate", simulate)
@@ -193,10 +196,12 @@ def test_too_little_memory_is_told_in_a_line(tuner, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["simulate", "goodput"])
-def test_interrupting_leaves_no_half_file(tuner, tmp_path, monkeypatch, command):
+def test_interrupting_leaves_no_half_file(
+    tuner: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     """Ctrl-C in the middle of a simulation ends with code 130, and nothing is written."""
 
-    def interrupt(simulation, until):
+    def interrupt(simulation: object, until: float) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tuner.cluster.simulation.Simulation.steps", interrupt)
@@ -207,7 +212,7 @@ def test_interrupting_leaves_no_half_file(tuner, tmp_path, monkeypatch, command)
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.yaml"]
 
 
-def test_the_example_of_the_documentation(tuner):
+def test_the_example_of_the_documentation(tuner: Run) -> None:
     """docs/examples/cluster.yaml runs as it stands."""
     code, printed, _ = tuner("simulate", str(ROOT / "docs/examples/cluster.yaml"), "--seconds", "0.2")
 
@@ -216,7 +221,7 @@ def test_the_example_of_the_documentation(tuner):
 
 
 @pytest.mark.slow
-def test_commands_of_the_page_run(tmp_path):
+def test_commands_of_the_page_run(tmp_path: Path) -> None:
     """Every command of docs/simulate.md, from the folder that holds the documentation."""
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
 
@@ -226,7 +231,7 @@ def test_commands_of_the_page_run(tmp_path):
     assert (tmp_path / "trace.json").exists()
 
 
-def test_the_file_of_the_page_is_valid(tmp_path):
+def test_the_file_of_the_page_is_valid(tmp_path: Path) -> None:
     """The first block is a whole file, the second a network to put in its place."""
     whole, network = blocks(ROOT / "docs" / "simulate.md", "yaml")
     (tmp_path / "whole.yaml").write_text(whole)

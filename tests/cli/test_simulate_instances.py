@@ -11,7 +11,7 @@ import pytest
 
 from tests.command_line import Run
 
-REQUESTS = 200 if numba.config.DISABLE_JIT else 3000
+REQUESTS = 200 if numba.config.DISABLE_JIT else 3000  # type: ignore[attr-defined]
 FILE = f"""
 policy: kairos
 instances: [{{type: g4dn.xlarge, count: 2}}, {{type: r5n.large, count: 4}}]

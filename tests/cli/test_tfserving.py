@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 pytestmark = [pytest.mark.tfserving, pytest.mark.timeout(300)]
 
 
-def test_the_demo_from_beginning_to_end(tmp_path):
+def test_the_demo_from_beginning_to_end(tmp_path: Path) -> None:
     """It starts a server, tunes it under two loads, and writes the same report as with Triton."""
     options = ["--windows", "2", "--rates", "20", "40", "--slo", "p95=300ms", "--foreign-limit", "64"]
 
@@ -28,7 +29,7 @@ def test_the_demo_from_beginning_to_end(tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_run_puts_back_what_was_there(tmp_path):
+def test_run_puts_back_what_was_there(tmp_path: Path) -> None:
     """With --restore nothing of ours is left in the model's folder."""
     with EmbeddedTFServing() as server:
         before = sorted(path.name for path in server.base_path.iterdir())
@@ -42,7 +43,7 @@ def test_run_puts_back_what_was_there(tmp_path):
         assert sorted(path.name for path in server.base_path.iterdir()) == before
 
 
-def test_the_wrong_server_name(tmp_path):
+def test_the_wrong_server_name(tmp_path: Path) -> None:
     """The names that there are stand in the message."""
     done = own_process(tmp_path, "demo", "--server", "torchserve")
 
@@ -50,7 +51,7 @@ def test_the_wrong_server_name(tmp_path):
     assert done.stderr.strip() == "error: --server: 'torchserve' is unknown; use one of triton, tfserving"
 
 
-def test_the_daemon_keeps_it(tmp_path):
+def test_the_daemon_keeps_it(tmp_path: Path) -> None:
     """In apply mode, with requests of its own to see something; the history tells what was done."""
     with EmbeddedTFServing() as server:
         (tmp_path / "servetune.yaml").write_text(

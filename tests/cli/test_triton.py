@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,11 @@ from tuner.adapters.triton.embedded import EmbeddedTriton
 pytestmark = [pytest.mark.triton, pytest.mark.timeout(240)]
 
 
-def running(target):
+def running(target: str) -> object:
     """The whole configuration a server runs."""
     backend = connect(target)
     try:
-        return backend.original
+        return backend.original  # type: ignore[attr-defined]
     finally:
         backend.close()
 
@@ -35,7 +36,9 @@ def running(target):
         (("", ""), ["--slo", "p95=30ms", "--knob", "parameters.colour=1,2"], "intra_op_threads"),
     ],
 )
-def test_bad_input_is_named_and_changes_nothing(tmp_path, embedded, change, arguments, names):
+def test_bad_input_is_named_and_changes_nothing(
+    tmp_path: Path, embedded: EmbeddedTriton, change: tuple[str, str], arguments: list[str], names: str
+) -> None:
     """Exit code 2, one sentence, and the server as it was."""
     before = running(embedded.target)
     target = embedded.target.replace(*change) if change[0] else embedded.target
@@ -48,7 +51,7 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path, embedded, change, argu
     assert running(embedded.target) == before
 
 
-def test_a_server_that_takes_no_changes_can_be_watched(tmp_path, fixed_server):
+def test_a_server_that_takes_no_changes_can_be_watched(tmp_path: Path, fixed_server: EmbeddedTriton) -> None:
     """`run` names the flag; `observe` works and says what it cannot see."""
     refused = own_process(tmp_path, "run", fixed_server.target, "--slo", "p95=30ms", "--rate", "20")
     watched = own_process(tmp_path, "observe", fixed_server.target, "--count", "1")
@@ -59,7 +62,7 @@ def test_a_server_that_takes_no_changes_can_be_watched(tmp_path, fixed_server):
     assert "summary_latencies" in watched.stdout.replace("\n", "")
 
 
-def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path):
+def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path: Path) -> None:
     """A p95 SLO on a server that exports means only needs a flag or --rate."""
     from tuner.adapters.triton.embedded import TritonOptions
 
@@ -70,7 +73,9 @@ def test_quantile_slo_without_quantiles_says_how_to_get_them(tmp_path):
     assert "summary_latencies" in done.stderr
 
 
-def test_a_configuration_the_server_refuses_is_skipped_and_the_run_goes_on(tmp_path, embedded):
+def test_a_configuration_the_server_refuses_is_skipped_and_the_run_goes_on(
+    tmp_path: Path, embedded: EmbeddedTriton
+) -> None:
     """The model refuses 0 threads; the old configuration goes on serving and no request fails."""
     done = own_process(
         tmp_path, "sweep", embedded.target, "--rate", "20", "--seconds", "1s",
@@ -83,7 +88,7 @@ def test_a_configuration_the_server_refuses_is_skipped_and_the_run_goes_on(tmp_p
     assert all(window["failures"] == 0 for row in rows for window in row["windows"])
 
 
-def test_a_server_that_dies_is_waited_for(tmp_path):
+def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
     """The run notices, keeps the last good configuration, restores it, and ends in good order."""
     with EmbeddedTriton() as server:
         command = [sys.executable, "-m", "tuner", "run", server.target, "--slo", "p95=500ms", "--rate", "50"]
@@ -104,7 +109,7 @@ def test_a_server_that_dies_is_waited_for(tmp_path):
     assert state["current"] == state["last_good"]
 
 
-def test_reconfiguring_under_load_loses_no_request(tmp_path, embedded):
+def test_reconfiguring_under_load_loses_no_request(tmp_path: Path, embedded: EmbeddedTriton) -> None:
     """A short run that changes the server under 50 requests/s: every request is answered."""
     sender(embedded.target)(5)
 

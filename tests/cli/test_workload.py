@@ -19,7 +19,7 @@ def run(run: Run) -> Run:
     return partial(run, "workload")
 
 
-def test_every_workload_is_listed_with_its_parameters(run):
+def test_every_workload_is_listed_with_its_parameters(run: Run) -> None:
     """With a few words about each."""
     code, out, err = run("list")
 
@@ -29,7 +29,7 @@ def test_every_workload_is_listed_with_its_parameters(run):
         assert all(field.metadata["about"] in out for field in kind.parameters())
 
 
-def test_rates_are_shown_and_stored(run):
+def test_rates_are_shown_and_stored(run: Run) -> None:
     """The same as an environment would draw with that seed."""
     code, out, err = run(
         "show",
@@ -55,7 +55,7 @@ def test_rates_are_shown_and_stored(run):
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_picture_is_drawn(run, ending):
+def test_a_picture_is_drawn(run: Run, ending: str) -> None:
     """With a panel for each."""
     code, _, err = run("show", "dynamic", "ramp", "burst", "constant", "--plot", f"load.{ending}")
 
@@ -74,7 +74,7 @@ def test_a_picture_is_drawn(run, ending):
         (["azure:bad.csv"], "line 2: has 1 fields, not 3"),
     ],
 )
-def test_mistakes_are_told(run, arguments, names):
+def test_mistakes_are_told(run: Run, arguments: list[str], names: str) -> None:
     """Exit code 2 and one line."""
     Path("bad.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nx\n")
 
