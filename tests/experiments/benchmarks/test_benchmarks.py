@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tuner.experiments.benchmarks.catalogue import BENCHMARKS, run_benchmark
 from tuner.experiments.benchmarks.report import BenchOptions, BenchReport, BenchRow, compared, seconds_of
 
 
-def options(tmp_path):
+def options(tmp_path: Path) -> BenchOptions:
     return BenchOptions(repeats=1, quick=True)
 
 
@@ -31,7 +32,7 @@ def test_work_is_warmed_up_and_the_median_counts() -> None:
     assert len(calls) == 4
 
 
-def test_report_is_stored_with_the_agreed_fields(tmp_path):
+def test_report_is_stored_with_the_agreed_fields(tmp_path: Path) -> None:
     """Rows hold id, value, unit, baseline and ratio."""
     row = BenchRow(id="a", value=1.0, unit="s")
     BenchReport(benchmark="engine", command="c", seconds=1.0, repeats=2, rows=[row]).save(tmp_path / "b.json")
@@ -40,19 +41,19 @@ def test_report_is_stored_with_the_agreed_fields(tmp_path):
     assert {"id", "value", "unit", "baseline", "ratio"} <= set(stored["rows"][0])
 
 
-def test_unknown_benchmarks_are_named(tmp_path):
+def test_unknown_benchmarks_are_named(tmp_path: Path) -> None:
     """The error lists what there is."""
     with pytest.raises(InvalidInput, match="decision"):
         run_benchmark("speed", options(tmp_path))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_is_a_module(name):
+def test_every_benchmark_is_a_module(name: str) -> None:
     """Each name has a module with a run function."""
     assert callable(importlib.import_module(f"tuner.experiments.benchmarks.{name}").run)
 
 
-def test_decision_is_measured_beside_plain_python(tmp_path, monkeypatch):
+def test_decision_is_measured_beside_plain_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrivals and ends of batches for each policy and size, each with a baseline and a ratio."""
     from tuner.experiments.benchmarks import decision
 
@@ -67,7 +68,7 @@ def test_decision_is_measured_beside_plain_python(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["engine", "scheduler"])
-def test_benchmarks_run(tmp_path, name):
+def test_benchmarks_run(tmp_path: Path, name: str) -> None:
     """Every row is a positive figure; ids are different."""
     pytest.importorskip("simpy")
 
@@ -77,7 +78,7 @@ def test_benchmarks_run(tmp_path, name):
     assert all(row.value > 0 for row in rows)
 
 
-def test_kairos_is_measured_beside_scipy(tmp_path, monkeypatch):
+def test_kairos_is_measured_beside_scipy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matchings that cost what scipy's do, bounds, and simulations, each with its unit."""
     from tuner.experiments.benchmarks import kairos
 

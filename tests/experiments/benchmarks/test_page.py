@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "experiments" / "results"
 
 
-def test_the_stored_page_is_that_of_the_stored_reports():
+def test_the_stored_page_is_that_of_the_stored_reports() -> None:
     """No number of docs/benchmarks.md is written by hand, except in the notes."""
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == benchmarks_page(RESULTS)
 
 
-def test_a_row_of_the_table(tmp_path):
+def test_a_row_of_the_table(tmp_path: Path) -> None:
     """Value, unit, baseline, ratio and note; the command and the note beside the report."""
     (tmp_path / "results").mkdir()
     (tmp_path / "notes").mkdir()
@@ -39,7 +39,7 @@ def test_a_row_of_the_table(tmp_path):
     assert "tuner bench decision" not in page
 
 
-def test_a_damaged_report_is_named(tmp_path):
+def test_a_damaged_report_is_named(tmp_path: Path) -> None:
     """The error says which file."""
     (tmp_path / "bench-engine.json").write_text("{}")
 

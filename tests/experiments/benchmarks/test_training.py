@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tuner.experiments.benchmarks import training
 from tuner.experiments.benchmarks.report import BenchOptions
 
 
-def test_windows_regions_and_decisions_are_measured(tmp_path, monkeypatch):
+def test_windows_regions_and_decisions_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environments beside themselves alone, regions found and to be found, decisions busy and at rest."""
     monkeypatch.setattr(
         training, "ENVIRONMENTS", {"cpu": ("tuner/TFServingCPU-v0", {"window": 1.0, "rate": 20.0})}

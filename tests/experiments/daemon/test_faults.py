@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_each_seed_suffers_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_time_of_day_can_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what stands in the file, if anything sensible does."""
-    monkeypatch.setattr(keeper.time, "time", lambda: 1000.0)
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
     now = keeper.jumping(tmp_path / "clock")
 
     assert now() == 1000.0

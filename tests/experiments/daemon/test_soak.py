@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,7 @@ from tuner.experiments.daemon.soak import compared
 def judged(latency: list[float], failed: int = 0) -> SloShare:
     """What clients count of a window with these latencies."""
     sample = SimpleNamespace(intended=np.zeros(len(latency)), latency=np.array(latency), failed=failed)
-    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=lambda begin, end: sample))
+    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=lambda begin, end: sample))  # type: ignore[arg-type]
     clients.judge(0.0)
     return clients.share
 
@@ -89,7 +90,7 @@ def test_the_load_turns_in_the_middle_of_a_turn() -> None:
 def test_the_load_is_raised_until_the_slo_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In coarse steps from half the server's own, then in fine ones from the last that was borne; it is left
     with its low load, and has it between the steps."""
-    monkeypatch.setattr(clients_module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     rates: list[float] = []
     said: list[str] = []
 
@@ -97,7 +98,7 @@ def test_the_load_is_raised_until_the_slo_breaks(monkeypatch: pytest.MonkeyPatch
         latency = 0.01 if rates[-1] < 100 else 2 * clients_module.SLO
         return SimpleNamespace(intended=np.zeros(9), latency=np.full(9, latency), failed=0)
 
-    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=sample, set_rate=rates.append))
+    clients = Clients(kept=TRITON, load=SimpleNamespace(sample=sample, set_rate=rates.append))  # type: ignore[arg-type]
     load_until_it_breaks([clients], said.append)
 
     low = TRITON.rates[0]

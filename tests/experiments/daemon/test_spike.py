@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tuner.experiments.daemon.lives import Life
 from tuner.experiments.daemon.spike import LoadSpike, SpikeCase, back, keep
 
 
-def life(rates: list[float], kept: list[bool] | list[int]) -> Life:
+def life(rates: Sequence[float], kept: Sequence[bool | int]) -> Life:
     return Life(np.array(rates, float), np.array(kept, bool))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_results_survive_a_round_trip_and_damage_is_named(tmp_path: Path) -> Non
 def test_sweeps_rank_by_the_median_of_undisturbed_windows() -> None:
     """One disturbed window does not move a configuration."""
 
-    def window(p95: float, disturbed: tuple[str, ...] = ()) -> dict[str, Any]:
+    def window(p95: float, disturbed: Sequence[str] = ()) -> dict[str, Any]:
         return {"latency_p95": p95, "disturbed": list(disturbed)}
 
     result = SweepResult(

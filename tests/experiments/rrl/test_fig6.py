@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
+from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.experiments.frame.result import Result
 from tuner.experiments.rrl import fig6
 from tuner.experiments.rrl.fig6 import ParallelismSurface
@@ -16,7 +17,8 @@ from tuner.experiments.rrl.fig6 import ParallelismSurface
 def known(seed: int) -> np.ndarray:
     """Latency grows by a tenth per step of every knob, and is twice as high with the second seed."""
     steps = np.indices((11, 11, 11)).sum(axis=0)
-    return (1 + seed) * 0.05 * 1.1**steps
+    latency: np.ndarray = (1 + seed) * 0.05 * 1.1**steps
+    return latency
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_differences_grow_with_the_distance(result: Result) -> None:
 
     assert rows[f"Fig. 6, {name}: factor at distance 1"] == pytest.approx(1.1)
     median = next(series for series in result.panel(name) if series.name == "median")
-    assert median.y[0] < median.y[4]
+    assert median.y[0] < median.y[4]  # type: ignore[operator]
     assert median.low == median.high
 
 
@@ -75,7 +77,7 @@ def test_figures_are_drawn(result: Result, tmp_path: Path) -> None:
 
 def test_every_configuration_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the real model, few requests: finite latencies in the shape of the space."""
-    few = fig6.CPU_MODELS["inception"].replace(warm_up=0.0)
+    few = CPU_MODELS["inception"].replace(warm_up=0.0)
     monkeypatch.setattr(fig6, "CPU_MODELS", {"inception": few})
 
     monkeypatch.setattr(ParallelismSurface, "requests", 6.0)

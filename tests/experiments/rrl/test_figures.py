@@ -122,7 +122,7 @@ def test_bars_say_how_many_seeds_never_converged() -> None:
     )
 
     assert texts == ["26", "70; some not within 600", "half or more not within 600"]
-    ranges = [tuple(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2]
+    ranges = [tuple(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2]  # type: ignore[arg-type]
     assert ranges == [(21.0, 322.0), (66.0, 600.0), (69.0, 600.0)]
     assert len(panel.patches) == 2
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
+from tuner.agents.rrl import RRL
 from tuner.experiments.rrl import warm
 from tuner.experiments.rrl.study import MEAN
 from tuner.experiments.rrl.warm import WarmStart, with_wrong_prior
 from tuner.knobs import KnobSpace
-from tuner.laboratory.agent_run import RunSpec, new_agent
+from tuner.laboratory.agent_run import RunSpec, new_agent, serving, stage_environment
 
 
 class World:
@@ -28,14 +29,15 @@ class World:
 def test_the_prior_is_wrong_by_a_fifth_and_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's prior is the truth, 1.2 times, and a tenth up or down."""
     spec = RunSpec(env="tuner/TFServingCPU-v0", arguments=dict(MEAN), windows=2)
-    env = warm.stage_environment(spec)
+    env = stage_environment(spec)
     agent = new_agent(spec, env)
-    world = World(warm.serving(env).space)
+    world = World(serving(env).space)
     monkeypatch.setattr(warm, "serving", lambda _: world)
     monkeypatch.setattr(warm, "_nominal", lambda _: 14.0)
 
     with_wrong_prior(agent, spec, env, 0.1)
 
+    assert isinstance(agent, RRL)
     wrong = agent.perception.prior.at(np.log2(14.0)) - np.log(world.expected_costs(14.0))
     assert np.mean(wrong) == pytest.approx(np.log(warm.BIAS), abs=0.01)
     assert np.std(wrong) == pytest.approx(0.1, rel=0.1)

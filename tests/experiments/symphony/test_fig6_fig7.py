@@ -59,7 +59,7 @@ def test_zipf_makes_the_first_model_most_popular() -> None:
 
     rates = [session.rate for session in found.each_session]
     assert len(rates) == fig7.MODELS
-    assert rates[0] / rates[9] == pytest.approx(10**0.9)
+    assert rates[0] / rates[9] == pytest.approx(10**0.9)  # type: ignore[operator]
     assert found.sessions[0].arrival == "gamma:0.05"
 
 

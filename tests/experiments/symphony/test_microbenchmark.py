@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tuner.cluster.goodput import capacity
+from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
 from tuner.experiments.frame.options import ExperimentOptions
 from tuner.experiments.frame.result import Result
@@ -101,10 +104,10 @@ def test_equal_models_count_together(
     monkeypatch: pytest.MonkeyPatch, point: ClusterPoint, overall: bool, requests: float
 ) -> None:
     """The bad rate is that of all equal models, but of each unlike one, which then has more requests."""
-    asked = {}
+    asked: dict[str, Any] = {}
 
-    def searched(cluster, **options):
-        asked.update(options, requests=cluster.seconds * microbenchmark.capacity(cluster))
+    def searched(cluster: Scenario, **options: Any) -> SimpleNamespace:
+        asked.update(options, requests=cluster.seconds * capacity(cluster))
         return SimpleNamespace(rate=7.0)
 
     monkeypatch.setattr(microbenchmark, "goodput", searched)
@@ -159,9 +162,9 @@ def test_a_later_configuration_must_be_clearly_better(monkeypatch: pytest.Monkey
 
 def test_a_doubtful_cluster_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more requests and other seeds, and that counts; a good one is not."""
-    asked = []
+    asked: list[tuple[float, int, list[int]]] = []
 
-    def attempt(task, train_seed, seeds):
+    def attempt(task: tuned.ToTune, train_seed: int, seeds: range) -> TunedCluster:
         asked.append((task.requests, train_seed, list(seeds)))
         ratio = 0.98 if task.requests == 10.0 and task.point == BERT else 1.0
         return TunedCluster(task.point, ratio, ratio, 1.0, 0.9, {}, {})
@@ -179,9 +182,9 @@ def test_a_rate_keeps_the_limit_that_is_searched(
     monkeypatch: pytest.MonkeyPatch, point: ClusterPoint, expected: bool
 ) -> None:
     """All equal models together may have 1 % of bad requests; of unlike ones each."""
-    tried = []
+    tried: list[float] = []
 
-    def simulate(cluster):
+    def simulate(cluster: Scenario) -> SimpleNamespace:
         tried.append(cluster.total_rate)
         return SimpleNamespace(bad_rate=0.01, worst_bad_rate=0.02)
 
