@@ -19,6 +19,9 @@ from tuner.testing.backend import BackendContract, Traffic
 
 pytestmark = pytest.mark.triton
 
+REFUSAL = 3.0
+"""How long to wait for a server that will not take a file, s. One that takes it may need more."""
+
 
 @pytest.fixture(scope="module")
 def polling() -> Iterator[EmbeddedTriton]:
@@ -44,7 +47,7 @@ def target(polling: EmbeddedTriton) -> str:
 
 @pytest.fixture
 def backend(target: str) -> Iterator[TritonBackend]:
-    backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0, load_timeout=4.0)
+    backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0)
     yield backend
     backend.close()
     another = TritonBackend(target)
@@ -75,6 +78,7 @@ class TestContract(BackendContract):
 
     @pytest.fixture
     def refused(self, backend: TritonBackend) -> Configuration:
+        backend._load_timeout = REFUSAL
         return backend.current().replace(**{THREADS: 999})
 
 
@@ -95,6 +99,7 @@ def test_the_operators_file_comes_back(backend: TritonBackend, file: Path) -> No
 def test_a_file_that_is_not_taken_is_put_back(backend: TritonBackend, file: Path) -> None:
     """The server does not say that it refuses; after a while the old file is there again."""
     before = file.read_text()
+    backend._load_timeout = REFUSAL
 
     with pytest.raises(Refused, match=r"did not take.*old configuration still serves"):
         backend.apply(backend.space.default.replace(**{THREADS: 999}))
