@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core.caching import FunctionCache
 
 from tests.kernels import COMPILED, ROOT, folders_of_tests, packages
+from tuner import _jit
 
 compiled = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 
@@ -74,3 +76,19 @@ def test_functions_are_compiled_by_our_decorators_only() -> None:
     }
 
     assert users == {"_jit.py"}
+
+
+@compiled
+def test_what_cannot_be_stored_is_used_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba may lack the object code while another process compiles the same function."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr(FunctionCache, "save_overload", fails)
+
+    @_jit.njit
+    def twice(value: float) -> float:
+        return 2.0 * value
+
+    assert twice(3.0) == 6.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +71,11 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if not _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
+        if _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
+            return
+        # While two processes compile the same functions, numba may lack the object code of what it has just
+        # compiled. The function works; the next process that compiles it stores it.
+        with suppress(RuntimeError):
             super().save_overload(sig, data)
 
 
