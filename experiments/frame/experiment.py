@@ -18,6 +18,7 @@ from tuner.experiments.frame.options import ExperimentOptions, Watcher
 from tuner.experiments.frame.result import Result, Row
 from tuner.laboratory.parallel import run_all
 from tuner.laboratory.progress import track
+from tuner.report import style
 from tuner.report.series import Series
 
 __all__ = ["Answers", "Experiment", "Scaled", "SequentialExperiment", "experiment"]
@@ -126,17 +127,24 @@ class Experiment(ABC, Generic[Task, Answer]):
         return {}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:  # noqa: ARG004 - likewise
-        """Draw the figures of a result into a folder and return the files.
-
-        They are called ``NAME.png``, or ``NAME-something.png`` where there are several.
-        """
+    def draw(result: Result) -> list[style.Drawing]:  # noqa: ARG004 - likewise
+        """Return the figures that show a result."""
         return []
+
+    @classmethod
+    def plot(cls, result: Result, folder: Path) -> list[Path]:
+        """Write a result's figures into a folder, ``NAME.png`` or ``NAME-PART.png``; return the files."""
+        return [
+            style.save(
+                one.figure, folder, "-".join(filter(None, (result.experiment, one.part))), colors=one.colors
+            )
+            for one in cls.draw(result)
+        ]
 
     @classmethod
     def has_figure(cls) -> bool:
         """Return whether there is anything to draw."""
-        return cls.plot is not Experiment.plot
+        return cls.draw is not Experiment.draw
 
     def seeds_of(self, task: Task, /) -> Sequence[int]:  # noqa: ARG002 - most have the same for all
         """Return the seeds that a task is measured with."""

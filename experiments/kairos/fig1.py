@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tuner.experiments.frame.experiment import Answers, experiment
@@ -63,7 +62,7 @@ class MixedPools(CellExperiment):
         return rates | {POOLS[0]: [rate * scale for rate in rates[POOLS[0]]]}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw throughput and cost of the four pools."""
         figure, axes = style.figure("RM2, first come, first served", columns=2)
         left, right = axes.flat
@@ -77,7 +76,7 @@ class MixedPools(CellExperiment):
         right.bar(names, costs, 0.6, color=style.MUTED)
         right.axhline(BUDGET, color=style.INK, lw=1, ls="--")
         right.set(title="cost; the first scaled up to the budget", ylabel="$/h", ylim=(0, 3))
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def cost_of(pool: Pool) -> float:

@@ -6,7 +6,6 @@ All are searched by Kairos+ (algorithm 1): from the highest bound down, with bot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
@@ -67,7 +66,7 @@ class PoolsTried(PoolExperiment[PoolSearch, SearchResult]):
         return PoolSearch(self.setting(model), policy, self.limit)
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the shares on a logarithmic axis."""
         figure, axes = style.figure("Pools that Kairos+ tries, of 331", columns=2, sharey=True)
         for axis, panel in zip(axes.flat, (UNTIL_BEST, UNTIL_SURE), strict=True):
@@ -77,7 +76,7 @@ class PoolsTried(PoolExperiment[PoolSearch, SearchResult]):
             axis.tick_params(axis="x", labelsize=7)
         axes.flat[0].set_ylabel("of the search space, %")
         style.legend(axes.flat[1], ncols=2, loc="upper left", fontsize=7)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _rows(name: str, searches: list[SearchResult], policy: str) -> Iterator[Row]:

@@ -6,7 +6,6 @@ All measure with Kairos's distribution, and all prune sub-configurations; only K
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,11 +93,11 @@ class RivalSearches(PoolExperiment[StoredSearch, int]):
         return self.runs if self.options.quick else self.runs * self.options.seeds
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the counts on a logarithmic axis, with the spread over seeds."""
         figure, axes = style.figure("Pools tried until the best of 331 is found", size=(8, 3.6))
         (axis,) = axes.flat
         style.bars(axis, list(LABELS.values()), [(one.name, one.y) for one in result.series])
         axis.set(ylabel="pools tried, median of the searches", yscale="log", ylim=(0.7, 500))
         style.legend(axis, ncols=3, loc="upper left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -7,7 +7,6 @@ Ribbon's Bayesian optimisation, each under its own distribution policy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,7 +111,7 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
         return self.setting(MODEL, sizes=GAUSSIAN)
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the throughput of the pool that each scheme runs at each step."""
         title = "RM2 after its sizes became Gaussian: the pools that are tried"
         figure, axes = style.figure(title, size=(8, 4))
@@ -126,7 +125,7 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
         axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, 155))
         axis.set_xticks([1, *range(5, len(result.series[0].x) + 1, 5)])
         style.legend(axis, ncols=4, fontsize=7, loc="upper center")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _note(scheme: str, runs: list[Tried]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
@@ -64,7 +63,7 @@ class HighestBounds(CellExperiment):
         return {pool: [stored[pool], *found[Cell(space.setting, pool)]] for pool in self._highest(space)}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw bounds and measured throughputs, with a star at Kairos's choice."""
         figure, axes = style.figure(
             "The twenty highest bounds, and what these pools serve under Kairos", columns=5, size=(14, 3.2)
@@ -83,7 +82,7 @@ class HighestBounds(CellExperiment):
             axis.set(title=label, xlabel="rank of the bound", ylim=(0, None))
         axes.flat[0].set_ylabel("queries/s")
         style.legend(axes.flat[0], loc="lower left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _rows(label: str, space: PoolSpace, rates: Rates, stored: dict[Pool, float]) -> Iterator[Row]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
@@ -68,7 +67,7 @@ class BoundsByPolicy(CellExperiment):
         return self._cell(max(stored, key=lambda pool: stored[pool]), "oracle")
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the throughput of each pool under each policy."""
         title = "RM2: the ten highest bounds under other distribution policies"
         figure, axes = style.figure(title, size=(7, 4))
@@ -78,4 +77,4 @@ class BoundsByPolicy(CellExperiment):
         axis.plot(oracle.x, style.floats(oracle.y), color=style.INK, ls="--", lw=1, label=oracle.name)
         axis.set(xlabel="rank of the bound", ylabel="allowable throughput, queries/s", ylim=(0, 185))
         style.legend(axis, ncols=4, loc="upper center", fontsize=7)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -7,7 +7,6 @@ that type, and another than in Figure 8; there is also a row with the gain over 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
@@ -67,7 +66,7 @@ class GainByBudget(GainExperiment):
         return spaces
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw both panels, with the gain of Figure 8 as dots."""
         figure, axes = style.figure(
             "Kairos over the best homogeneous pool at equal cost", columns=2, sharey=True
@@ -79,4 +78,4 @@ class GainByBudget(GainExperiment):
                 heights = [y or 0.0 for y in one.y]
                 axes.flat[1].scatter(one.x, heights, marker="^", color=style.INK, zorder=5, label=OLD)
                 style.legend(axes.flat[1], loc="upper left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
@@ -78,11 +77,11 @@ class GainUnderNoise(GainExperiment):
         return Cell(space.setting._replace(**NOISES[noise]), space.chosen, policy)
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the three panels, with the gain of Figure 8 as dots."""
         figure, axes = style.figure(
             "Kairos over the best homogeneous pool at equal cost", columns=3, sharey=True
         )
         before, *others = result.series
         draw_panels(axes, before, others)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

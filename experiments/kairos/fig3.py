@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
@@ -39,7 +38,7 @@ class PoolsByPolicy(CellExperiment):
             yield curve(policy, range(len(MIXED)), rates)
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the policies side by side for each pool."""
         figure, axes = style.figure("RM2: three pools under every distribution policy", size=(7.5, 3.6))
         (axis,) = axes.flat
@@ -49,4 +48,4 @@ class PoolsByPolicy(CellExperiment):
         axis.set_ylabel("allowable throughput, queries/s")
         axis.set_ylim(top=160)
         style.legend(axis, ncols=4, loc="upper center")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row
@@ -40,7 +39,7 @@ class GainAtEqualCost(CellExperiment):
         return [curve("kairos", range(len(ratios)), ratios)]
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the gain of each model."""
         figure, axes = style.figure("Kairos over the best homogeneous pool", size=(5.5, 3.6))
         (axis,) = axes.flat
@@ -54,4 +53,4 @@ class GainAtEqualCost(CellExperiment):
         axis.set_xticks(series.x, list(LABELS.values()))
         axis.set(ylabel="allowable throughput at equal cost, times", ylim=(0, max(heights) * 1.3))
         style.legend(axis, loc="upper left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
@@ -76,7 +75,7 @@ class RivalPolicies(CellExperiment):
         return {CHOSEN: make_space(PoolSetting(model)).chosen, BEST: best["kairos"], GIVEN: best["oracle"]}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw, for each model, all policies relative to the oracle."""
         figure, axes = style.figure(
             "All on the oracle's best pool, but kairos on its choice and kairos+ on the best", size=(9, 3.6)
@@ -92,7 +91,7 @@ class RivalPolicies(CellExperiment):
         axis.axhline(1, color=style.INK, lw=1, ls="--", label="oracle")
         axis.set(ylabel="allowable throughput over the oracle's", ylim=(0, 1.3))
         style.legend(axis, ncols=4, loc="upper center")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _rows(name: str, rates: dict[str, list[float]]) -> Iterator[Row]:

@@ -86,7 +86,7 @@ class EveryPool(CellExperiment):
         return np.array([found[Cell(space.setting, pool, policy)] for pool in self._pools(space)])
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the measured throughput of each pool against its bound."""
         figure, axes = style.figure(
             "Every pool within 2.5 $/h: measured throughput against its bound", columns=5, size=(14, 3.2)
@@ -102,7 +102,7 @@ class EveryPool(CellExperiment):
             axis.set(title=label, xlabel="bound, queries/s", xlim=(0, top * 1.05), ylim=(0, top * 1.05))
         axes.flat[0].set_ylabel("allowable throughput, queries/s")
         style.legend(axes.flat[0], loc="upper left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def measured_pools(folder: Path, model: str) -> dict[str, dict[Pool, float]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.cluster import simulate
@@ -84,7 +83,7 @@ class LazyDropping(Experiment[DroppingRule, Dropping]):
         return {"slo_ms": SLO, "rate": LOAD * OPTIMUM, "measured_seconds": self.seconds}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the bad rate against alpha."""
         figure, axes = style.figure("Dropping at 90 % of the optimum, SLO 100 ms", size=(6.4, 3.8))
         axis = axes[0, 0]
@@ -92,4 +91,4 @@ class LazyDropping(Experiment[DroppingRule, Dropping]):
         axis.set(xlabel="alpha, ms per request (beta falls from 25 to 5 ms)", ylabel="late or dropped, %")
         axis.set_ylim(bottom=-1)
         style.legend(axis, loc="center left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

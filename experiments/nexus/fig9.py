@@ -8,7 +8,6 @@ the letter of the paper.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -115,7 +114,7 @@ class EarlyDropping(Experiment[RuleThroughput, float]):
         return {"slo_ms": SLO, "optimum": OPTIMUM, "measured_seconds": self.seconds, "bad_rate": 0.01}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the throughputs and the gain against alpha, and the gain against the time measured."""
         figure, axes = style.figure("Early against lazy dropping, Poisson arrivals, SLO 100 ms", columns=3)
         rates, gain, length = axes.flat
@@ -137,7 +136,7 @@ class EarlyDropping(Experiment[RuleThroughput, float]):
         style.legend(length, loc="center right")
         for axis in (rates, gain):
             axis.set_xlabel("alpha, ms per request (beta falls from 25 to 5 ms)")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _gain_row(found: Rates, alpha: float, pair: Pair, seconds: float, more: str) -> Row:

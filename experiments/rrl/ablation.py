@@ -7,18 +7,17 @@ arrivals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
-from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS
+from tuner.experiments.frame.result import Result, Row
+from tuner.experiments.rrl.study import CPU, MEAN, QUICK_WINDOWS, figure_rows
 from tuner.experiments.rrl.warm import with_wrong_prior
 from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, train_agent
-from tuner.laboratory.metrics import Figures, figures_of
+from tuner.laboratory.metrics import figures_of
 from tuner.report import style
 
 if TYPE_CHECKING:
@@ -43,12 +42,7 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Name -> agent and parameters."""
 SCENARIOS = ("dynamic load", "after the model was replaced")
 """Without a drift, and with one."""
-MEASURED: Mapping[str, tuple[Callable[[Figures], float], str]] = {
-    "windows to converge": (lambda f: f.windows_to_converge, "windows"),
-    "windows not near the oracle": (lambda f: f.windows_off, "windows"),
-    "mean cost": (lambda f: f.mean_cost, "of the SLO"),
-    "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
-}
+SHOWN = ("windows to converge", "windows not near the oracle", "mean cost", "windows that broke the SLO")
 
 
 class AblationTask(NamedTuple):
@@ -85,7 +79,7 @@ class Ablation(Experiment[AblationTask, AgentRun]):
 
     def rows(self, found: Answers[AblationTask, AgentRun]) -> Iterator[Row]:
         for (drift, name), runs in found.items():
-            yield from _rows(f"{SCENARIOS[drift]}, {name}", runs)
+            yield from figure_rows(f"{SCENARIOS[drift]}, {name}", [figures_of(run) for run in runs], SHOWN)
 
     def configuration(self) -> dict[str, Any]:
         return {"windows": WINDOWS, "error of the prior": ERROR, **MEAN}
@@ -105,7 +99,7 @@ class Ablation(Experiment[AblationTask, AgentRun]):
         )
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw, for both scenarios, how long each variant was off the oracle and what it cost."""
         title = f"RRL with one part switched; median and range of {result.seeds} seeds"
         figure, axes = style.figure(title, rows=2, columns=2, size=(10.5, 6.2), sharey=True)
@@ -129,21 +123,11 @@ class Ablation(Experiment[AblationTask, AgentRun]):
                 axis.set_xlabel(f"{what}, {scenario}")
                 axis.grid(axis="y", visible=False)
         axes[0, 0].invert_yaxis()  # all share it
-        return [style.save(figure, folder, result.experiment, colors=64)]
+        return [style.Drawing(figure, colors=64)]
 
 
 def _informed(spec: RunSpec, env: Any) -> Agent:
     return with_wrong_prior(new_agent(spec, env), spec, env, ERROR)
-
-
-def _rows(name: str, runs: Sequence[AgentRun]) -> list[Row]:
-    figures = [figures_of(run) for run in runs]
-    rows = []
-    for what, (value, unit) in MEASURED.items():
-        numbers = [value(f) for f in figures]
-        if not np.isnan(numbers).all():
-            rows.append(row(f"{name}: {what}", numbers, unit=unit))
-    return rows
 
 
 def _draw_costs(

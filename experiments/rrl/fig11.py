@@ -14,7 +14,6 @@ anything of, where Q is the cost it learned and Q* the exact one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -129,7 +128,7 @@ class RegionSize(Experiment[RegionTask, LearnedRegion]):
         )
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw windows and error against delta."""
         title = f"The size of the region; median and range of {result.seeds} seeds"
         figure, axes = style.figure(title, columns=4, size=(15, 3.8))
@@ -147,7 +146,7 @@ class RegionSize(Experiment[RegionTask, LearnedRegion]):
                 style.curves(axis, result.panel(panel))
             axis.set_ylim(bottom=0)
             above(axis)
-        return [style.save(figure, folder, result.experiment, colors=128)]
+        return [style.Drawing(figure, colors=128)]
 
 
 def _rows(name: str, values: list[LearnedRegion]) -> list[Row]:

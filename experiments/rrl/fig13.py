@@ -5,39 +5,13 @@ Inception V3, whose knobs are the largest batch, its timeout and the batch threa
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import ClassVar
 
 from tuner.experiments.frame.experiment import experiment
-from tuner.experiments.frame.result import Result
-from tuner.experiments.rrl.latency import LatencyStudy, draw_latencies
-from tuner.experiments.rrl.study import DYNAMIC_WINDOWS, GPU, MEAN, WIKI_WINDOWS, LearningCase
+from tuner.experiments.rrl.latency import LatencyStudy, latency_cases
+from tuner.experiments.rrl.study import GPU
 
-__all__ = ["CASES", "GpuLatency"]
-
-CASES = (
-    LearningCase(
-        name="Inception on GPU, WiKi",
-        env=GPU,
-        model="inception",
-        workload="wikipedia",
-        windows=WIKI_WINDOWS,
-        arguments=MEAN,
-    ),
-    LearningCase(
-        name="Inception on GPU, Dynamic",
-        env=GPU,
-        model="inception",
-        workload="dynamic",
-        windows=DYNAMIC_WINDOWS,
-        arguments=MEAN,
-    ),
-)
-PUBLISHED: dict[str, dict[str, float | None]] = {
-    "Inception on GPU, WiKi": {"capes": 47.1, "deeprm": None},
-    "Inception on GPU, Dynamic": {"capes": 38.0, "deeprm": 69.1},
-}
-"""By how many per cent RRL's mean latency is below the rival's (sections 6.3 and 6.4). What it is below
-DeepRM's under WiKi has been lost from the sentence that gives CAPES'; the summary says "up to 69.3 %"."""
+__all__ = ["GpuLatency"]
 
 
 @experiment(
@@ -49,10 +23,10 @@ DeepRM's under WiKi has been lost from the sentence that gives CAPES'; the summa
 class GpuLatency(LatencyStudy):
     """Every load on the GPU server."""
 
-    cases = CASES
-    published = PUBLISHED
-
-    @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
-        """Draw latency over time as in the paper: a column for each load, which is on top."""
-        return draw_latencies(result, CASES, folder, "Mean latency on the GPU server")
+    server = "GPU"
+    cases = latency_cases(GPU, {"Inception on GPU": "inception"})
+    published: ClassVar = {
+        # The sentence that gives CAPES' lacks that of DeepRM; the summary says "up to 69.3 %".
+        "Inception on GPU, WiKi": {"capes": 47.1, "deeprm": None},
+        "Inception on GPU, Dynamic": {"capes": 38.0, "deeprm": 69.1},
+    }

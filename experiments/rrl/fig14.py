@@ -7,8 +7,6 @@ is above the SLO; the distributions are those of the windows' p95.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row
@@ -46,6 +44,14 @@ BOUNDS = {"Inception on CPU": 0.550, "Inception on GPU": 0.520}
 PUBLISHED = {"capes": 49.9, "deeprm": 43.4}
 """By how many per cent RRL breaks the SLO less often (section 6.5)."""
 
+SHOWN = (
+    "windows that broke the SLO",
+    "p95",
+    "p99",
+    "windows to converge",
+    "windows not near the oracle",
+)
+
 
 @experiment(
     name="rrl-fig14",
@@ -62,38 +68,18 @@ class StrictSlo(AgentStudy):
         yield from relation_rows(
             case.name,
             runs,
-            lambda f: f.slo_violations,
             "windows that broke the SLO",
             PUBLISHED,
             note='published as "up to", without saying on which server',
         )
-        yield from agent_rows(
-            case.name,
-            runs,
-            {
-                "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
-                "p95": (lambda f: 1e3 * f.p95, "ms"),
-                "p99": (lambda f: 1e3 * f.p99, "ms"),
-                "windows to converge": (lambda f: f.windows_to_converge, "windows"),
-                "windows not near the oracle": (lambda f: f.windows_off, "windows"),
-            },
-        )
+        yield from agent_rows(case.name, runs, SHOWN)
 
     def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
         yield from exceeding(runs, lambda t: t.shown["p95"], f"{case.name}: tail")
         yield from bars(runs, lambda f: 100 * f.slo_violations, f"{case.name}: broken")
 
-    def configuration(self) -> dict[str, Any]:
-        return {
-            "slo": [case.arguments["slo"] for case in CASES],
-            "objective": "strict",
-            "workload": "dynamic",
-            "windows": [case.windows for case in CASES],
-            "agents": list(self.agents),
-        }
-
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw tails on logarithmic axes as in the paper, and beside them how often the SLO was broken."""
         title = f"A strict SLO under the Dynamic load; median and range of {result.seeds} seeds"
         figure, axes = style.figure(title, rows=2, columns=2, size=(11, 7), width_ratios=[1.6, 1.0])
@@ -103,4 +89,4 @@ class StrictSlo(AgentStudy):
             above(line[0])
             draw_bars(line[1], named(result.panel(f"{case.name}: broken")), "% of the windows")
             line[1].set_title(f"{case.name}: windows above {1e3 * BOUNDS[case.name]:.0f} ms")
-        return [style.save(figure, folder, result.experiment, colors=128)]
+        return [style.Drawing(figure, colors=128)]

@@ -6,8 +6,6 @@ DeepSpeech and Inception ResNet V2 on the CPU server, Inception V3 on the GPU se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row
@@ -53,6 +51,8 @@ PUBLISHED = {
 }
 """By how many per cent RRL uses less than the rival (section 6.6)."""
 
+SHOWN = ("windows that broke the SLO", "p95", "windows to converge", "windows not near the oracle")
+
 
 @experiment(
     name="rrl-fig15",
@@ -66,37 +66,17 @@ class LeastResources(AgentStudy):
     cases = CASES
 
     def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
-        kind = case.arguments["objective"]
-        use = f"{kind.upper()} use"
-        yield from relation_rows(case.name, runs, lambda f: f.resource, use, PUBLISHED[case.name])
-        yield from agent_rows(
-            case.name,
-            runs,
-            {
-                use: (lambda f: f.resource, "cores" if kind == "cpu" else "share"),
-                "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
-                "p95": (lambda f: 1e3 * f.p95, "ms"),
-                "windows to converge": (lambda f: f.windows_to_converge, "windows"),
-                "windows not near the oracle": (lambda f: f.windows_off, "windows"),
-            },
-        )
+        use = f"{case.arguments['objective'].upper()} use"
+        yield from relation_rows(case.name, runs, use, PUBLISHED[case.name])
+        yield from agent_rows(case.name, runs, (use, *SHOWN))
 
     def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
         yield from over_time(runs, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
         yield from over_time(runs, lambda t: t.shown[case.arguments["objective"]], f"{case.name}: use")
         yield from over_time(runs[:1], lambda t: t.rate, f"{case.name}: load")
 
-    def configuration(self) -> dict[str, Any]:
-        return {
-            "slo": f"p95={LOOSE:g}s",
-            "objectives": [case.arguments["objective"] for case in CASES],
-            "workload": "dynamic",
-            "windows": [case.windows for case in CASES],
-            "agents": list(self.agents),
-        }
-
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw as in the paper: a row for each model; the load, the latency against the SLO, the use."""
         title = f"Least resources under p95 <= {LOOSE:g} s; median and range of {result.seeds} seeds"
         figure, axes = style.figure(
@@ -113,4 +93,4 @@ class LeastResources(AgentStudy):
             unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
             draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)
             above(line[2])
-        return [style.save(figure, folder, result.experiment, colors=64)]
+        return [style.Drawing(figure, colors=64)]

@@ -8,7 +8,6 @@ the shape that the paper's figures show.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,7 +122,7 @@ class ParallelismSurface(Experiment[Surface, np.ndarray]):
         }
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw Fig. 6, and Figs. 3, 4 and 5 beside it."""
         figure, axes = style.figure("Difference in latency against distance of configurations", columns=3)
         for axis, name in zip(axes[0], CASES, strict=True):
@@ -132,19 +131,15 @@ class ParallelismSurface(Experiment[Surface, np.ndarray]):
             style.decades(axis.yaxis)
         axes[0, 0].set_ylabel("factor between two mean latencies")
         style.legend(axes[0, 0])
-        files = [style.save(figure, folder, result.experiment), _plot_figure_3(result, folder)]
         maps = [np.array(values) for values in result.details["mean_s"].values()]
         threads = [f"{step}" for step in range(11)]
-        files.append(
-            _plot_map(
-                folder, "fig4", maps[0], ("inter-op parallelism", "request parallelism"), (threads, threads)
-            )
-        )
         timeouts = [f"{1000 * value:g}" for value in KNOBS[1].grid]
-        files.append(
-            _plot_map(folder, "fig5", maps[1], ("batch threads", "batch timeout, ms"), (threads, timeouts))
-        )
-        return files
+        return [
+            style.Drawing(figure),
+            _draw_figure_3(result),
+            _draw_map("fig4", maps[0], ("inter-op parallelism", "request parallelism"), (threads, threads)),
+            _draw_map("fig5", maps[1], ("batch threads", "batch timeout, ms"), (threads, timeouts)),
+        ]
 
 
 def _lines(steps: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -213,7 +208,7 @@ def _median(maps: Any) -> list[list[float]]:
     return [[float(f"{value:.4g}") for value in line] for line in np.median(list(maps), axis=0)]
 
 
-def _plot_figure_3(result: Result, folder: Path) -> Path:
+def _draw_figure_3(result: Result) -> style.Drawing:
     figure, axes = style.figure(
         f"Fig. 3: faster than sequential execution, {LIGHT} requests/s", size=(6, 3.8)
     )
@@ -221,7 +216,7 @@ def _plot_figure_3(result: Result, folder: Path) -> Path:
     axes[0, 0].set(xlabel="parallelism (the others stay at 1)", ylabel="times faster than (1, 1, 1)")
     axes[0, 0].set_ylim(bottom=0)
     style.legend(axes[0, 0])
-    return style.save(figure, folder, f"{result.experiment}-fig3")
+    return style.Drawing(figure, "fig3")
 
 
 TITLES = {
@@ -230,9 +225,9 @@ TITLES = {
 }
 
 
-def _plot_map(
-    folder: Path, name: str, values: np.ndarray, labels: tuple[str, str], ticks: tuple[list[str], list[str]]
-) -> Path:
+def _draw_map(
+    name: str, values: np.ndarray, labels: tuple[str, str], ticks: tuple[list[str], list[str]]
+) -> style.Drawing:
     """Draw a heat map, whole and near its best; lighter is less, as in the paper."""
     figure, axes = style.figure(TITLES[name], columns=2, size=(10, 4.2))
     down, across = (int(place) for place in np.unravel_index(values.argmin(), values.shape))
@@ -244,7 +239,7 @@ def _plot_map(
         axis.set(xlabel=labels[0], ylabel=labels[1])
     axes[0, 0].set_title("all")
     axes[0, 1].set_title("near the best")
-    return style.save(figure, folder, f"rrl-fig6-{name}")
+    return style.Drawing(figure, name)
 
 
 def _heat(axis: Axes, values: np.ndarray, down: list[str], across: list[str]) -> None:

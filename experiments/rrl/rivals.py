@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import (
     CPU,
     GPU,
+    LEARNING,
     MEAN,
     TIMES_FEWER,
     AgentStudy,
@@ -65,27 +64,15 @@ class RivalAgents(AgentStudy):
     agents = AGENTS
 
     def case_rows(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Row]:
-        yield from agent_rows(
-            case.name,
-            runs,
-            {
-                "windows to converge": (lambda f: f.windows_to_converge, "windows"),
-                "windows not near the oracle": (lambda f: f.windows_off, "windows"),
-                "mean cost above the oracle's": (lambda f: 100 * f.regret, "%"),
-                "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
-            },
-        )
+        yield from agent_rows(case.name, runs, LEARNING)
         yield from _times_fewer(case.name, runs)
 
     def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterator[Series]:
         yield from over_time(runs, lambda t: t.expected / t.best, f"{case.name}: cost")
         yield from bars(runs, lambda f: f.windows_to_converge, f"{case.name}: windows")
 
-    def configuration(self) -> dict[str, Any]:
-        return {"workload": "constant", "windows": WINDOWS, "agents": list(self.agents), **MEAN}
-
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the cost over the oracle's, window by window, and the windows to converge."""
         title = f"Windows until near the oracle, constant load; median and range of {result.seeds} seeds"
         figure, axes = style.figure(title, rows=2, columns=2, size=(12, 7.2), width_ratios=[1.1, 1.0])
@@ -97,7 +84,7 @@ class RivalAgents(AgentStudy):
             windows = named(result.panel(f"{case.name}: windows"))
             draw_bars(line[1], windows, "windows to converge", most=float(WINDOWS))
             line[1].set_title(f"{case.name}: windows to converge")
-        return [style.save(figure, folder, result.experiment, colors=128)]
+        return [style.Drawing(figure, colors=128)]
 
 
 def _times_fewer(case: str, runs: Sequence[AgentRun]) -> Iterator[Row]:

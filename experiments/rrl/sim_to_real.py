@@ -268,7 +268,7 @@ class SimToReal(SequentialExperiment[Study]):
         }
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw p95 predicted against measured and the windows of every agent; then the other statistics."""
         figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
         _draw_scatter(axes[0, 0], result, "p95")
@@ -279,11 +279,10 @@ class SimToReal(SequentialExperiment[Study]):
                   transform=axis.get_yaxis_transform())  # fmt: skip
         axis.set(xlabel="live window", title=f"{RATE:g} requests/s come")
         style.legend(axis)
-        files = [style.save(figure, folder, result.experiment)]
-        figure, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
+        others, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
         for axis, statistic in zip(axes[0], ("mean", "p50", "p99"), strict=True):
             _draw_scatter(axis, result, statistic)
-        return [*files, style.save(figure, folder, f"{result.experiment}-statistics")]
+        return [style.Drawing(figure), style.Drawing(others, "statistics")]
 
 
 def trained(model: ServerModel, space: KnobSpace, windows: int, seed: int) -> Agent:

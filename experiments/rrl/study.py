@@ -19,7 +19,9 @@ __all__ = [
     "AGENTS",
     "CPU",
     "DYNAMIC_WINDOWS",
+    "FIGURES",
     "GPU",
+    "LEARNING",
     "MEAN",
     "NAMES",
     "TIMES_FEWER",
@@ -29,6 +31,7 @@ __all__ = [
     "LearningCase",
     "agent_rows",
     "fewer_rows",
+    "figure_rows",
     "named",
     "of_agent",
     "relation_rows",
@@ -48,6 +51,26 @@ WIKI_WINDOWS = 2000
 QUICK_WINDOWS = 40
 MEAN = {"slo": "mean=550ms"}
 """Arguments of the environments where the objective is the least mean latency."""
+FIGURES: Mapping[str, tuple[Callable[[Figures], float], str]] = {
+    "mean latency": (lambda f: 1e3 * f.mean_latency, "ms"),
+    "p95": (lambda f: 1e3 * f.p95, "ms"),
+    "p99": (lambda f: 1e3 * f.p99, "ms"),
+    "CPU use": (lambda f: f.resource, "cores"),
+    "GPU use": (lambda f: f.resource, "share"),
+    "mean cost": (lambda f: f.mean_cost, "of the SLO"),
+    "mean cost above the oracle's": (lambda f: 100 * f.regret, "%"),
+    "windows to converge": (lambda f: f.windows_to_converge, "windows"),
+    "windows not near the oracle": (lambda f: f.windows_off, "windows"),
+    "windows that broke the SLO": (lambda f: 100 * f.slo_violations, "%"),
+}
+"""What a row shows of an agent's runs, and its unit, by the words of the row."""
+LEARNING = (
+    "windows to converge",
+    "windows not near the oracle",
+    "mean cost above the oracle's",
+    "windows that broke the SLO",
+)
+"""How well an agent learned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +148,15 @@ class AgentStudy(Experiment[AgentTask, AgentRun]):
     def case_series(self, case: LearningCase, runs: Sequence[AgentRun]) -> Iterable[Series]:
         """Return the curves of one case."""
 
+    def configuration(self) -> dict[str, Any]:
+        """Return the cases and the agents."""
+        return {
+            "cases": [f"{case.env} {case.model} {case.workload}" for case in self.cases],
+            "arguments": [dict(case.arguments) for case in self.cases],
+            "windows": [case.windows for case in self.cases],
+            "agents": list(self.agents),
+        }
+
     def _trials(self, found: Answers[AgentTask, AgentRun], case: LearningCase) -> list[AgentRun]:
         return [run for agent in self.agents for run in found[AgentTask(case.name, agent)]]
 
@@ -166,25 +198,18 @@ def of_agent(runs: Sequence[AgentRun], agent: str) -> list[Figures]:
 
 
 def relation_rows(
-    case: str,
-    runs: Sequence[AgentRun],
-    value: Callable[[Figures], float],
-    what: str,
-    published: Mapping[str, float | None],
-    *,
-    note: str = "",
+    case: str, runs: Sequence[AgentRun], what: str, published: Mapping[str, float | None], *, note: str = ""
 ) -> list[Row]:
     """Return by how many per cent RRL lies below each rival, seed by seed under the same load.
 
     Args:
         case: Its name.
         runs: Of the case.
-        value: What is compared.
-        what: Its name, such as "mean latency".
+        what: What is compared, one of :data:`FIGURES`.
         published: The paper's per cent, by rival.
         note: For every row.
     """
-    ours = of_agent(runs, AGENTS[0])
+    ours, (value, _) = of_agent(runs, AGENTS[0]), FIGURES[what]
     rows = []
     for rival, paper in published.items():
         theirs = of_agent(runs, rival)
@@ -203,24 +228,39 @@ def relation_rows(
     return rows
 
 
-def agent_rows(
-    case: str, runs: Sequence[AgentRun], values: Mapping[str, tuple[Callable[[Figures], float], str]]
-) -> list[Row]:
-    """Return figures of each agent: median and spread over seeds.
+def figure_rows(
+    name: str, figures: Sequence[Figures], shown: Iterable[str], *, notes: Mapping[str, str] | None = None
+) -> Iterator[Row]:
+    """Yield a row, median and spread over seeds, for each of the figures that was measured.
+
+    Args:
+        name: Of whatever was measured.
+        figures: Of each seed.
+        shown: Which of :data:`FIGURES`.
+        notes: For some of the rows, by figure.
+    """
+    for what in shown:
+        value, unit = FIGURES[what]
+        numbers = [value(one) for one in figures]
+        if not np.isnan(numbers).all():
+            yield row(f"{name}: {what}", numbers, unit=unit, note=(notes or {}).get(what, ""))
+
+
+def agent_rows(case: str, runs: Sequence[AgentRun], shown: Iterable[str]) -> list[Row]:
+    """Return figures of each agent, figure by figure.
 
     Args:
         case: Its name.
         runs: Of the case.
-        values: What a row shows and its unit, by name.
+        shown: Which of :data:`FIGURES`.
     """
     agents = dict.fromkeys(run.spec.label for run in runs)
-    rows = []
-    for what, (value, unit) in values.items():
-        for agent in agents:
-            numbers = [value(figures) for figures in of_agent(runs, agent)]
-            if not all(np.isnan(numbers)):
-                rows.append(row(f"{case}, {NAMES.get(agent, agent)}: {what}", numbers, unit=unit))
-    return rows
+    return [
+        one
+        for what in shown
+        for agent in agents
+        for one in figure_rows(f"{case}, {NAMES.get(agent, agent)}", of_agent(runs, agent), [what])
+    ]
 
 
 def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: float) -> list[Row]:

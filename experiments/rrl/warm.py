@@ -9,14 +9,13 @@ that error is in reality is what sim-to-real measures on a live server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
-from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.rrl.study import CPU, GPU, MEAN, QUICK_WINDOWS
+from tuner.experiments.frame.result import Result, Row
+from tuner.experiments.rrl.study import CPU, GPU, LEARNING, MEAN, QUICK_WINDOWS, figure_rows
 from tuner.laboratory.agent_run import RunSpec, new_agent, serving, stage_environment, train_agent
 from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import Figures, figures_of
@@ -100,7 +99,7 @@ class WarmStart(Experiment[WarmTask, Figures]):
         return {"windows": WINDOWS, "loads": list(LOADS), "bias": BIAS, "errors": errors, **MEAN}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the windows to converge against how wrong the simulation is."""
         title = f"Windows until near the oracle for good; median and range of {result.seeds} seeds"
         figure, axes = style.figure(title, size=(7.5, 4))
@@ -124,7 +123,7 @@ class WarmStart(Experiment[WarmTask, Figures]):
         )
         style.decades(axis.yaxis)
         above(axis)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def with_wrong_prior(agent: Agent, spec: RunSpec, env: Any, error: float) -> Agent:
@@ -167,21 +166,11 @@ def _label(error: float | None) -> str:
     return "cold" if error is None else f"told, wrong by {100 * error:.0f} %"
 
 
-def _rows(task: WarmTask, figures: Sequence[Figures]) -> list[Row]:
+def _rows(task: WarmTask, figures: Sequence[Figures]) -> Iterator[Row]:
     name = f"Inception on {task.server}, {_label(task.error)}"
     target = TARGETS.get(task.error)
     note = f"to be reached: {target:g}" if target and task.server == "CPU" else ""
-    values = {
-        "windows to converge": ([f.windows_to_converge for f in figures], "windows", note),
-        "windows not near the oracle": ([f.windows_off for f in figures], "windows", ""),
-        "mean cost above the oracle's": ([100 * f.regret for f in figures], "%", ""),
-        "windows that broke the SLO": ([100 * f.slo_violations for f in figures], "%", ""),
-    }
-    return [
-        row(f"{name}: {what}", numbers, unit=unit, note=text)
-        for what, (numbers, unit, text) in values.items()
-        if not np.isnan(numbers).all()
-    ]
+    return figure_rows(name, figures, LEARNING, notes={"windows to converge": note})
 
 
 def _cold(places: Sequence[float]) -> float:

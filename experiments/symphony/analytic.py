@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
@@ -88,7 +87,7 @@ class AnalyticIdeal(Experiment[Setup, Ideals]):
                 yield Series(name=name, panel=panel_name(setup), x=counts, y=rates)
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the goodput per accelerator against the number of accelerators."""
         figure, axes = style.figure(
             "What coordination is worth, with perfectly even arrivals", columns=len(TABLE_4)
@@ -103,4 +102,4 @@ class AnalyticIdeal(Experiment[Setup, Ideals]):
             )
             axis.set_ylim(bottom=0)
             style.legend(axis, loc="lower right")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -8,7 +8,6 @@ The peak is each system's own goodput.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.cluster import Scenario, Session, simulate
@@ -115,7 +114,7 @@ class FlatTop(Experiment[str, LoadCurve]):
         }
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw goodput, bad rate and idle time against the load."""
         title = f"Load from light to twice the peak: {SESSIONS} ResNet50, {ACCELERATORS} accelerators"
         figure, axes = style.figure(title, columns=3)
@@ -137,7 +136,7 @@ class FlatTop(Experiment[str, LoadCurve]):
             axis.set(title=panel, xlabel="offered load, in peaks of the system", ylabel=label)
             axis.set_ylim(bottom=0)
         style.legend(axes.flat[-1], loc="upper right")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def ideal_goodput(load: float) -> float:

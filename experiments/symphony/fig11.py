@@ -9,7 +9,6 @@ goodput of 20 equally popular models like ResNet50 with an SLO of 100 ms.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -116,7 +115,7 @@ class SchedulerScale(Experiment[SchedulerPoint, RequestRate]):
         return {"sessions": SESSIONS, "slo_ms": SLO, "seconds": self.seconds, "cores": cores()}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw three panels of the scheduler alone and one of the goodput."""
         figure, axes = style.figure(
             "The scheduler alone, and the goodput it gets out of ever more accelerators", rows=2, columns=2
@@ -140,7 +139,7 @@ class SchedulerScale(Experiment[SchedulerPoint, RequestRate]):
         axis.set_xticks(reached.x, [f"{x:g}" for x in reached.x])
         axis.minorticks_off()
         style.legend(axis, loc="upper left")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def search(accelerators: int, seconds: float, seed: int) -> float:

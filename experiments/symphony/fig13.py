@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from statistics import NormalDist, median
 from typing import Any, NamedTuple
 
@@ -106,7 +105,7 @@ class NetworkTails(Experiment[NetworkDelay, float]):
         return {"sessions": SESSIONS, "accelerators": ACCELERATORS, "seconds": self.seconds}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the share of the goodput that is left against the allowance, one panel for each range."""
         figure, axes = style.figure(
             "The tighter the SLO, the dearer the network's tail", columns=len(RANGES), sharey=True
@@ -125,7 +124,7 @@ class NetworkTails(Experiment[NetworkDelay, float]):
             axis.minorticks_off()
         axes.flat[0].set_ylabel("goodput, share of that at 24 us")
         style.legend(axes.flat[0], loc="lower left", title="dotted: constant", title_fontsize=8)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def network(task: NetworkDelay) -> Network:

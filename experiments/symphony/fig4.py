@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,7 +111,7 @@ class DeferredBatching(Experiment[Compared, dict[str, float]]):
         return {"clusters": [line(task.point, **one) for task, seeds in found.items() for one in seeds]}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the ratio for the paper's four groups of clusters."""
         title = "Goodput of deferred batching over that of its rivals"
         figure, axes = style.figure(title, rows=2, columns=2, size=(8.4, 6.0))
@@ -123,7 +122,7 @@ class DeferredBatching(Experiment[Compared, dict[str, float]]):
                 marker = "" if panel == PANELS[3] else marker
                 axis.plot(one.x, one.y, color=color, ls=dashes, marker=marker, ms=4, label=one.name)
             _label(axis, place)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def _label(axis: Axes, place: int) -> None:

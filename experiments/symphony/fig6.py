@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.cluster.goodput import capacity, goodput
@@ -98,7 +97,7 @@ class ZooGoodput(Experiment[Bar, ZooRates]):
         return {"accelerators": ACCELERATORS, "requests": self.requests}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the bars of both zoos."""
         title = f"Goodput of the model zoos on {ACCELERATORS} accelerators"
         figure, axes = style.figure(title, columns=2, size=(10, 4))
@@ -111,7 +110,7 @@ class ZooGoodput(Experiment[Bar, ZooRates]):
                 bar.set_alpha(0.45)
             axis.set(title=f"{zoo}: Table {5 if zoo == '1080Ti' else 6}", ylabel="goodput, requests/s")
             style.legend(axis, loc="upper left" if zoo == "A100" else "best")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def chosen(zoo: str, models: str) -> tuple[Model, ...]:

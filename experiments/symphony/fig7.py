@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.cluster.goodput import capacity, goodput
@@ -70,7 +69,7 @@ class GoodputBySlo(Experiment[Popular, float]):
         return {"models": MODELS, "accelerators": ACCELERATORS, "requests": self.requests}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the goodput against the SLO, a panel for each workload."""
         title = f"Goodput of {MODELS} models like ResNet50 on {ACCELERATORS} accelerators"
         figure, axes = style.figure(title, rows=2, columns=2, sharex=True, sharey=True)
@@ -83,7 +82,7 @@ class GoodputBySlo(Experiment[Popular, float]):
         for axis in axes[:, 0]:
             axis.set_ylabel("goodput, requests/s")
         style.legend(axes[0, 0], loc="lower right")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def scenario(task: Popular, requests: float, seed: int) -> Scenario:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class BatchSizes(AtGoodput[np.ndarray]):
                 yield curve(system, sizes, shares, panel=panel_name(setup))
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw how often each batch size occurs."""
         figure, axes = style.figure("Batch sizes at each system's own goodput", columns=2)
         for axis, setup in zip(axes.flat, TABLE_4, strict=True):
@@ -67,7 +66,7 @@ class BatchSizes(AtGoodput[np.ndarray]):
             axis.set_xticks(range(1, largest + 1, 1 if largest < 12 else 2))
             axis.set_ylim(bottom=0)
             style.legend(axis, loc="upper center")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def share_in_batches_of(counts: np.ndarray, least: int) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ class QueueingDelays(AtGoodput[np.ndarray]):
         return super().configuration() | {"requests": min(LOGGED, self.requests)}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the distributions of the delay."""
         figure, axes = style.figure("Queueing delay at each system's own goodput", columns=2)
         for axis, setup in zip(axes.flat, TABLE_4, strict=True):
@@ -89,7 +88,7 @@ class QueueingDelays(AtGoodput[np.ndarray]):
             axis.set(ylabel="share of the requests, %", ylim=(0, 102))
             axis.set_xlim(left=0)
             style.legend(axis, loc="lower right")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def delays(entries: np.ndarray, queues: int, since: float = 0.0) -> np.ndarray:

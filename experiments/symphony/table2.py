@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +78,7 @@ class UnevenFrontends(Experiment[Frontends, float]):
         return {"backends": BACKENDS, "windows": WINDOWS, "runs": self.runs}
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the spread against the number of frontends."""
         title = f"More frontends, more uneven: requests per window at each of {BACKENDS} backends"
         figure, axes = style.figure(title, columns=len(SETUPS))
@@ -97,7 +96,7 @@ class UnevenFrontends(Experiment[Frontends, float]):
             axis.minorticks_off()
             axis.set_ylim(bottom=0)
             style.legend(axis, loc="best")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def spread(task: Frontends, runs: int, seed: int) -> float:

@@ -7,7 +7,6 @@ rate at which at most 1 % of the requests are late or dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from tuner.experiments.frame.experiment import Answers, experiment
@@ -75,7 +74,7 @@ class TwoModelGoodput(AtGoodput[GoodputAndBatch]):
                 yield curve(system, [place], [rates], panel=panel_name(setup))
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw the goodputs side by side."""
         figure, axes = style.figure("Goodput of one model on 8 accelerators, Poisson arrivals", columns=2)
         for axis, setup in zip(axes.flat, TABLE_4, strict=True):
@@ -95,4 +94,4 @@ class TwoModelGoodput(AtGoodput[GoodputAndBatch]):
             labels = [system.replace(", ", "\n").replace("nothing ", "nothing\n") for system in SYSTEMS]
             axis.set_xticks(range(len(SYSTEMS)), labels, fontsize=7)
             style.legend(axis, loc="upper center", ncols=2)
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +139,7 @@ class TunedKnobs(Experiment[ClusterPoint, TunedCluster]):
         }
 
     @staticmethod
-    def plot(result: Result, folder: Path) -> list[Path]:
+    def draw(result: Result) -> list[style.Drawing]:
         """Draw how the ratios are distributed."""
         figure, axes = style.figure(
             "The scheduler's knobs, tuned for each cluster on other arrivals than it is measured on",
@@ -156,7 +155,7 @@ class TunedKnobs(Experiment[ClusterPoint, TunedCluster]):
             axis.axvline(1, color=style.MUTED, lw=1)
             axis.set(title=panel, xlabel=label, ylabel="share of clusters below", ylim=(0, 1))
             style.legend(axis, loc="best")
-        return [style.save(figure, folder, result.experiment)]
+        return [style.Drawing(figure)]
 
 
 def tune(task: ToTune) -> TunedCluster:

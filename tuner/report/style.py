@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INK",
     "MUTED",
+    "Drawing",
     "Look",
     "Stroke",
     "bars",
@@ -51,6 +52,16 @@ DISTRIBUTIONS = {
 LINES = ("-", "--", ":", "-.")
 """Dashes that tell those apart that share a colour."""
 DPI = 110
+
+
+class Drawing(NamedTuple):
+    """A figure that is drawn and not yet written."""
+
+    figure: Figure
+    part: str = ""
+    """What it shows, where there are several of one thing: part of the file's name."""
+    colors: int | None = None
+    """How many colours the file has; None: as many as it needs. See :func:`save`."""
 
 
 class Look(NamedTuple):

@@ -50,9 +50,7 @@ def runs() -> list[AgentRun]:
 
 def test_relations_are_seed_by_seed() -> None:
     """RRL is 50 and 75 % below; the published value stands beside the median."""
-    (found,) = relation_rows(
-        "Inception, WiKi", runs(), lambda f: f.mean_latency, "mean latency", {"capes": 50.6}
-    )
+    (found,) = relation_rows("Inception, WiKi", runs(), "mean latency", {"capes": 50.6})
 
     assert (found.measured, found.low, found.high, found.published) == (62.5, 50.0, 75.0, 50.6)
     assert found.id == "Inception, WiKi: mean latency of RRL below CAPES"
@@ -62,7 +60,7 @@ def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
     """As when it never broke the SLO."""
     swapped = [t._replace(kept=np.ones(40)) for t in runs()]
 
-    (found,) = relation_rows("x", swapped, lambda f: f.slo_violations, "broken", {"capes": 1.0})
+    (found,) = relation_rows("x", swapped, "windows that broke the SLO", {"capes": 1.0})
 
     assert found.measured is None
     assert "the rival had none" in found.note
@@ -70,11 +68,14 @@ def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
 
 def test_agents_have_their_own_rows() -> None:
     """Medians over seeds; what was never measured has none."""
-    rows = agent_rows(
-        "x", runs(), {"latency": (lambda f: f.mean_latency, "s"), "gpu": (lambda f: float("nan"), "")}
-    )
+    unknown = [run._replace(best=np.full(40, np.nan)) for run in runs()]
 
-    assert [(row.id, row.measured) for row in rows] == [("x, RRL: latency", 0.1), ("x, CAPES: latency", 0.3)]
+    rows = agent_rows("x", unknown, ("mean latency", "mean cost above the oracle's"))
+
+    assert [(row.id, row.measured) for row in rows] == [
+        ("x, RRL: mean latency", 100.0),
+        ("x, CAPES: mean latency", 300.0),
+    ]
 
 
 def test_curves_are_medians_with_their_range() -> None:
