@@ -7,9 +7,17 @@ Scheduling" (arXiv 2308.07470). The SLOs of Tables 5 and 6 follow from the rule 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["A100", "GTX_1080TI", "TABLE_4", "Model", "Setup", "model", "strong", "weak"]
+import numpy as np
+
+from tuner.cluster.scenario import Network, Session
+from tuner.scheduling.cluster import linear_latency
+
+__all__ = ["A100", "GTX_1080TI", "NETWORK", "TABLE_4", "Model", "Setup", "model", "strong", "weak"]
+
+NETWORK = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
+"""The delays that the authors' scheduler allows for."""
 
 ZOO_SLO = 20
 """The least SLO of Tables 5 and 6, ms."""
@@ -32,6 +40,20 @@ class Model(NamedTuple):
     def batching(self) -> float:
         """How much batching helps: beta / alpha."""
         return self.beta_ms / self.alpha_ms
+
+    def latency(self, slo_ms: float) -> np.ndarray:
+        """Return the latencies of the batches that end within an SLO.   # (B+1,) s; [0] unused."""
+        return linear_latency(self.alpha_ms / 1e3, self.beta_ms / 1e3, slo_ms / 1e3)
+
+    def session(self, slo_ms: float | None = None, **others: Any) -> Session:
+        """Return a session of the model.
+
+        Args:
+            slo_ms: Its SLO; None for that of the tables.
+            **others: Further fields of the session.
+        """
+        slo = float(self.slo_ms if slo_ms is None else slo_ms)
+        return Session(name=self.name, alpha_ms=self.alpha_ms, beta_ms=self.beta_ms, slo_ms=slo, **others)
 
 
 class Setup(NamedTuple):
@@ -61,84 +83,58 @@ def weak(zoo: tuple[Model, ...]) -> tuple[Model, ...]:
     return tuple(one for one in zoo if one.batching < 2)
 
 
-GTX_1080TI = (
-    Model("NASNetMobile", 0.57, 14.348),
-    Model("MobileNetV3Small", 0.335, 5.35),
-    Model("DenseNet169", 1.271, 13.618),
-    Model("DenseNet121", 1.061, 10.312),
-    Model("DenseNet201", 1.733, 15.687),
-    Model("EfficientNetV2B0", 1.006, 7.493),
-    Model("MobileNetV3Large", 0.82, 5.256),
-    Model("InceptionV3", 1.964, 8.771),
-    Model("EfficientNetV2B1", 1.661, 7.247),
-    Model("ResNet50V2", 1.409, 5.947),
-    Model("ResNet152V2", 3.471, 13.049),
-    Model("ResNet101V2", 2.438, 9.095),
-    Model("InceptionResNetV2", 5.09, 18.368),
-    Model("EfficientNetB0", 1.569, 5.586),
-    Model("MobileNetV2", 1.18, 3.483),
-    Model("ResNet101", 3.164, 9.065),
-    Model("EfficientNetB1", 2.489, 6.674),
-    Model("ResNet50", 2.05, 5.378),
-    Model("EfficientNetV2B2", 2.254, 5.896),
-    Model("VGG19", 3.059, 7.857),
-    Model("ResNet152", 4.599, 11.212),
-    Model("MobileNet", 1.009, 2.39),
-    Model("VGG16", 2.734, 5.786),
-    Model("EfficientNetB2", 3.446, 5.333),
-    Model("EfficientNetV2B3", 4.072, 5.981),
-    Model("NASNetLarge", 17.656, 18.952),
-    Model("EfficientNetV2S", 8.463, 8.862),
-    Model("EfficientNetB3", 5.924, 4.849),
-    Model("EfficientNetV2L", 40.313, 28.208),
-    Model("EfficientNetV2M", 22.619, 14.786),
-    Model("EfficientNetB5", 23.435, 10.301),
-    Model("Xception", 4.751, 2.046),
-    Model("SSDMobilenet", 23.778, 9.729),
-    Model("EfficientNetB4", 12.088, 4.412),
-    Model("BERT", 7.008, 0.159),
-)
-"""Table 5: the 35 models measured on an NVIDIA GTX 1080Ti; Table 1 has some of them, rounded."""
-A100 = (
-    Model("DenseNet121", 0.054, 10.546),
-    Model("DenseNet201", 0.304, 14.345),
-    Model("DenseNet169", 0.289, 13.365),
-    Model("ResNet50V2", 0.135, 5.56),
-    Model("EfficientNetB0", 0.115, 4.326),
-    Model("ResNet101", 0.284, 8.266),
-    Model("ResNet152", 0.39, 10.449),
-    Model("ResNet101V2", 0.391, 8.219),
-    Model("MobileNetV3Large", 0.196, 4.072),
-    Model("EfficientNetB1", 0.291, 5.797),
-    Model("ResNet50", 0.268, 5.172),
-    Model("ResNet152V2", 0.589, 10.054),
-    Model("MobileNetV2", 0.19, 2.892),
-    Model("EfficientNetV2B3", 0.543, 7.596),
-    Model("InceptionResNetV2", 1.112, 15.27),
-    Model("EfficientNetV2B1", 0.443, 5.929),
-    Model("NASNetMobile", 0.536, 6.86),
-    Model("EfficientNetV2B0", 0.377, 4.272),
-    Model("EfficientNetB2", 0.52, 5.333),
-    Model("MobileNetV3Small", 0.315, 3.211),
-    Model("InceptionV3", 0.913, 6.732),
-    Model("MobileNet", 0.285, 1.901),
-    Model("EfficientNetV2S", 1.454, 7.378),
-    Model("EfficientNetV2B2", 0.901, 4.532),
-    Model("VGG16", 0.66, 2.252),
-    Model("EfficientNetB3", 1.239, 4.205),
-    Model("Xception", 0.801, 2.638),
-    Model("VGG19", 0.893, 2.181),
-    Model("NASNetLarge", 3.464, 7.154),
-    Model("EfficientNetV2M", 4.479, 6.861),
-    Model("EfficientNetB4", 2.881, 4.103),
-    Model("EfficientNetV2L", 7.52, 6.675),
-    Model("EfficientNetB5", 6.121, 2.283),
-    Model("SSDMobilenet", 19.448, 4.442),
-    Model("EfficientNetB6", 9.754, 1.984),
-    Model("EfficientNetB7", 16.339, 2.751),
-    Model("BERT", 7.353, 0.222),
-)
-"""Table 6: the 37 models measured on an NVIDIA A100."""
+LATENCIES: dict[str, tuple[tuple[float, float] | None, tuple[float, float] | None]] = {
+    "NASNetMobile": ((0.57, 14.348), (0.536, 6.86)),
+    "MobileNetV3Small": ((0.335, 5.35), (0.315, 3.211)),
+    "DenseNet169": ((1.271, 13.618), (0.289, 13.365)),
+    "DenseNet121": ((1.061, 10.312), (0.054, 10.546)),
+    "DenseNet201": ((1.733, 15.687), (0.304, 14.345)),
+    "EfficientNetV2B0": ((1.006, 7.493), (0.377, 4.272)),
+    "MobileNetV3Large": ((0.82, 5.256), (0.196, 4.072)),
+    "InceptionV3": ((1.964, 8.771), (0.913, 6.732)),
+    "EfficientNetV2B1": ((1.661, 7.247), (0.443, 5.929)),
+    "ResNet50V2": ((1.409, 5.947), (0.135, 5.56)),
+    "ResNet152V2": ((3.471, 13.049), (0.589, 10.054)),
+    "ResNet101V2": ((2.438, 9.095), (0.391, 8.219)),
+    "InceptionResNetV2": ((5.09, 18.368), (1.112, 15.27)),
+    "EfficientNetB0": ((1.569, 5.586), (0.115, 4.326)),
+    "MobileNetV2": ((1.18, 3.483), (0.19, 2.892)),
+    "ResNet101": ((3.164, 9.065), (0.284, 8.266)),
+    "EfficientNetB1": ((2.489, 6.674), (0.291, 5.797)),
+    "ResNet50": ((2.05, 5.378), (0.268, 5.172)),
+    "EfficientNetV2B2": ((2.254, 5.896), (0.901, 4.532)),
+    "VGG19": ((3.059, 7.857), (0.893, 2.181)),
+    "ResNet152": ((4.599, 11.212), (0.39, 10.449)),
+    "MobileNet": ((1.009, 2.39), (0.285, 1.901)),
+    "VGG16": ((2.734, 5.786), (0.66, 2.252)),
+    "EfficientNetB2": ((3.446, 5.333), (0.52, 5.333)),
+    "EfficientNetV2B3": ((4.072, 5.981), (0.543, 7.596)),
+    "NASNetLarge": ((17.656, 18.952), (3.464, 7.154)),
+    "EfficientNetV2S": ((8.463, 8.862), (1.454, 7.378)),
+    "EfficientNetB3": ((5.924, 4.849), (1.239, 4.205)),
+    "EfficientNetV2L": ((40.313, 28.208), (7.52, 6.675)),
+    "EfficientNetV2M": ((22.619, 14.786), (4.479, 6.861)),
+    "EfficientNetB5": ((23.435, 10.301), (6.121, 2.283)),
+    "Xception": ((4.751, 2.046), (0.801, 2.638)),
+    "SSDMobilenet": ((23.778, 9.729), (19.448, 4.442)),
+    "EfficientNetB4": ((12.088, 4.412), (2.881, 4.103)),
+    "BERT": ((7.008, 0.159), (7.353, 0.222)),
+    "EfficientNetB6": (None, (9.754, 1.984)),
+    "EfficientNetB7": (None, (16.339, 2.751)),
+}
+"""alpha and beta, ms, on an NVIDIA GTX 1080Ti and on an A100; None where it was not measured."""
+
+
+def _zoo(column: int) -> tuple[Model, ...]:
+    """Return the models of one accelerator as the tables have them: those first that batching helps most."""
+    models = [Model(name, *pair) for name, pairs in LATENCIES.items() if (pair := pairs[column])]
+    return tuple(sorted(models, key=lambda one: one.batching, reverse=True))
+
+
+GTX_1080TI = _zoo(0)
+"""Table 5: 35 models; Table 1 has some of them, rounded."""
+A100 = _zoo(1)
+"""Table 6: 37 models."""
 TABLE_4 = (
     Setup(Model("ResNet50", 1.053, 5.072), 25, 8),
     Setup(model("InceptionResNetV2", GTX_1080TI), 70, 8),

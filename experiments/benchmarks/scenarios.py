@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.cluster.scenario import Network, Scenario, Session
-from tuner.experiments.zoo import A100, GTX_1080TI, TABLE_4, Model, model
+from tuner.cluster.scenario import Scenario, Session
+from tuner.experiments.zoo import A100, GTX_1080TI, NETWORK, TABLE_4, model
 from tuner.scheduling.analysis import staggered
-from tuner.scheduling.cluster import linear_latency
 
-__all__ = ["NETWORK", "SIZES", "arrivals", "cluster", "grid"]
+__all__ = ["SIZES", "arrivals", "cluster", "grid"]
 
-NETWORK = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
-"""What the paper's scheduler allows for."""
 SIZES = ("1 x 8", "37 x 64", "20 x 512")
 """Sessions x accelerators: ResNet50 of Table 4; the zoo of Table 6; 20 like ResNet50 of Table 5, 100 ms."""
 RATES = {
@@ -34,21 +31,20 @@ def cluster(size: str, policy: str, requests: int) -> Scenario:
     """
     if size == "1 x 8":
         setup = TABLE_4[0]
-        sessions, accelerators = [_session(setup.model, setup.slo_ms)], setup.accelerators
+        sessions, accelerators = [setup.model.session(setup.slo_ms)], setup.accelerators
     elif size == "37 x 64":
-        sessions, accelerators = [_session(one, one.slo_ms) for one in A100], 64
+        sessions, accelerators = [one.session() for one in A100], 64
     else:
-        sessions, accelerators = [_session(model("ResNet50", GTX_1080TI), 100, copies=20)], 512
+        sessions, accelerators = [model("ResNet50", GTX_1080TI).session(100, copies=20)], 512
     return _scenario(policy, sessions, accelerators, RATES[policy][size], requests)
 
 
 def grid(sessions: int, accelerators: int, policy: str, requests: int) -> Scenario:
     """Return a cluster of equal sessions with a load in proportion to its size, for seeing how cost grows."""
     one, slo = model("ResNet50", GTX_1080TI), 100
-    latency = linear_latency(one.alpha_ms / 1e3, one.beta_ms / 1e3, slo / 1e3)
-    rate = LOAD * staggered(latency, slo / 1e3, max(accelerators // sessions, 1)).rate
+    rate = LOAD * staggered(one.latency(slo), slo / 1e3, max(accelerators // sessions, 1)).rate
     rate *= accelerators / max(accelerators // sessions, 1)
-    return _scenario(policy, [_session(one, slo, copies=sessions)], accelerators, rate, requests)
+    return _scenario(policy, [one.session(slo, copies=sessions)], accelerators, rate, requests)
 
 
 def arrivals(scenario: Scenario, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,12 +58,6 @@ def arrivals(scenario: Scenario, count: int) -> tuple[np.ndarray, np.ndarray]:
         sessions.append(chunk.session.copy())
         missing -= chunk.time.size
     return np.concatenate(times)[:count], np.concatenate(sessions)[:count]
-
-
-def _session(one: Model, slo_ms: float, copies: int = 1) -> Session:
-    return Session(
-        name=one.name, alpha_ms=one.alpha_ms, beta_ms=one.beta_ms, slo_ms=float(slo_ms), copies=copies
-    )
 
 
 def _scenario(

@@ -12,7 +12,6 @@ from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 from tuner.report.series import Series
 from tuner.scheduling.analysis import Ideal, fewest_accelerators, staggered, uncoordinated
-from tuner.scheduling.cluster import linear_latency
 
 __all__ = ["AnalyticIdeal"]
 
@@ -48,7 +47,7 @@ class AnalyticIdeal(Experiment[Setup, Ideals]):
 
     def measure(self, task: Setup, _: int) -> Ideals:
         slo = task.slo_ms / 1e3
-        latency = linear_latency(task.model.alpha_ms / 1e3, task.model.beta_ms / 1e3, slo)
+        latency = task.model.latency(task.slo_ms)
         both = [
             (uncoordinated(latency, slo, count), staggered(latency, slo, count))
             for count in range(1, MOST + 1)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tuner.cluster import Scenario, Session, simulate
+from tuner.cluster import Scenario, simulate
 from tuner.cluster.goodput import goodput
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import ALLOWANCES, SYSTEMS
-from tuner.experiments.zoo import TABLE_4
+from tuner.experiments.symphony.two_models import SYSTEMS
+from tuner.experiments.zoo import NETWORK, TABLE_4
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -55,17 +55,13 @@ class FlatTop(Experiment[str, LoadCurve]):
         return COMPARED
 
     def measure(self, system: str, seed: int) -> LoadCurve:
-        model = TABLE_4[0].model
-        session = Session(
-            name=model.name, alpha_ms=model.alpha_ms, beta_ms=model.beta_ms, slo_ms=SLO, copies=SESSIONS
-        )
         scenario = Scenario(
             policy=SYSTEMS[system].policy,
             options=SYSTEMS[system].options,
             accelerators=ACCELERATORS,
-            sessions=(session,),
+            sessions=(TABLE_4[0].model.session(SLO, copies=SESSIONS),),
             rate=20_000.0,
-            network=ALLOWANCES,
+            network=NETWORK,
             seconds=self.seconds,
             seed=seed,
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from tuner.cluster import Scenario, Session
+from tuner.cluster import Scenario
 from tuner.cluster.goodput import goodput
 from tuner.experiments.benchmarks.scenarios import cluster, grid
 from tuner.experiments.benchmarks.scheduler import seconds_alone, seconds_together, thread_counts
@@ -23,10 +23,10 @@ from tuner.laboratory.parallel import cores
 from tuner.report import style
 from tuner.report.series import Series, curve
 from tuner.scheduling.analysis import best_batch
-from tuner.scheduling.cluster import linear_latency
 
 __all__ = ["SchedulerScale", "ideal", "search"]
 
+MODEL = model("ResNet50", GTX_1080TI)
 POLICY = "symphony"
 IDEAL = "ideal"
 SESSIONS, SLO = 20, 100  # ms
@@ -144,13 +144,11 @@ class SchedulerScale(Experiment[SchedulerPoint, RequestRate]):
 
 def search(accelerators: int, seconds: float, seed: int) -> float:
     """Return the goodput, requests/s."""
-    one = model("ResNet50", GTX_1080TI)
-    session = Session(name=one.name, alpha_ms=one.alpha_ms, beta_ms=one.beta_ms, slo_ms=SLO, copies=SESSIONS)
     scenario = Scenario(
         policy=POLICY,
         accelerators=accelerators,
         rate=ideal(accelerators),
-        sessions=(session,),
+        sessions=(MODEL.session(SLO, copies=SESSIONS),),
         seconds=seconds,
         warmup_seconds=0.5,
         seed=seed,
@@ -164,8 +162,7 @@ def ideal(accelerators: int) -> float:
     Equation 2 with several sessions: N accelerators execute batches of M sessions in turn, so a session's
     batches begin ``M l(b) / N`` after each other, and ``(1 + M/N) l(b) <= SLO``.
     """
-    one = model("ResNet50", GTX_1080TI)
-    latency = linear_latency(one.alpha_ms / 1e3, one.beta_ms / 1e3, SLO / 1e3)
+    latency = MODEL.latency(SLO)
     batch = best_batch(latency, SLO / 1e3 / (1 + SESSIONS / accelerators))
     return accelerators * batch / float(latency[batch])
 

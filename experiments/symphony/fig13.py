@@ -14,7 +14,7 @@ from itertools import product
 from statistics import NormalDist, median
 from typing import Any, NamedTuple
 
-from tuner.cluster import Network, Scenario, Session
+from tuner.cluster import Network, Scenario
 from tuner.cluster.goodput import goodput
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
@@ -24,6 +24,7 @@ from tuner.report.series import Series, curve
 
 __all__ = ["NetworkDelay", "NetworkTails", "network"]
 
+MODEL = model("ResNet50", GTX_1080TI)
 SESSIONS, ACCELERATORS = 20, 32
 RANGES = {  # name -> (median, 99 % quantiles), ms; the least quantile is the median: a constant delay
     "RDMA": (0.024, (0.024, 0.03, 0.05, 0.1, 0.2)),
@@ -61,15 +62,11 @@ class NetworkTails(Experiment[NetworkDelay, float]):
                 yield NetworkDelay(name, slo, quantile, kind)
 
     def measure(self, task: NetworkDelay, seed: int) -> float:
-        one = model("ResNet50", GTX_1080TI)
-        session = Session(
-            name=one.name, alpha_ms=one.alpha_ms, beta_ms=one.beta_ms, slo_ms=task.slo_ms, copies=SESSIONS
-        )
         scenario = Scenario(
             policy="symphony",
             accelerators=ACCELERATORS,
             rate=1000.0,
-            sessions=(session,),
+            sessions=(MODEL.session(task.slo_ms, copies=SESSIONS),),
             network=network(task),
             seconds=self.seconds,
             warmup_seconds=0.5,

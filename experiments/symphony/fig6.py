@@ -8,11 +8,10 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from tuner.cluster.goodput import capacity, goodput
-from tuner.cluster.scenario import Scenario, Session
+from tuner.cluster.scenario import Scenario
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.microbenchmark import NETWORK
-from tuner.experiments.zoo import A100, GTX_1080TI, Model, strong, weak
+from tuner.experiments.zoo import A100, GTX_1080TI, NETWORK, Model, strong, weak
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -122,16 +121,12 @@ def chosen(zoo: str, models: str) -> tuple[Model, ...]:
 def scenario(task: Bar, requests: float, seed: int) -> Scenario:
     """Return the cluster of a bar; all models are equally popular and arrivals are Poisson."""
     policy, frontends = SYSTEMS[task.system]
-    sessions = tuple(
-        Session(name=one.name, alpha_ms=one.alpha_ms, beta_ms=one.beta_ms, slo_ms=float(one.slo_ms))
-        for one in chosen(task.zoo, task.models)
-    )
     empty = Scenario(
         policy=policy,
         frontends=frontends,
         accelerators=ACCELERATORS,
         rate=1000.0,
-        sessions=sessions,
+        sessions=tuple(one.session() for one in chosen(task.zoo, task.models)),
         network=NETWORK,
         warmup_seconds=1.0,
         seed=seed,

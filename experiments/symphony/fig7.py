@@ -7,11 +7,10 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from tuner.cluster.goodput import capacity, goodput
-from tuner.cluster.scenario import Scenario, Session
+from tuner.cluster.scenario import Scenario
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.microbenchmark import NETWORK
-from tuner.experiments.zoo import GTX_1080TI, model
+from tuner.experiments.zoo import GTX_1080TI, NETWORK, model
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -87,14 +86,7 @@ class GoodputBySlo(Experiment[Popular, float]):
 
 def scenario(task: Popular, requests: float, seed: int) -> Scenario:
     """Return the cluster of a task."""
-    session = Session(
-        name=MODEL.name,
-        alpha_ms=MODEL.alpha_ms,
-        beta_ms=MODEL.beta_ms,
-        slo_ms=float(task.slo_ms),
-        arrival=ARRIVALS[task.arrivals],
-        copies=MODELS,
-    )
+    session = MODEL.session(task.slo_ms, arrival=ARRIVALS[task.arrivals], copies=MODELS)
     empty = Scenario(
         policy=task.policy,
         accelerators=ACCELERATORS,

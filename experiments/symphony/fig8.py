@@ -9,9 +9,8 @@ import numpy as np
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Alone, AtGoodput, panel_name
-from tuner.experiments.zoo import TABLE_4
+from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
-from tuner.report.series import Series, curve
 
 __all__ = ["BatchSizes", "share_in_batches_of"]
 
@@ -43,13 +42,9 @@ class BatchSizes(AtGoodput[np.ndarray]):
                 shares = [100 * share_in_batches_of(each, least) for each in counts]
                 yield row(f"{name}: requests in batches of {least} or more", shares, unit="%", note=note)
 
-    def series(self, found: Answers[Alone, np.ndarray]) -> Iterator[Series]:
+    def points(self, _: Setup, __: str, counts: list[np.ndarray]) -> tuple[range, list[list[float]]]:
         sizes = range(1, LARGEST + 1)
-        for setup in TABLE_4:
-            for system in self.systems:
-                counts = found[Alone(setup.model.name, system)]
-                shares = [[100 * _at(each, size) / each.sum() for each in counts] for size in sizes]
-                yield curve(system, sizes, shares, panel=panel_name(setup))
+        return sizes, [[100 * _at(each, size) / each.sum() for each in counts] for size in sizes]
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:

@@ -15,9 +15,8 @@ from tuner.cluster import EventLog, simulate
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import Alone, AtGoodput, panel_name, scenario
-from tuner.experiments.zoo import TABLE_4
+from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
-from tuner.report.series import Series, curve
 from tuner.scheduling.log import ARRIVE, REFUSE, SEND
 
 __all__ = ["QueueingDelays", "delays"]
@@ -62,13 +61,9 @@ class QueueingDelays(AtGoodput[np.ndarray]):
             yield row(f"{name}: delay that 99 % stay within", most, unit="ms")
             yield row(f"{name}: longest delay", longest, unit="ms", note=note)
 
-    def series(self, found: Answers[Alone, np.ndarray]) -> Iterator[Series]:
-        for setup in TABLE_4:
-            grid = np.linspace(0, 0.7 * setup.slo_ms, POINTS + 1)
-            for system in self.systems:
-                waits = found[Alone(setup.model.name, system)]
-                shares = [[100 * float((each <= delay).mean()) for each in waits] for delay in grid]
-                yield curve(system, list(grid), shares, panel=panel_name(setup))
+    def points(self, setup: Setup, _: str, waits: list[np.ndarray]) -> tuple[list[float], list[list[float]]]:
+        grid = np.linspace(0, 0.7 * setup.slo_ms, POINTS + 1).tolist()
+        return grid, [[100 * float((each <= delay).mean()) for each in waits] for delay in grid]
 
     def configuration(self) -> dict[str, Any]:
         return super().configuration() | {"requests": min(LOGGED, self.requests)}

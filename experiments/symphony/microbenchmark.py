@@ -10,12 +10,11 @@ import numpy as np
 
 from tuner.cluster import simulate
 from tuner.cluster.goodput import capacity, goodput
-from tuner.cluster.scenario import Network, Scenario, Session
-from tuner.experiments.zoo import GTX_1080TI, Model, model
+from tuner.cluster.scenario import Scenario
+from tuner.experiments.zoo import GTX_1080TI, NETWORK, Model, model
 
 __all__ = [
     "MIXED",
-    "NETWORK",
     "ClusterPoint",
     "cases",
     "grid",
@@ -28,8 +27,6 @@ __all__ = [
     "scenario",
 ]
 
-NETWORK = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
-"""What the paper's scheduler allows for."""
 MODELS = ("DenseNet121", "InceptionV3", "ResNet50V2", "VGG16", "Xception", "BERT")
 COUNTS = (8, 16, 24, 32, 48, 64)
 RATIOS = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
@@ -124,14 +121,7 @@ def scenario(
     """
     copies = 1 if point.model == MIXED else point.number
     sessions = tuple(
-        Session(
-            name=one.name,
-            alpha_ms=one.alpha_ms,
-            beta_ms=one.beta_ms,
-            slo_ms=float(point.slo_ms or one.slo_ms),
-            arrival=f"gamma:{point.shape}",
-            copies=copies,
-        )
+        one.session(point.slo_ms or None, arrival=f"gamma:{point.shape}", copies=copies)
         for one in point.models
     )
     empty = Scenario(

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Alone, AtGoodput, panel_name
-from tuner.experiments.zoo import TABLE_4
+from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
-from tuner.report.series import Series, curve
 
 __all__ = ["GoodputAndBatch", "TwoModelGoodput"]
 
@@ -67,11 +66,10 @@ class TwoModelGoodput(AtGoodput[GoodputAndBatch]):
             batches = [value.median_batch for value in values]
             yield row(f"{name}: median batch", batches, unit="requests", note=batch_note)
 
-    def series(self, found: Answers[Alone, GoodputAndBatch]) -> Iterator[Series]:
-        for setup in TABLE_4:
-            for place, system in enumerate(self.systems):
-                rates = [value.rate for value in found[Alone(setup.model.name, system)]]
-                yield curve(system, [place], [rates], panel=panel_name(setup))
+    def points(
+        self, _: Setup, system: str, values: list[GoodputAndBatch]
+    ) -> tuple[list[int], list[list[float]]]:
+        return [self.systems.index(system)], [[value.rate for value in values]]
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from tuner.cluster import Network, Scenario, Session
+from tuner.cluster import Scenario
 from tuner.cluster.goodput import Goodput, goodput
-from tuner.experiments.frame.experiment import Experiment, Scaled
-from tuner.experiments.zoo import TABLE_4, Setup
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled
+from tuner.experiments.zoo import NETWORK, TABLE_4, Setup
+from tuner.report.series import Series, curve
 
-__all__ = ["ALLOWANCES", "IDEAL", "SYSTEMS", "Alone", "AtGoodput", "System", "panel_name", "scenario"]
+__all__ = ["IDEAL", "SYSTEMS", "Alone", "AtGoodput", "System", "panel_name", "scenario"]
 
-ALLOWANCES = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
-"""The network delays that the authors' code allows for; here the network takes exactly that long."""
 IDEAL = {"ResNet50": 5839.0, "InceptionResNetV2": 1083.0}
 """Staggered execution (symphony-analytic), requests/s."""
 
@@ -55,6 +56,19 @@ class AtGoodput(Experiment[Alone, Answer]):
         """Return both models under each system."""
         return [Alone(setup.model.name, system) for setup in TABLE_4 for system in self.systems]
 
+    @abstractmethod
+    def points(
+        self, setup: Setup, system: str, answers: list[Answer], /
+    ) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
+        """Return what is drawn of a model under one system: places, and the values of each there."""
+
+    def series(self, found: Answers[Alone, Answer]) -> Iterator[Series]:
+        """Return a curve for each system, in a panel for each model."""
+        for setup in TABLE_4:
+            for system in self.systems:
+                x, values = self.points(setup, system, found[Alone(setup.model.name, system)])
+                yield curve(system, x, values, panel=panel_name(setup))
+
     def search(self, task: Alone, seed: int) -> Goodput:
         """Search the goodput."""
         return goodput(scenario(task, self.requests, seed), tolerance=0.002)
@@ -68,19 +82,12 @@ def scenario(task: Alone, requests: int, seed: int) -> Scenario:
     """Return the scenario of a model under a system, at the ideal rate."""
     setup = next(setup for setup in TABLE_4 if setup.model.name == task.model)
     system, rate = SYSTEMS[task.system], IDEAL[task.model]
-    session = Session(
-        name=setup.model.name,
-        alpha_ms=setup.model.alpha_ms,
-        beta_ms=setup.model.beta_ms,
-        slo_ms=setup.slo_ms,
-        rate=rate,
-    )
     return Scenario(
         policy=system.policy,
         options=system.options,
         accelerators=setup.accelerators,
-        sessions=(session,),
-        network=ALLOWANCES,
+        sessions=(setup.model.session(setup.slo_ms, rate=rate),),
+        network=NETWORK,
         frontends=system.frontends,
         seconds=requests / rate,
         seed=seed,
