@@ -22,6 +22,7 @@ __all__ = [
     "GAUSSIAN",
     "LABELS",
     "POLICIES",
+    "UNIT",
     "Cell",
     "CellExperiment",
     "Pool",
@@ -30,19 +31,22 @@ __all__ = [
     "PoolSpace",
     "homogeneous",
     "make_space",
-    "measure",
     "name_of",
 ]
 
 LABELS = {"dien": "DIEN", "mtwnd": "MT-WND", "ncf": "NCF", "rm2": "RM2", "wnd": "WND"}
 """The models as the paper names them, in its order."""
 POLICIES = ("kairos", "kairos, refusing", "ribbon", "drs", "clkwrk", "clkwrk, refusing", "oracle")
-"""Distribution policies; that two of them may refuse queries which cannot be in time is ours."""
+"""Distribution policies; that two of them may refuse requests which cannot be in time is ours."""
 CHANGES: dict[str, dict[str, float | bool]] = {"refusing": {"refuse": True}, "believing": {"spread": 0.0}}
 """Options by the word that follows a policy's name. One that believes does not weigh how far its predictions
 are off."""
 GAUSSIAN = "gaussian:300,120"
 """Sizes after the change of figures 12 and 16; the paper does not say which. All sizes up to 1000 come."""
+
+UNIT = "queries/s"
+"""Of goodputs in stored rows: requests/s. The paper calls a request a query, an SLO a QoS target, and a
+goodput the allowable throughput."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -57,14 +61,14 @@ class PoolSetting(NamedTuple):
     sizes: str = "paper"
     arrival: str = "poisson"
     stretch: float = 1.0
-    """Of the QoS target."""
+    """Of the SLO."""
     wealth: float = 1.0
     """Of the budget, and of how many instances of each type can be had."""
     noise: float = 0.0
     """Standard deviation of execution times, relative."""
     prediction_noise: float = 0.0
     """The same of Kairos's predictions, with exact execution times."""
-    queries: int = 20_000
+    requests: int = 20_000
     """Per rate that is tried; as many as in the paper's code."""
 
 
@@ -83,27 +87,17 @@ class PoolSpace(NamedTuple):
     offers: Offers
     terms: Terms
     pools: np.ndarray  # (n, 4)
-    bound: np.ndarray  # (n,) queries/s, eq. 15
+    bound: np.ndarray  # (n,) requests/s, eq. 15
     order: np.ndarray  # (n,) highest bound first
     chosen: Pool
     same: Pool
     """The best homogeneous pool."""
     scale: float
-    """By which its throughput grows if the whole budget is used (section 8.1)."""
+    """By which its goodput grows if the whole budget is used (section 8.1)."""
 
-
-def measure(cell: Cell, seed: int, at_least: float = 0.0) -> float:
-    """Return the allowable throughput, queries/s; of ``drs`` with the best threshold that climbing finds.
-
-    Args:
-        cell: What to measure.
-        seed: Of the simulation.
-        at_least: Queries/s; what serves less may be said to serve nothing, which is found sooner.
-    """
-    scenario = _scenario(cell, seed)
-    if cell.policy == "drs":
-        return climb_threshold(scenario).best.rate
-    return goodput(scenario, at_least=at_least).rate
+    def highest(self, count: int | None = None) -> list[Pool]:
+        """Return the pools with the highest bounds, the highest first; all of them if ``count`` is None."""
+        return [tuple(pool) for pool in self.pools[self.order[:count]].tolist()]
 
 
 @cache
@@ -111,7 +105,7 @@ def make_space(setting: PoolSetting) -> PoolSpace:
     """Return the pools of a setting, and Kairos's choice among them."""
     sizes = parse_sizes(setting.sizes)
     offers = make_offers(_types(setting), setting.model, sizes)
-    terms = make_terms(offers.latency, _qos(setting), sizes.probability)
+    terms = make_terms(offers.latency, _slo(setting), sizes.probability)
     budget = BUDGET * setting.wealth
     pools = pools_within(offers.price, offers.max_count, terms.base, budget)
     bound = bounds(pools, terms)
@@ -135,7 +129,7 @@ def name_of(pool: Pool) -> str:
     return f"({', '.join(str(count) for count in pool)})"
 
 
-def _qos(setting: PoolSetting) -> float:
+def _slo(setting: PoolSetting) -> float:
     return SLOS[setting.model] * setting.stretch
 
 
@@ -156,7 +150,7 @@ def _scenario(cell: Cell, seed: int) -> Scenario:
     session = {
         "name": setting.model,
         "model": setting.model,
-        "slo_ms": _qos(setting) * 1e3,
+        "slo_ms": _slo(setting) * 1e3,
         "sizes": setting.sizes,
         "arrival": setting.arrival,
     }
@@ -170,7 +164,7 @@ def _scenario(cell: Cell, seed: int) -> Scenario:
             "catalogue": [kind.model_dump() for kind in types],
             "sessions": [session],
             "noise": setting.noise,
-            "requests": setting.queries,
+            "requests": setting.requests,
             "seed": seed,
         }
     )
@@ -180,27 +174,36 @@ class PoolExperiment(Experiment[Task, Answer]):
     """An experiment on simulated pools."""
 
     first_seed = 1
-    queries = Scaled(20_000, quick=1_500)
+    requests = Scaled(20_000, quick=1_500)
     """Per rate that is tried; the first as in the paper's code."""
 
     def setting(self, model: str, **changes: Any) -> PoolSetting:
         """Return the paper's setting of a model, with changes."""
-        return PoolSetting(model, queries=self.queries, **changes)
+        return PoolSetting(model, requests=self.requests, **changes)
 
     def spaces(self) -> dict[str, PoolSpace]:
         """Return the pools of every model in the paper's setting."""
         return {model: make_space(self.setting(model)) for model in LABELS}
 
     def rate(self, cell: Cell, seed: int, at_least: float = 0.0) -> float:
-        """Measure a cell; see :func:`measure`."""
-        return measure(cell, seed, at_least)
+        """Return the goodput, requests/s; of ``drs`` with the best threshold that climbing finds.
+
+        Args:
+            cell: What to measure.
+            seed: Of the simulation.
+            at_least: Requests/s; what serves less may be said to serve nothing, which is found sooner.
+        """
+        scenario = _scenario(cell, seed)
+        if cell.policy == "drs":
+            return climb_threshold(scenario).best.rate
+        return goodput(scenario, at_least=at_least).rate
 
     def configuration(self) -> dict[str, Any]:
         """Return what all figures have in common."""
         return {
-            "queries": self.queries,
+            "requests": self.requests,
             "quantile": QUANTILE,
-            "qos_ms": {model: SLOS[model] * 1e3 for model in MODELS},
+            "slo_ms": {model: SLOS[model] * 1e3 for model in MODELS},
             "budget": BUDGET,
             "types": [kind.name for kind in paper_catalogue()],
             "sizes": "paper",
@@ -212,5 +215,5 @@ class CellExperiment(PoolExperiment[Cell, float]):
     """An experiment whose tasks are cells."""
 
     def measure(self, cell: Cell, seed: int) -> float:
-        """Return the allowable throughput, queries/s."""
+        """Return the goodput, requests/s."""
         return self.rate(cell, seed)

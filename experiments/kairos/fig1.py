@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import Cell, CellExperiment, Pool
+from tuner.experiments.kairos.cell import UNIT, Cell, CellExperiment, Pool
 from tuner.planning.pools.paper import BUDGET, paper_catalogue
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -39,7 +39,7 @@ class MixedPools(CellExperiment):
             for pool, values in rates.items():
                 name = f"{name_of_three(pool)}, {words}"
                 note = "scaled up to 2.5 $/h" if pool == POOLS[0] else ""
-                yield row(f"{name}: throughput", values, unit="queries/s", note=note)
+                yield row(f"{name}: throughput", values, unit=UNIT, note=note)
                 if pool != POOLS[0]:
                     ratios = [one / other for one, other in zip(values, rates[POOLS[0]], strict=True)]
                     published = PUBLISHED.get(pool)
@@ -63,14 +63,14 @@ class MixedPools(CellExperiment):
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
-        """Draw throughput and cost of the four pools."""
+        """Draw goodput and cost of the four pools."""
         figure, axes = style.figure("RM2, first come, first served", columns=2)
         left, right = axes.flat
         names = [name_of_three(pool) for pool in POOLS]
         style.bars(left, names, [(one.name, one.y) for one in result.series])
         left.axhline((result.series[0].y[0] or 0.0), color=style.MUTED, lw=1, ls="--")
         left.set(title="instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)")
-        left.set_ylabel("allowable throughput, queries/s")
+        left.set_ylabel("goodput, requests/s")
         style.legend(left)
         costs = [BUDGET, *(cost_of(pool) for pool in POOLS[1:])]
         right.bar(names, costs, 0.6, color=style.MUTED)

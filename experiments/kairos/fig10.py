@@ -82,7 +82,7 @@ class PoolsTried(PoolExperiment[PoolSearch, SearchResult]):
 def _rows(name: str, searches: list[SearchResult], policy: str) -> Iterator[Row]:
     best = max(searches, key=lambda one: one.rate)
     names = " ".join(dict.fromkeys(name_of(one.pool) for one in searches if one.pool))
-    note = f"best {names}, {best.rate:.4g} queries/s" if best.pool else "none serves anything"
+    note = f"best {names}, {best.rate:.4g} requests/s" if best.pool else "none serves anything"
     published = 1.0 if policy == "kairos" else None
     yield row(
         f"{name}: tried {UNTIL_BEST}",

@@ -27,7 +27,7 @@ WORDS = {"bayesian": "bayesian (ribbon)"}
 
 
 class StoredSearch(NamedTuple):
-    """A search on the stored throughputs of a model's pools."""
+    """A search on the stored goodputs of a model's pools."""
 
     model: str
     name: str
@@ -86,7 +86,7 @@ class RivalSearches(PoolExperiment[StoredSearch, int]):
             yield curve(WORDS.get(name, name), range(len(LABELS)), counts)
 
     def configuration(self) -> dict[str, Any]:
-        return super().configuration() | {"queries": "as in kairos-pools", "searches": self._runs}
+        return super().configuration() | {"requests": "as in kairos-pools", "searches": self._runs}
 
     @property
     def _runs(self) -> int:

@@ -1,4 +1,4 @@
-"""Kairos, Figure 12: what each scheme tries after the sizes of RM2's queries have become Gaussian.
+"""Kairos, Figure 12: what each scheme tries after the sizes of RM2's requests have become Gaussian.
 
 Kairos chooses once, from bounds. Kairos+ tries pools from the highest bound down. The rivals search again by
 Ribbon's Bayesian optimisation, each under its own distribution policy.
@@ -15,6 +15,7 @@ from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     GAUSSIAN,
+    UNIT,
     Cell,
     Pool,
     PoolExperiment,
@@ -34,12 +35,12 @@ SCHEMES = ("kairos", "kairos+", "ribbon", "drs", "clkwrk", "clkwrk, refusing")
 ORACLE = 15.0
 """%, within which of the oracle Kairos and Kairos+ are published to be."""
 Tried = list[tuple[Pool, float]]
-"""The pools that a scheme tries, and what they serve, queries/s; the last one stays."""
+"""The pools that a scheme tries, and what they serve, requests/s; the last one stays."""
 
 
 @experiment(
     name="kairos-fig12",
-    title="What each scheme tries after the query sizes of RM2 have become Gaussian",
+    title="What each scheme tries after the request sizes of RM2 have become Gaussian",
     paper="Kairos",
     minutes=2,
 )
@@ -50,9 +51,7 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
     """Evaluations of each scheme."""
 
     def tasks(self) -> list[str | Cell]:
-        space = make_space(self._changed)
-        order = space.order[: self.shown] if self.options.quick else space.order
-        pools = [tuple(pool) for pool in space.pools[order].tolist()]
+        pools = make_space(self._changed).highest(self.shown if self.options.quick else None)
         return [*SCHEMES, *(Cell(self._changed, pool, "oracle") for pool in pools)]
 
     def seeds_of(self, task: str | Cell) -> Sequence[int]:
@@ -80,12 +79,12 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
 
     def rows(self, found: Answers[str | Cell, Any]) -> Iterator[Row]:
         oracle = max(rate for task, (rate, *_) in found.items() if isinstance(task, Cell))
-        yield row("oracle, best pool", [oracle], unit="queries/s")
+        yield row("oracle, best pool", [oracle], unit=UNIT)
         for scheme in SCHEMES:
             runs: list[Tried] = found[scheme]
             best = [max(rate for _, rate in tried) for tried in runs]
             name = f"{scheme}: best of {self.shown} evaluations"
-            yield row(name, best, unit="queries/s", note=_note(scheme, runs))
+            yield row(name, best, unit=UNIT, note=_note(scheme, runs))
             below = [100 * (1 - rate / oracle) for rate in best]
             published = ORACLE if scheme in SCHEMES[:2] else None
             yield row(f"{scheme}: below the oracle", below, unit="%", published=published)
@@ -112,7 +111,7 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
-        """Draw the throughput of the pool that each scheme runs at each step."""
+        """Draw the goodput of the pool that each scheme runs at each step."""
         title = "RM2 after its sizes became Gaussian: the pools that are tried"
         figure, axes = style.figure(title, size=(8, 4))
         (axis,) = axes.flat
@@ -122,7 +121,7 @@ class ReactionToSizes(PoolExperiment[str | Cell, Any]):
             axis.plot(one.x, heights, color=color, marker=marker, ms=4, lw=1.2, label=one.name)
         oracle = next(each.measured for each in result.rows if each.id.startswith("oracle"))
         axis.axhline(oracle or 0.0, color=style.INK, lw=1, ls="--", label="oracle, best pool")
-        axis.set(xlabel="evaluation", ylabel="allowable throughput, queries/s", ylim=(0, 155))
+        axis.set(xlabel="evaluation", ylabel="goodput, requests/s", ylim=(0, 155))
         axis.set_xticks([1, *range(5, len(result.series[0].x) + 1, 5)])
         style.legend(axis, ncols=4, fontsize=7, loc="upper center")
         return [style.Drawing(figure)]

@@ -1,4 +1,4 @@
-"""Kairos, Figure 13: the measured throughput of the twenty pools with the highest bounds."""
+"""Kairos, Figure 13: the measured goodput of the twenty pools with the highest bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHIN = 10
 """Published: the best pool is always among this many of the highest bounds."""
 BOUND, MEASURED, CHOSEN = "bound", "kairos", "chosen"
 Rates = dict[Pool, list[float]]
-"""Queries/s of each of the pools with the highest bounds, per seed."""
+"""Requests/s of each of the pools with the highest bounds, per seed."""
 
 
 @experiment(
@@ -33,7 +33,9 @@ class HighestBounds(CellExperiment):
 
     def tasks(self) -> list[Cell]:
         return [
-            Cell(space.setting, pool) for space in self.spaces().values() for pool in self._highest(space)
+            Cell(space.setting, pool)
+            for space in self.spaces().values()
+            for pool in space.highest(self.shown)
         ]
 
     def seeds_of(self, task: Cell) -> Sequence[int]:
@@ -55,16 +57,13 @@ class HighestBounds(CellExperiment):
                 place = list(rates).index(space.chosen) + 1
                 yield curve(CHOSEN, [place], [rates[space.chosen]], panel=label)
 
-    def _highest(self, space: PoolSpace) -> list[Pool]:
-        return [tuple(pool) for pool in space.pools[space.order[: self.shown]].tolist()]
-
     def _rates(self, found: Answers[Cell, float], space: PoolSpace) -> Rates:
         stored = measured_pools(self.options.folder, space.setting.model)["kairos"]
-        return {pool: [stored[pool], *found[Cell(space.setting, pool)]] for pool in self._highest(space)}
+        return {pool: [stored[pool], *found[Cell(space.setting, pool)]] for pool in space.highest(self.shown)}
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
-        """Draw bounds and measured throughputs, with a star at Kairos's choice."""
+        """Draw bounds and measured goodputs, with a star at Kairos's choice."""
         figure, axes = style.figure(
             "The twenty highest bounds, and what these pools serve under Kairos", columns=5, size=(14, 3.2)
         )
@@ -80,14 +79,14 @@ class HighestBounds(CellExperiment):
                     chosen.x, rates, marker="*", s=130, color=style.PALETTE[1], zorder=4, label=CHOSEN
                 )
             axis.set(title=label, xlabel="rank of the bound", ylim=(0, None))
-        axes.flat[0].set_ylabel("queries/s")
+        axes.flat[0].set_ylabel("requests/s")
         style.legend(axes.flat[0], loc="lower left")
         return [style.Drawing(figure)]
 
 
 def _rows(label: str, space: PoolSpace, rates: Rates, stored: dict[Pool, float]) -> Iterator[Row]:
     """Where the best pool stands: with the first seed of all pools, with the others of the highest bounds."""
-    order = [tuple(pool) for pool in space.pools[space.order].tolist()]
+    order = space.highest()
     seeds = range(len(next(iter(rates.values()))))
     best = [max(rates, key=lambda pool: rates[pool][seed]) for seed in seeds]
     best[0] = max(stored, key=lambda pool: stored[pool])

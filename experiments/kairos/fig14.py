@@ -7,7 +7,7 @@ from statistics import median
 
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import Cell, CellExperiment, Pool, make_space, name_of
+from tuner.experiments.kairos.cell import UNIT, Cell, CellExperiment, Pool, make_space, name_of
 from tuner.experiments.kairos.pools import measured_pools
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -36,13 +36,13 @@ class BoundsByPolicy(CellExperiment):
 
     def rows(self, found: Answers[Cell, float]) -> Iterator[Row]:
         oracle = self._oracle()
-        yield row(ORACLE, found[oracle], unit="queries/s", note=name_of(oracle.pool))
+        yield row(ORACLE, found[oracle], unit=UNIT, note=name_of(oracle.pool))
         for pool, bound in self._bounds().items():
-            yield row(f"{name_of(pool)}, bound", [bound], unit="queries/s")
+            yield row(f"{name_of(pool)}, bound", [bound], unit=UNIT)
             for policy in MEASURED:
                 rates = found[self._cell(pool, policy)]
                 note = f"{100 * median(rates) / bound:.0f} % of the bound"
-                yield row(f"{name_of(pool)}, {policy}", rates, unit="queries/s", note=note)
+                yield row(f"{name_of(pool)}, {policy}", rates, unit=UNIT, note=note)
 
     def series(self, found: Answers[Cell, float]) -> Iterator[Series]:
         bounds = self._bounds()
@@ -53,11 +53,10 @@ class BoundsByPolicy(CellExperiment):
         yield curve(ORACLE, [1, self.shown], [found[self._oracle()]] * 2)
 
     def _bounds(self) -> dict[Pool, float]:
-        """The highest bounds, queries/s, by pool."""
+        """The highest bounds, requests/s, by pool."""
         space = make_space(self.setting(MODEL))
-        highest = space.order[: self.shown]
-        pools = [tuple(pool) for pool in space.pools[highest].tolist()]
-        return dict(zip(pools, space.bound[highest].tolist(), strict=True))
+        bounds = space.bound[space.order[: self.shown]].tolist()
+        return dict(zip(space.highest(self.shown), bounds, strict=True))
 
     def _cell(self, pool: Pool, policy: str) -> Cell:
         return Cell(self.setting(MODEL), pool, policy)
@@ -68,13 +67,13 @@ class BoundsByPolicy(CellExperiment):
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
-        """Draw the throughput of each pool under each policy."""
+        """Draw the goodput of each pool under each policy."""
         title = "RM2: the ten highest bounds under other distribution policies"
         figure, axes = style.figure(title, size=(7, 4))
         (axis,) = axes.flat
         *curves, oracle = result.series
         style.curves(axis, curves)
         axis.plot(oracle.x, style.floats(oracle.y), color=style.INK, ls="--", lw=1, label=oracle.name)
-        axis.set(xlabel="rank of the bound", ylabel="allowable throughput, queries/s", ylim=(0, 185))
+        axis.set(xlabel="rank of the bound", ylabel="goodput, requests/s", ylim=(0, 185))
         style.legend(axis, ncols=4, loc="upper center", fontsize=7)
         return [style.Drawing(figure)]

@@ -1,4 +1,4 @@
-"""Kairos, Figure 15: its gain with four times the budget, and with a QoS target 20 % higher.
+"""Kairos, Figure 15: its gain with four times the budget, and with an SLO 20 % higher.
 
 With the higher target a cheaper type may keep it at all sizes, too. The best homogeneous pool is then one of
 that type, and another than in Figure 8; there is also a row with the gain over that of Figure 8.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tuner.experiments.frame.experiment import Answers, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, Cell, PoolSpace, homogeneous, make_space, name_of
 from tuner.experiments.kairos.gain import GainExperiment, draw_panels, gain_of
-from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, optimum_rows
+from tuner.experiments.kairos.search import PoolSearch
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -25,7 +25,7 @@ OLD = "over the type of figure 8"
 
 @experiment(
     name="kairos-fig15",
-    title="The gain with four times the budget, and with a QoS target 20 % higher",
+    title="The gain with four times the budget, and with an SLO 20 % higher",
     paper="Kairos",
     minutes=4,
 )
@@ -33,12 +33,10 @@ class GainByBudget(GainExperiment):
     """The gain of every model in the three settings, and the best pools with the higher target."""
 
     panels: ClassVar = {BEFORE: {}, BUDGET: {"wealth": 4.0}, TARGET: {"stretch": 1.2}}
-    limit = Scaled[int | None](None, quick=QUICK_LIMIT)
-    """Pools that a search tries."""
+    searched = TARGET
 
     def tasks(self) -> list[Cell | PoolSearch]:
-        searches = [PoolSearch(setting, limit=self.limit) for setting in self.settings(TARGET)]
-        return [*self.gain_tasks(), *map(homogeneous, self._old_types().values()), *searches]
+        return [*super().tasks(), *map(homogeneous, self._old_types().values())]
 
     def rows(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Row]:
         yield from self.panel_rows(found)
@@ -46,10 +44,7 @@ class GainByBudget(GainExperiment):
             note = f"{name_of(space.chosen)} against {name_of(space.same)}"
             ratios = gain_of(space, found).ratios
             yield row(f"{LABELS[model]}, {TARGET}: gain {OLD}", ratios, unit="times", note=note)
-        for gain in self.gains(found)[TARGET]:
-            searches = found[PoolSearch(gain.space.setting, limit=self.limit)]
-            name = f"{LABELS[gain.space.setting.model]}, {TARGET}"
-            yield from optimum_rows(name, gain.space, gain.kairos, searches)
+        yield from self.best_rows(found)
 
     def series(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Series]:
         yield from super().series(found)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, ClassVar
 
-from tuner.experiments.frame.experiment import Answers, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import GAUSSIAN, LABELS, Cell, make_space
 from tuner.experiments.kairos.gain import GainExperiment, draw_panels
-from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, optimum_rows
+from tuner.experiments.kairos.search import PoolSearch
 from tuner.report import style
 
 __all__ = ["GainUnderNoise"]
@@ -43,22 +43,15 @@ class GainUnderNoise(GainExperiment):
     """The gain of every model in four settings, the best pools for Gaussian sizes, and what noise costs."""
 
     panels: ClassVar = {BEFORE: {}, SIZES: {"sizes": GAUSSIAN}, **NOISY}
-    limit = Scaled[int | None](None, quick=QUICK_LIMIT)
-    """Pools that a search tries."""
+    searched = SIZES
 
     def tasks(self) -> list[Cell | PoolSearch]:
-        searches = [PoolSearch(setting, limit=self.limit) for setting in self.settings(SIZES)]
-        noisy = [self._noisy(*each) for each in product(NOISES, LABELS, POLICIES)]
-        return [*self.gain_tasks(), *searches, *noisy]
+        return [*super().tasks(), *(self._noisy(*each) for each in product(NOISES, LABELS, POLICIES))]
 
     def rows(self, found: Answers[Cell | PoolSearch, Any]) -> Iterator[Row]:
         yield from self.panel_rows(found)
-        gains = self.gains(found)
-        for gain in gains[SIZES]:
-            searches = found[PoolSearch(gain.space.setting, limit=self.limit)]
-            name = f"{LABELS[gain.space.setting.model]}, {SIZES}"
-            yield from optimum_rows(name, gain.space, gain.kairos, searches)
-        exact = {gain.space.setting.model: gain.kairos for gain in gains[BEFORE]}
+        yield from self.best_rows(found)
+        exact = {gain.space.setting.model: gain.kairos for gain in self.gains(found)[BEFORE]}
         for noise, model, policy in product(NOISES, LABELS, POLICIES):
             rates = found[self._noisy(noise, model, policy)]
             lost = [100 * (1 - one / other) for one, other in zip(rates, exact[model], strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import POLICIES, Cell, CellExperiment
+from tuner.experiments.kairos.cell import POLICIES, UNIT, Cell, CellExperiment
 from tuner.experiments.kairos.fig1 import POOLS, name_of_three
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -30,7 +30,7 @@ class PoolsByPolicy(CellExperiment):
 
     def rows(self, found: Answers[Cell, float]) -> Iterator[Row]:
         for cell, rates in found.items():
-            yield row(f"{name_of_three(cell.pool)}, {cell.policy}", rates, unit="queries/s")
+            yield row(f"{name_of_three(cell.pool)}, {cell.policy}", rates, unit=UNIT)
 
     def series(self, found: Answers[Cell, float]) -> Iterator[Series]:
         for policy in POLICIES:
@@ -45,7 +45,7 @@ class PoolsByPolicy(CellExperiment):
         bars = [(one.name, one.y) for one in result.series]
         style.bars(axis, [name_of_three(pool) for pool in MIXED], bars)
         axis.set_xlabel("instances of (g4dn.xlarge, c5n.2xlarge, r5n.large)")
-        axis.set_ylabel("allowable throughput, queries/s")
+        axis.set_ylabel("goodput, requests/s")
         axis.set_ylim(top=160)
         style.legend(axis, ncols=4, loc="upper center")
         return [style.Drawing(figure)]

@@ -1,4 +1,4 @@
-"""Kairos, Figure 8: its throughput over that of the best homogeneous pool, at equal cost."""
+"""Kairos, Figure 8: its goodput over that of the best homogeneous pool, at equal cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLISHED = dict.fromkeys(LABELS, 1.25) | {"rm2": 2.0}
 
 @experiment(
     name="kairos-fig8",
-    title="Throughput over that of the best homogeneous pool at equal cost",
+    title="Goodput over that of the best homogeneous pool at equal cost",
     paper="Kairos",
     minutes=1,
 )
@@ -51,6 +51,6 @@ class GainAtEqualCost(CellExperiment):
         style.published(axis, series.x, list(PUBLISHED.values()), "published: at least (RM2: up to)")
         axis.axhline(1, color=style.MUTED, lw=1, ls="--")
         axis.set_xticks(series.x, list(LABELS.values()))
-        axis.set(ylabel="allowable throughput at equal cost, times", ylim=(0, max(heights) * 1.3))
+        axis.set(ylabel="goodput at equal cost, times", ylim=(0, max(heights) * 1.3))
         style.legend(axis, loc="upper left")
         return [style.Drawing(figure)]

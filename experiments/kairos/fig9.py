@@ -1,4 +1,4 @@
-"""Kairos, Figure 9: its throughput against rival distribution policies, which get the oracle's best pool."""
+"""Kairos, Figure 9: its goodput against rival distribution policies, which get the oracle's best pool."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import (
     LABELS,
     POLICIES,
+    UNIT,
     Cell,
     CellExperiment,
     Pool,
@@ -41,7 +42,7 @@ BARS = (
 
 @experiment(
     name="kairos-fig9",
-    title="Throughput against Ribbon, DeepRecSys and Clockwork, which get the oracle's best pool",
+    title="Goodput against Ribbon, DeepRecSys and Clockwork, which get the oracle's best pool",
     paper="Kairos",
     minutes=3,
 )
@@ -89,14 +90,14 @@ class RivalPolicies(CellExperiment):
         ]
         style.bars(axis, list(LABELS.values()), heights)
         axis.axhline(1, color=style.INK, lw=1, ls="--", label="oracle")
-        axis.set(ylabel="allowable throughput over the oracle's", ylim=(0, 1.3))
+        axis.set(ylabel="goodput over the oracle's", ylim=(0, 1.3))
         style.legend(axis, ncols=4, loc="upper center")
         return [style.Drawing(figure)]
 
 
 def _rows(name: str, rates: dict[str, list[float]]) -> Iterator[Row]:
     for policy, values in rates.items():
-        yield row(f"{name}: {policy}", values, unit="queries/s")
+        yield row(f"{name}: {policy}", values, unit=UNIT)
     for policy in POLICIES[2:]:
         pairs = zip(rates["kairos"], rates[policy], strict=True)
         yield row(

@@ -12,7 +12,7 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.kairos.cell import LABELS, Cell, CellExperiment, Pool, PoolSpace, name_of
+from tuner.experiments.kairos.cell import LABELS, UNIT, Cell, CellExperiment, Pool, PoolSpace, name_of
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.paper import SLOS
 from tuner.report import style
@@ -30,7 +30,7 @@ NEAR = 0.01
 
 @experiment(
     name="kairos-pools",
-    title="Allowable throughput of every pool within 2.5 $/h against its bound",
+    title="Goodput of every pool within 2.5 $/h against its bound",
     paper="Kairos",
     minutes=20,
 )
@@ -72,24 +72,25 @@ class EveryPool(CellExperiment):
 
     def _pools(self, space: PoolSpace) -> list[Pool]:
         """All pools, the highest bound first; a few of them for a quick look."""
-        return [tuple(pool) for pool in space.pools[self._order(space)].tolist()]
+        return space.highest(self._count)
 
     def _bounds(self, space: PoolSpace) -> np.ndarray:
-        """The bounds of these pools.   # (n,) queries/s."""
-        return np.asarray(space.bound[self._order(space)])
+        """The bounds of these pools.   # (n,) requests/s."""
+        return np.asarray(space.bound[space.order[: self._count]])
 
-    def _order(self, space: PoolSpace) -> np.ndarray:
-        return space.order[:QUICK_POOLS] if self.options.quick else space.order
+    @property
+    def _count(self) -> int | None:
+        return QUICK_POOLS if self.options.quick else None
 
     def _rates(self, found: Answers[Cell, float], space: PoolSpace, policy: str) -> np.ndarray:
-        """What these pools serve.   # (n, seeds) queries/s."""
+        """What these pools serve.   # (n, seeds) requests/s."""
         return np.array([found[Cell(space.setting, pool, policy)] for pool in self._pools(space)])
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
-        """Draw the measured throughput of each pool against its bound."""
+        """Draw the measured goodput of each pool against its bound."""
         figure, axes = style.figure(
-            "Every pool within 2.5 $/h: measured throughput against its bound", columns=5, size=(14, 3.2)
+            "Every pool within 2.5 $/h: measured goodput against its bound", columns=5, size=(14, 3.2)
         )
         for axis, label in zip(axes.flat, LABELS.values(), strict=True):
             top = 0.0
@@ -99,14 +100,14 @@ class EveryPool(CellExperiment):
                 axis.scatter(one.x, heights, s=9, color=color, marker=marker, label=one.name, alpha=0.7, lw=0)
                 top = max(top, *one.x, *heights)
             axis.plot([0, top], [0, top], color=style.MUTED, lw=1, ls="--", label="bound")
-            axis.set(title=label, xlabel="bound, queries/s", xlim=(0, top * 1.05), ylim=(0, top * 1.05))
-        axes.flat[0].set_ylabel("allowable throughput, queries/s")
+            axis.set(title=label, xlabel="bound, requests/s", xlim=(0, top * 1.05), ylim=(0, top * 1.05))
+        axes.flat[0].set_ylabel("goodput, requests/s")
         style.legend(axes.flat[0], loc="upper left")
         return [style.Drawing(figure)]
 
 
 def measured_pools(folder: Path, model: str) -> dict[str, dict[Pool, float]]:
-    """Return the stored throughput of every pool, by policy and pool, queries/s.
+    """Return the stored goodput of every pool, by policy and pool, requests/s.
 
     Raises:
         InvalidInput: The experiment was not run yet.
@@ -126,13 +127,13 @@ def _details(path: Path, _: int) -> dict[str, Any]:
 
 
 def _rows(model: str, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -> Iterator[Row]:
-    """What the bounds are worth.   # bound: (n,), rates: (n, seeds) queries/s, highest bound first."""
+    """What the bounds are worth.   # bound: (n,), rates: (n, seeds) requests/s, highest bound first."""
     label = LABELS[model]
     best = rates.argmax(axis=0)  # (seeds,)
     top = rates.max(axis=0)
     ranks = [1 + int(np.flatnonzero(column >= (1 - NEAR) * column.max())[0]) for column in rates.T]
     names = sorted({name_of(pools[index]) for index in best.tolist()})
-    yield row(f"{label}: best pool", top.tolist(), unit="queries/s", note=" ".join(names))
+    yield row(f"{label}: best pool", top.tolist(), unit=UNIT, note=" ".join(names))
     yield row(
         f"{label}: its place among the bounds",
         (best + 1).tolist(),
@@ -151,7 +152,7 @@ def _rows(model: str, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -
 
 
 def _oracle_rows(space: PoolSpace, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -> Iterator[Row]:
-    """How near the oracle, who serves all queries, comes to the bound and to the ceiling; as above."""
+    """How near the oracle, who serves all requests, comes to the bound and to the ceiling; as above."""
     setting = space.setting
     probability = parse_sizes(setting.sizes).probability
     ceiling = ceilings(np.array(pools), space.offers.latency, SLOS[setting.model], probability)  # (n,)
@@ -165,7 +166,7 @@ def _oracle_rows(space: PoolSpace, pools: list[Pool], bound: np.ndarray, rates: 
         f"{label}: most of the ceiling that the oracle serves",
         (100 * (rates / ceiling[:, None]).max(axis=0)).tolist(),
         unit="%",
-        note="the ceiling of all queries; no policy is above it",
+        note="the ceiling of all requests; no policy is above it",
     )
 
 

@@ -34,10 +34,10 @@ def search_pools(
         task: Where and how long.
         seed: Of the simulations.
         rate: Measures a pool.
-        known: Throughputs that were measured before, by pool.
+        known: Goodputs that were measured before, by pool.
     """
     space, known = make_space(task.setting), known or {}
-    best = 0.0  # what serves less is neither the best nor prunes anything by its throughput
+    best = 0.0  # what serves less is neither the best nor prunes anything by its goodput
 
     def evaluate(pool: Pool) -> float:
         nonlocal best
@@ -63,10 +63,10 @@ def optimum_rows(
     Args:
         name: Of the setting.
         space: Its pools.
-        chosen: What Kairos's choice serves, per seed, queries/s.
+        chosen: What Kairos's choice serves, per seed, requests/s.
         searches: For the best pool, one per seed.
     """
-    order = [tuple(pool) for pool in space.pools[space.order].tolist()]
+    order = space.highest()
     pools = [one.pool or space.chosen for one in searches]
     places = [float(order.index(pool) + 1) for pool in pools]
     shares = [100 * rate / max(one.rate, rate) for rate, one in zip(chosen, searches, strict=True)]
