@@ -7,7 +7,20 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.scheduling.vocabulary import DISPATCH, DROP, FULL, OK, Cluster
 
-__all__ = ["begin", "deadline", "dispatch", "dispatch_alone", "drop", "has_room", "push", "waiting"]
+__all__ = [
+    "arrival_of",
+    "begin",
+    "deadline",
+    "dispatch",
+    "dispatch_alone",
+    "drop",
+    "has_room",
+    "items_of",
+    "move_forward",
+    "overdue",
+    "push",
+    "waiting",
+]
 
 
 @njit_flat
@@ -34,24 +47,55 @@ def push(cluster: Cluster, queue: int, number: int, arrival: float) -> int:
 @njit_flat
 def waiting(cluster: Cluster, queue: int) -> int:
     """Return how many requests wait in a queue."""
-    size: int = cluster.queues[queue].tail - cluster.queues[queue].head
-    return size
+    return int(cluster.queues[queue].tail - cluster.queues[queue].head)
 
 
 @njit_flat
 def deadline(cluster: Cluster, queue: int, position: int) -> float:
     """Return when the execution of a waiting request must have ended, s."""
     session = cluster.queues[queue].session
-    arrival = cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].arrival
-    latest: float = arrival + cluster.sessions[session].budget
-    return latest
+    return float(arrival_of(cluster, queue, position) + cluster.sessions[session].budget)
+
+
+@njit_flat
+def arrival_of(cluster: Cluster, queue: int, position: int) -> float:
+    """Return when a waiting request arrived, s."""
+    return float(cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].arrival)
+
+
+@njit_flat
+def items_of(cluster: Cluster, queue: int, position: int) -> int:
+    """Return the size of a waiting request."""
+    return int(cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].items)
+
+
+@njit_flat
+def overdue(cluster: Cluster, queue: int, now: float) -> int:
+    """Return how many requests at the head of a queue have reached their deadline."""
+    count, head = 0, cluster.queues[queue].head
+    while count < waiting(cluster, queue) and deadline(cluster, queue, head + count) <= now:
+        count += 1
+    return count
+
+
+@njit_flat
+def move_forward(cluster: Cluster, queue: int, position: int, place: int) -> None:
+    """Move a request to an earlier place; those that it overtakes move back by one. Modifies ``cluster``."""
+    mask = cluster.waiting.shape[1] - 1
+    arrival = cluster.waiting[queue, position & mask].arrival
+    number = cluster.waiting[queue, position & mask].number
+    items = cluster.waiting[queue, position & mask].items
+    for each in range(position, place, -1):
+        cluster.waiting[queue, each & mask] = cluster.waiting[queue, (each - 1) & mask]
+    cluster.waiting[queue, place & mask].arrival = arrival
+    cluster.waiting[queue, place & mask].number = number
+    cluster.waiting[queue, place & mask].items = items
 
 
 @njit_flat
 def has_room(cluster: Cluster) -> bool:
     """Whether one more command can be noted in this event."""
-    free: bool = cluster.board[0].commands < cluster.commands.size
-    return free
+    return bool(cluster.board[0].commands < cluster.commands.size)
 
 
 @njit_flat

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner._jit import njit_flat, njit_inline
+from tuner._jit import njit_flat
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
-from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, send_request, take_in, travel
-from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict
+from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, send_request, travel
+from tuner.scheduling.distribution.predictor import Predictor, believed, learn_last, make_predictor
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, drop, push
+from tuner.scheduling.requests import begin, drop, items_of, push
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
 __all__ = ["Clkwrk", "ClkwrkOptions", "build"]
@@ -90,9 +90,9 @@ def arrive(policy: Clkwrk, session: int, source: int, number: int, now: float) -
     status = push(cluster, accelerator * sessions + session, number, now)
     if status != OK:
         return status
-    take_in(policy.pool)
+    policy.pool.state[0].waiting += 1
     kind = cluster.accelerators[accelerator].kind
-    policy.loads[accelerator].queued += _believed(policy, kind, session, cluster.board[0].items)
+    policy.loads[accelerator].queued += believed(policy, kind, session, cluster.board[0].items)
     policy.loads[accelerator].waiting += 1
     if cluster.accelerators[accelerator].outstanding == 0:
         _send(policy, accelerator)
@@ -102,13 +102,7 @@ def arrive(policy: Clkwrk, session: int, source: int, number: int, now: float) -
 @njit_flat
 def finish(policy: Clkwrk, accelerator: int, now: float) -> int:
     """See :func:`tuner.scheduling.policy.finish`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    took = ended(cluster, policy.pool, accelerator)
-    if policy.rule[0].learns:
-        running = policy.pool.running[accelerator]
-        kind = cluster.accelerators[accelerator].kind
-        learn(policy.predictor, kind, running.session, running.items, took, running.length)
+    learn_last(policy, accelerator, ended(policy, accelerator, now))
     if policy.loads[accelerator].waiting:
         _send(policy, accelerator)
     return OK
@@ -137,7 +131,7 @@ def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
         if cluster.accelerators[accelerator].outstanding:
             free = max(cluster.accelerators[accelerator].free_at, now)
         free += travel(cluster) + policy.loads[accelerator].queued
-        end = free + _believed(policy, kind, session, items)
+        end = free + believed(policy, kind, session, items)
         ahead = policy.loads[accelerator].waiting + cluster.accelerators[accelerator].outstanding
         if end < earliest or (end == earliest and ahead < least):
             best, earliest, least = accelerator, end, ahead
@@ -151,23 +145,14 @@ def _send(policy: Clkwrk, accelerator: int) -> None:
     cluster, sessions = policy.cluster, policy.cluster.sessions.size
     queue = oldest(cluster, accelerator * sessions, (accelerator + 1) * sessions)
     head = cluster.queues[queue].head
-    items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
     kind = cluster.accelerators[accelerator].kind
-    length = _believed(policy, kind, cluster.queues[queue].session, items)
+    length = believed(policy, kind, cluster.queues[queue].session, items_of(cluster, queue, head))
     send_request(cluster, policy.pool, queue, head, accelerator, length)
     policy.loads[accelerator].waiting -= 1
     if policy.loads[accelerator].waiting:
         policy.loads[accelerator].queued = max(policy.loads[accelerator].queued - length, 0.0)
     else:
         policy.loads[accelerator].queued = 0.0  # what was learned meanwhile leaves a remainder
-
-
-@njit_inline
-def _believed(policy: Clkwrk, kind: int, session: int, items: int) -> float:
-    """How long a request takes, s."""
-    if policy.rule[0].learns:
-        return predict(policy.predictor, kind, session, items)
-    return float(policy.cluster.latency[kind, session, items])
 
 
 register(Clkwrk, Functions(arrive, finish, wake))

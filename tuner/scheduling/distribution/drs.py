@@ -22,14 +22,14 @@ from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.distribution.pool import (
     Pool,
     base_instances,
-    ended,
+    enqueue,
+    finish,
     make_pool,
     send_oldest,
     speed_order,
-    take_in,
 )
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, push
+from tuner.scheduling.requests import arrival_of, begin
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
 __all__ = ["Drs", "DrsOptions", "build"]
@@ -82,23 +82,9 @@ def build(spec: ClusterSpec, options: DrsOptions | None = None) -> Drs:
 @njit_inline
 def arrive(policy: Drs, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
     """See :func:`tuner.scheduling.policy.arrive`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    large = cluster.board[0].items > policy.threshold[session]
-    status = push(cluster, session + policy.threshold.size if large else session, number, now)
-    if status == OK and take_in(policy.pool):
-        cluster.board[0].wake_at = now
-    return status
-
-
-@njit_flat
-def finish(policy: Drs, accelerator: int, now: float) -> int:
-    """See :func:`tuner.scheduling.policy.finish`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    ended(cluster, policy.pool, accelerator)
-    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
-    return OK
+    begin(policy.cluster, now)
+    large = policy.cluster.board[0].items > policy.threshold[session]
+    return enqueue(policy, session + policy.threshold.size if large else session, number, now)
 
 
 @njit_flat
@@ -122,13 +108,12 @@ def wake(policy: Drs, now: float) -> int:
 def _next(policy: Drs, accelerator: int) -> int:
     """Return the queue whose head is the oldest request for an instance; -1 if there is none."""
     cluster, sessions = policy.cluster, policy.threshold.size
-    mask = cluster.waiting.shape[1] - 1
     found, earliest = -1, np.inf
     for session in range(sessions):
         queue = session + sessions if policy.base[accelerator, session] else session
         head = cluster.queues[queue].head
-        if head < cluster.queues[queue].tail and cluster.waiting[queue, head & mask].arrival < earliest:
-            found, earliest = queue, cluster.waiting[queue, head & mask].arrival
+        if head < cluster.queues[queue].tail and arrival_of(cluster, queue, head) < earliest:
+            found, earliest = queue, arrival_of(cluster, queue, head)
     return found
 
 

@@ -38,15 +38,15 @@ from tuner.scheduling.distribution.matching import Matching, make_matching, matc
 from tuner.scheduling.distribution.pool import (
     Pool,
     ended,
+    enqueue,
     make_pool,
     refuse_request,
     send_request,
-    take_in,
     travel,
 )
-from tuner.scheduling.distribution.predictor import Predictor, learn, make_predictor, predict, spread
+from tuner.scheduling.distribution.predictor import Predictor, believed, learn_last, make_predictor, spread
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, has_room, push
+from tuner.scheduling.requests import arrival_of, begin, has_room, items_of
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = ["Kairos", "KairosOptions", "build"]
@@ -164,30 +164,20 @@ def arrive(policy: Kairos, session: int, source: int, number: int, now: float) -
     """See :func:`tuner.scheduling.policy.arrive`; `wake` matches all that comes at one instant."""
     cluster = policy.cluster
     begin(cluster, now)
-    status = push(cluster, session, number, now)
-    if status != OK:
-        return status
-    if cluster.board[0].items > policy.seen[session].largest:
+    status = enqueue(policy, session, number, now)
+    if status == OK and cluster.board[0].items > policy.seen[session].largest:
         policy.seen[session].largest = cluster.board[0].items
         _weigh(policy, session)
-    if take_in(policy.pool):
-        cluster.board[0].wake_at = now
-    return OK
+    return status
 
 
 @njit_flat
 def finish(policy: Kairos, accelerator: int, now: float) -> int:
     """See :func:`tuner.scheduling.policy.finish`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    took = ended(cluster, policy.pool, accelerator)
+    learn_last(policy, accelerator, ended(policy, accelerator, now))
     if policy.rule[0].learns:
-        session = policy.pool.running[accelerator].session
-        kind = cluster.accelerators[accelerator].kind
-        believed = policy.pool.running[accelerator].length
-        learn(policy.predictor, kind, session, policy.pool.running[accelerator].items, took, believed)
-        _weigh(policy, session)
-    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
+        _weigh(policy, policy.pool.running[accelerator].session)
+    policy.cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
     return OK
 
 
@@ -228,7 +218,6 @@ def wake(policy: Kairos, now: float) -> int:
 def _look(policy: Kairos) -> int:
     """Note the oldest requests that wait as candidates; return how many."""
     cluster, sessions = policy.cluster, policy.pointers.size
-    mask = cluster.waiting.shape[1] - 1
     for session in range(sessions):
         policy.pointers[session] = cluster.queues[session].head
     for index in range(policy.candidates.size):
@@ -236,7 +225,7 @@ def _look(policy: Kairos) -> int:
         for session in range(sessions):
             position = policy.pointers[session]
             if position < cluster.queues[session].tail:
-                arrival = cluster.waiting[session, position & mask].arrival
+                arrival = arrival_of(cluster, session, position)
                 if arrival < earliest:
                     queue, earliest = session, arrival
         if queue < 0:
@@ -253,11 +242,10 @@ def _refuse(policy: Kairos, count: int) -> bool:
     cluster, refused = policy.cluster, False
     for index in range(count):
         queue, position = policy.candidates[index].queue, policy.candidates[index].position
-        slot = position & (cluster.waiting.shape[1] - 1)
         least = np.inf
         for kind in range(policy.times.size):
-            least = min(least, _believed(policy, kind, queue, cluster.waiting[queue, slot].items))
-        waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival
+            least = min(least, believed(policy, kind, queue, items_of(cluster, queue, position)))
+        waited = cluster.board[0].now - arrival_of(cluster, queue, position)
         if waited + travel(cluster) + least > cluster.sessions[queue].budget and has_room(cluster):
             refuse_request(cluster, policy.pool, queue, position)
             refused = True
@@ -268,13 +256,12 @@ def _refuse(policy: Kairos, count: int) -> bool:
 def _price(policy: Kairos, index: int, wide: bool) -> None:
     """Fill in what a candidate costs on each instance (eq. 2 and 8)."""
     cluster, cost = policy.cluster, policy.matching.cost
-    queue = policy.candidates[index].queue
-    slot = policy.candidates[index].position & (cluster.waiting.shape[1] - 1)
-    waited = cluster.board[0].now - cluster.waiting[queue, slot].arrival  # W_i
+    queue, position = policy.candidates[index].queue, policy.candidates[index].position
+    waited = cluster.board[0].now - arrival_of(cluster, queue, position)  # W_i
     target = cluster.sessions[queue].budget  # T_slo
     guarded = policy.rule[0].guard * target - waited
     for kind in range(policy.times.size):
-        policy.times[kind] = _guess(policy, kind, queue, cluster.waiting[queue, slot].items)
+        policy.times[kind] = _guess(policy, kind, queue, items_of(cluster, queue, position))
         policy.doubts[kind] = _doubt(policy, kind, queue, policy.times[kind])
     for accelerator in range(cluster.accelerators.size):
         kind = cluster.accelerators[accelerator].kind
@@ -310,29 +297,19 @@ def _send(policy: Kairos, index: int, accelerator: int) -> None:
     """Send a candidate. Those of its queue that come after it are still where they were."""
     cluster = policy.cluster
     queue, position = policy.candidates[index].queue, policy.candidates[index].position
-    items = cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].items
-    length = _guess(policy, cluster.accelerators[accelerator].kind, queue, items)
+    kind = cluster.accelerators[accelerator].kind
+    length = _guess(policy, kind, queue, items_of(cluster, queue, position))
     send_request(cluster, policy.pool, queue, position, accelerator, length)
 
 
 @njit_inline
-def _believed(policy: Kairos, kind: int, session: int, items: int) -> float:
-    """How long a request takes, s."""
-    if policy.rule[0].learns:
-        believed = predict(policy.predictor, kind, session, items)
-    else:
-        believed = policy.cluster.latency[kind, session, items]
-    return float(believed)
-
-
-@njit_inline
 def _guess(policy: Kairos, kind: int, session: int, items: int) -> float:
-    """The same with the error that was asked for."""
-    believed = _believed(policy, kind, session, items)
+    """How long a request is believed to take, s, with the error of ``prediction_noise``."""
+    length = believed(policy, kind, session, items)
     if policy.noise.size > 1:
-        believed *= policy.noise[policy.rule[0].drawn & (policy.noise.size - 1)]
+        length *= policy.noise[policy.rule[0].drawn & (policy.noise.size - 1)]
         policy.rule[0].drawn += 1
-    return believed
+    return length
 
 
 @njit_flat
@@ -341,7 +318,7 @@ def _weigh(policy: Kairos, session: int) -> None:
     largest, kinds = policy.seen[session].largest, policy.times.size
     fastest = np.inf
     for kind in range(kinds):
-        policy.times[kind] = _believed(policy, kind, session, largest)
+        policy.times[kind] = believed(policy, kind, session, largest)
         if policy.times[kind] > 0:
             fastest = min(fastest, policy.times[kind])
     for kind in range(kinds):

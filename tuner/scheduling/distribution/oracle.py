@@ -21,15 +21,15 @@ from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.distribution.pool import (
     Pool,
     base_instances,
-    ended,
+    enqueue,
+    finish,
     make_pool,
     send_oldest,
     speed_order,
-    take_in,
     travel,
 )
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, push
+from tuner.scheduling.requests import begin, items_of, move_forward
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
 __all__ = ["Oracle", "OracleOptions", "build"]
@@ -61,24 +61,11 @@ def build(spec: ClusterSpec, options: OracleOptions | None = None) -> Oracle:  #
 @njit_inline
 def arrive(policy: Oracle, session: int, source: int, number: int, now: float) -> int:  # noqa: ARG001
     """See :func:`tuner.scheduling.policy.arrive`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    status = push(cluster, session, number, now)
+    begin(policy.cluster, now)
+    status = enqueue(policy, session, number, now)
     if status == OK:
-        _sort_in(cluster, session)
-        if take_in(policy.pool):
-            cluster.board[0].wake_at = now
+        _sort_in(policy.cluster, session)
     return status
-
-
-@njit_flat
-def finish(policy: Oracle, accelerator: int, now: float) -> int:
-    """See :func:`tuner.scheduling.policy.finish`."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    ended(cluster, policy.pool, accelerator)
-    cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
-    return OK
 
 
 @njit_flat
@@ -98,18 +85,18 @@ def wake(policy: Oracle, now: float) -> int:
 def _serve(policy: Oracle, accelerator: int) -> None:
     """Give an idle instance a request, if there is one for it."""
     cluster = policy.cluster
-    kind, mask = cluster.accelerators[accelerator].kind, cluster.waiting.shape[1] - 1
+    kind = cluster.accelerators[accelerator].kind
     largest, longest, smallest, shortest = -1, 0.0, -1, np.inf
     for queue in range(cluster.queues.size):
         head, last = cluster.queues[queue].head, cluster.queues[queue].tail - 1
         if last < head:
             continue
         if policy.base[accelerator, queue]:
-            time = cluster.latency[kind, queue, cluster.waiting[queue, last & mask].items]
+            time = cluster.latency[kind, queue, items_of(cluster, queue, last)]
             if time > longest:
                 largest, longest = queue, time
         else:
-            time = cluster.latency[kind, queue, cluster.waiting[queue, head & mask].items]
+            time = cluster.latency[kind, queue, items_of(cluster, queue, head)]
             if travel(cluster) + time <= cluster.sessions[queue].budget and time < shortest:
                 smallest, shortest = queue, time
     if largest >= 0:
@@ -135,19 +122,11 @@ def _send(policy: Oracle, queue: int, accelerator: int, last: bool) -> None:
 @njit_flat
 def _sort_in(cluster: Cluster, queue: int) -> None:
     """Bring the request that came last to its place in the order of size; of equal ones behind the others."""
-    mask = cluster.waiting.shape[1] - 1
-    place = cluster.queues[queue].tail - 1
-    arrival = cluster.waiting[queue, place & mask].arrival
-    number = cluster.waiting[queue, place & mask].number
-    items = cluster.waiting[queue, place & mask].items
-    while place > cluster.queues[queue].head and cluster.waiting[queue, (place - 1) & mask].items > items:
-        cluster.waiting[queue, place & mask].arrival = cluster.waiting[queue, (place - 1) & mask].arrival
-        cluster.waiting[queue, place & mask].number = cluster.waiting[queue, (place - 1) & mask].number
-        cluster.waiting[queue, place & mask].items = cluster.waiting[queue, (place - 1) & mask].items
+    last = cluster.queues[queue].tail - 1
+    place, items = last, items_of(cluster, queue, last)
+    while place > cluster.queues[queue].head and items_of(cluster, queue, place - 1) > items:
         place -= 1
-    cluster.waiting[queue, place & mask].arrival = arrival
-    cluster.waiting[queue, place & mask].number = number
-    cluster.waiting[queue, place & mask].items = items
+    move_forward(cluster, queue, last, place)
 
 
 register(Oracle, Functions(arrive, finish, wake))

@@ -7,25 +7,27 @@ ones keep their order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.requests import dispatch_alone, drop
-from tuner.scheduling.vocabulary import Cluster, records
+from tuner.scheduling.requests import arrival_of, begin, dispatch_alone, drop, items_of, move_forward, push
+from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = [
     "Pool",
+    "Pooled",
     "base_instances",
     "ended",
+    "enqueue",
+    "finish",
     "make_pool",
     "oldest",
     "refuse_request",
     "send_oldest",
     "send_request",
     "speed_order",
-    "take_in",
     "travel",
 ]
 
@@ -54,6 +56,18 @@ class Pool(NamedTuple):
     running: np.ndarray  # (N,) RUNNING; of idle instances the request before
 
 
+class Pooled(Protocol):
+    """The part of a policy's state that its events work on here."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """What every policy knows."""
+
+    @property
+    def pool(self) -> Pool:
+        """What the instances do."""
+
+
 def make_pool(cluster: Cluster) -> Pool:
     """Return all instances idle."""
     state = records(1, STATE)
@@ -80,29 +94,39 @@ def speed_order(cluster: Cluster) -> np.ndarray:
 
 
 @njit_inline
-def take_in(pool: Pool) -> bool:
-    """Note that a request came; return whether an instance is idle. ``pool`` is modified in place."""
-    pool.state[0].waiting += 1
-    free: bool = pool.state[0].idle > 0
-    return free
+def enqueue(policy: Pooled, queue: int, number: int, now: float) -> int:
+    """Append a request that arrives now to a queue, and ask for ``wake`` at once if an instance is idle."""
+    cluster, pool = policy.cluster, policy.pool
+    status = push(cluster, queue, number, now)
+    if status == OK:
+        pool.state[0].waiting += 1
+        if pool.state[0].idle:
+            cluster.board[0].wake_at = now
+    return status
+
+
+@njit_flat
+def finish(policy: Pooled, accelerator: int, now: float) -> int:
+    """See :func:`tuner.scheduling.policy.finish`: asks for ``wake`` at once if a request waits."""
+    ended(policy, accelerator, now)
+    policy.cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
+    return OK
 
 
 @njit_flat
 def travel(cluster: Cluster) -> float:
     """Return the time from a decision until a request is at its instance, s."""
-    span: float = cluster.board[0].d_control + cluster.board[0].d_data
-    return span
+    return float(cluster.board[0].d_control + cluster.board[0].d_data)
 
 
 @njit_flat
 def oldest(cluster: Cluster, first: int, end: int) -> int:
     """Return which of the queues ``first`` to before ``end`` has the oldest head; -1 if all are empty."""
     found, earliest = -1, np.inf
-    mask = cluster.waiting.shape[1] - 1
     for queue in range(first, end):
         head = cluster.queues[queue].head
-        if head < cluster.queues[queue].tail and cluster.waiting[queue, head & mask].arrival < earliest:
-            found, earliest = queue, cluster.waiting[queue, head & mask].arrival
+        if head < cluster.queues[queue].tail and arrival_of(cluster, queue, head) < earliest:
+            found, earliest = queue, arrival_of(cluster, queue, head)
     return found
 
 
@@ -120,7 +144,7 @@ def send_request(  # noqa: PLR0917 - a kernel has no keywords
         accelerator: The instance.
         length: How long it takes, as believed, s.
     """
-    _bring_to_head(cluster, queue, position)
+    move_forward(cluster, queue, position, cluster.queues[queue].head)
     start = cluster.board[0].now + travel(cluster)
     dispatch_alone(cluster, queue, accelerator, start, length)
     pool.state[0].idle -= 1
@@ -135,41 +159,25 @@ def send_request(  # noqa: PLR0917 - a kernel has no keywords
 def send_oldest(cluster: Cluster, pool: Pool, queue: int, accelerator: int) -> None:
     """Send the oldest request of a queue to an idle instance; it takes what the profile says."""
     head = cluster.queues[queue].head
-    items = cluster.waiting[queue, head & (cluster.waiting.shape[1] - 1)].items
     kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
-    send_request(cluster, pool, queue, head, accelerator, cluster.latency[kind, session, items])
+    length = cluster.latency[kind, session, items_of(cluster, queue, head)]
+    send_request(cluster, pool, queue, head, accelerator, length)
 
 
 @njit_flat
 def refuse_request(cluster: Cluster, pool: Pool, queue: int, position: int) -> None:
     """Refuse a waiting request; older ones of its queue move up by one place. Modifies both states."""
-    _bring_to_head(cluster, queue, position)
+    move_forward(cluster, queue, position, cluster.queues[queue].head)
     drop(cluster, queue, 1)
     pool.state[0].waiting -= 1
 
 
 @njit_flat
-def ended(cluster: Cluster, pool: Pool, accelerator: int) -> float:
-    """Note that an instance has ended its request; return how long it took, s. Modifies both in place."""
-    now = cluster.board[0].now
+def ended(policy: Pooled, accelerator: int, now: float) -> float:
+    """Begin the event in which an instance has ended its request; return how long that took, s."""
+    cluster, pool = policy.cluster, policy.pool
+    begin(cluster, now)
     cluster.accelerators[accelerator].outstanding -= 1
     cluster.accelerators[accelerator].free_at = now
     pool.state[0].idle += 1
-    took: float = now - pool.running[accelerator].start
-    return took
-
-
-@njit_flat
-def _bring_to_head(cluster: Cluster, queue: int, position: int) -> None:
-    mask = cluster.waiting.shape[1] - 1
-    arrival = cluster.waiting[queue, position & mask].arrival
-    number = cluster.waiting[queue, position & mask].number
-    items = cluster.waiting[queue, position & mask].items
-    head = cluster.queues[queue].head
-    for place in range(position, head, -1):
-        cluster.waiting[queue, place & mask].arrival = cluster.waiting[queue, (place - 1) & mask].arrival
-        cluster.waiting[queue, place & mask].number = cluster.waiting[queue, (place - 1) & mask].number
-        cluster.waiting[queue, place & mask].items = cluster.waiting[queue, (place - 1) & mask].items
-    cluster.waiting[queue, head & mask].arrival = arrival
-    cluster.waiting[queue, head & mask].number = number
-    cluster.waiting[queue, head & mask].items = items
+    return float(now - pool.running[accelerator].start)

@@ -15,14 +15,15 @@ hardware that changes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
+from tuner.scheduling.distribution.pool import Pooled
 from tuner.scheduling.vocabulary import records
 
-__all__ = ["Predictor", "learn", "make_predictor", "predict", "spread"]
+__all__ = ["Learning", "Predictor", "believed", "learn", "learn_last", "make_predictor", "predict", "spread"]
 
 CELL_ITEMS = 10
 """Items to a cell of the table, as in the paper's code."""
@@ -61,8 +62,20 @@ class Predictor(NamedTuple):
     cells: np.ndarray  # (K, M, S) CELL, of 1-10 items, 11-20, and so on
 
 
+class Learning(Pooled, Protocol):
+    """The state of a policy that may learn execution times, or may believe the profile."""
+
+    @property
+    def predictor(self) -> Predictor:
+        """What was learned."""
+
+    @property
+    def rule(self) -> np.ndarray:
+        """(1,) records with a field ``learns``, 0 or 1."""
+
+
 def make_predictor(kinds: int, sessions: int, largest: int) -> Predictor:
-    """Return a predictor that knows nothing, for requests of up to so many items."""
+    """Return a predictor that knows nothing, for requests of at most ``largest`` items."""
     cells = -(-largest // CELL_ITEMS)
     return Predictor(records((kinds, sessions), LINE), records((kinds, sessions, cells), CELL))
 
@@ -84,10 +97,7 @@ def predict(predictor: Predictor, kind: int, session: int, items: int) -> float:
 def learn(  # noqa: PLR0917 - a kernel has no keywords
     predictor: Predictor, kind: int, session: int, items: int, seconds: float, believed: float
 ) -> None:
-    """Note that a request took so long, which was believed to take ``believed`` seconds.
-
-    ``predictor`` is modified in place.
-    """
+    """Note how long a request took, and how long it was believed to take, s. Modifies ``predictor``."""
     lines, cells = predictor.lines, predictor.cells
     cell = (items - 1) // CELL_ITEMS
     if cells[kind, session, cell].seen >= KNOWN and seconds > 0:
@@ -118,3 +128,19 @@ def learn(  # noqa: PLR0917 - a kernel has no keywords
 def spread(predictor: Predictor, kind: int, session: int) -> float:
     """Return the standard deviation of the error of predictions, relative to the time."""
     return float(np.sqrt(predictor.lines[kind, session].error))
+
+
+@njit_inline
+def believed(policy: Learning, kind: int, session: int, items: int) -> float:
+    """Return how long a policy takes a request to execute, s."""
+    if policy.rule[0].learns:
+        return predict(policy.predictor, kind, session, items)
+    return float(policy.cluster.latency[kind, session, items])
+
+
+@njit_inline
+def learn_last(policy: Learning, accelerator: int, took: float) -> None:
+    """Learn from the request that an accelerator has just ended, if the policy learns."""
+    if policy.rule[0].learns:
+        last, kind = policy.pool.running[accelerator], policy.cluster.accelerators[accelerator].kind
+        learn(policy.predictor, kind, last.session, last.items, took, last.length)
