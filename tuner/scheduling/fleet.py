@@ -17,7 +17,7 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.requests import dispatch
-from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
+from tuner.scheduling.tournament import key_of, least_index, least_key, set_key, tree_of
 from tuner.scheduling.vocabulary import Cluster, records
 
 __all__ = [
@@ -58,10 +58,7 @@ class Fleet(NamedTuple):
 
 def make_fleet(accelerators: int) -> Fleet:
     """Return the state at time 0: all are free."""
-    free = make_tree(accelerators)
-    for accelerator in range(accelerators):
-        set_key(free, accelerator, 0.0)
-    return Fleet(free, records((accelerators, AHEAD), SENT))
+    return Fleet(tree_of(np.zeros(accelerators)), records((accelerators, AHEAD), SENT))
 
 
 @njit_flat
@@ -92,15 +89,13 @@ def next_kind(cluster: Cluster, fleet: Fleet) -> int:
     """Return the kind of the accelerator that is free first; of any if of none it is known when."""
     if cluster.latency.shape[0] == 1:
         return 0
-    kind: int = cluster.accelerators[least_index(fleet.free)].kind
-    return kind
+    return int(cluster.accelerators[least_index(fleet.free)].kind)
 
 
 @njit_flat
 def delay(cluster: Cluster, count: int) -> float:
     """Return the time from a decision until a batch of ``count`` requests is at the accelerator, s."""
-    span: float = cluster.board[0].d_control + cluster.board[0].d_data * count
-    return span
+    return float(cluster.board[0].d_control + cluster.board[0].d_data * count)
 
 
 @njit_inline

@@ -10,13 +10,21 @@ import numpy as np
 
 from tuner._jit import njit_flat
 
-__all__ = ["key_of", "least_index", "least_key", "make_tree", "set_key"]
+__all__ = ["key_of", "least_index", "least_key", "make_tree", "set_key", "tree_of"]
 
 
 def make_tree(size: int) -> np.ndarray:
     """Return a tree for ``size`` keys, all infinite.   # (2 P,)."""
     leaves = 1 << max(size - 1, 0).bit_length()
     return np.full(2 * leaves, np.inf)
+
+
+def tree_of(keys: np.ndarray) -> np.ndarray:
+    """Return a tree with these keys.   # keys: (n,)."""
+    tree = make_tree(keys.size)
+    for index, key in enumerate(keys.tolist()):
+        set_key(tree, index, float(key))
+    return tree
 
 
 @njit_flat
@@ -35,15 +43,13 @@ def set_key(tree: np.ndarray, index: int, key: float) -> None:
 @njit_flat
 def key_of(tree: np.ndarray, index: int) -> float:
     """Return the key of an index."""
-    key: float = tree[tree.size // 2 + index]
-    return key
+    return float(tree[tree.size // 2 + index])
 
 
 @njit_flat
 def least_key(tree: np.ndarray) -> float:
     """Return the least key; infinite if none is set."""
-    key: float = tree[1]
-    return key
+    return float(tree[1])
 
 
 @njit_flat

@@ -28,12 +28,12 @@ take it for the target only, and form batches with the profile of the accelerato
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.fleet import in_time, largest_in_time
+from tuner.scheduling.fleet import Fleet, in_time, largest_in_time
 from tuner.scheduling.requests import deadline, drop
 from tuner.scheduling.vocabulary import Cluster
 
@@ -47,7 +47,7 @@ __all__ = [
     "SCHED_AT",
     "WINDOW",
     "WINDOW_DROP",
-    "Forming",
+    "Symphony",
     "count_arrival",
     "fits",
     "form",
@@ -101,117 +101,112 @@ CANDIDATE = np.dtype(
 )
 
 
-class Forming(Protocol):
-    """The part of a policy's state that the functions here work on."""
+class Symphony(NamedTuple):
+    """The state; all arrays are modified in place."""
 
-    @property
-    def cluster(self) -> Cluster:
-        """What every policy knows."""
-
-    @property
-    def options(self) -> np.ndarray:
-        """(1,) OPTIONS."""
-
-    @property
-    def candidates(self) -> np.ndarray:
-        """(M,) CANDIDATE."""
+    cluster: Cluster
+    fleet: Fleet
+    options: np.ndarray  # (1,) OPTIONS
+    candidates: np.ndarray  # (M,) CANDIDATE
+    timers: np.ndarray  # tree over sessions: when its candidate must be looked at again, s
+    ready: np.ndarray  # tree over sessions: place in the dispatch order, s, if schedulable
 
 
 @njit_inline
-def fits(forming: Forming, session: int, count: int, latest: float) -> bool:
+def fits(policy: Symphony, session: int, count: int, latest: float) -> bool:
     """Whether a batch of ``count`` requests decided now ends by ``latest`` on the accelerator planned for."""
-    kind, free = forming.candidates[session].kind, forming.candidates[session].free
-    return bool(in_time(forming.cluster, session, kind, count, free, latest))
+    kind, free = policy.candidates[session].kind, policy.candidates[session].free
+    return bool(in_time(policy.cluster, session, kind, count, free, latest))
 
 
 @njit_flat
-def form(forming: Forming, session: int, kind: int, free: float) -> None:
+def form(policy: Symphony, session: int, kind: int, free: float) -> None:
     """Form the session's batch anew; what its drop rule gives up is dropped with one command at most.
 
     Args:
-        forming: Cluster and candidate are modified in place.
+        policy: Cluster and candidate are modified in place.
         session: Which session.
         kind: For which kind of accelerator.
         free: When the accelerator is free, s; -inf for as soon as the batch is there.
     """
-    candidates = forming.candidates
-    head = forming.cluster.queues[session].head
+    candidates = policy.candidates
+    head = policy.cluster.queues[session].head
     candidates[session].kind = kind
     candidates[session].free = free
     candidates[session].suffix = max(candidates[session].suffix, head)
-    if forming.options[0].drop == WINDOW_DROP:
-        keep = _window(forming, session)
-    elif forming.options[0].drop == EARLY_DROP:
-        keep = _early(forming, session)
+    if policy.options[0].drop == WINDOW_DROP:
+        keep = _window(policy, session)
+    elif policy.options[0].drop == EARLY_DROP:
+        keep = _early(policy, session)
     else:
-        keep = _lazy(forming, session)
+        keep = _lazy(policy, session)
     candidates[session].suffix = max(candidates[session].suffix, keep)
     if keep > head:
-        drop(forming.cluster, session, keep - head)
+        drop(policy.cluster, session, keep - head)
 
 
 @njit_flat
-def _window(forming: Forming, session: int) -> int:
+def _window(policy: Symphony, session: int) -> int:
     """Plan by WINDOW_DROP; return the first position to keep. Modifies the candidate in place."""
-    cluster, candidates = forming.cluster, forming.candidates
+    cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
     keep = cluster.queues[session].head
     suffix = max(candidates[session].suffix, tail - cluster.sessions[session].largest)
     while suffix < tail:
-        if fits(forming, session, tail - suffix, deadline(cluster, session, suffix)):
+        if fits(policy, session, tail - suffix, deadline(cluster, session, suffix)):
             break
         suffix += 1
     candidates[session].suffix = suffix
     count = min(tail - suffix, candidates[session].target, candidates[session].largest)
     if count == 0:
         keep = tail
-    while keep < suffix and not fits(forming, session, count, deadline(cluster, session, keep)):
+    while keep < suffix and not fits(policy, session, count, deadline(cluster, session, keep)):
         keep += 1
     if keep == suffix:  # the rest is known to fit whole
         count = min(tail - keep, candidates[session].largest)
     else:
-        count = _extend(forming, session, keep, count)
+        count = _extend(policy, session, keep, count)
     candidates[session].planned = count
     return int(keep)
 
 
 @njit_flat
-def _early(forming: Forming, session: int) -> int:
+def _early(policy: Symphony, session: int) -> int:
     """Plan by EARLY_DROP; return the first position to keep. Modifies the candidate in place."""
-    cluster, candidates = forming.cluster, forming.candidates
+    cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
     keep = cluster.queues[session].head
     count = 0
     while keep < tail:
         count = min(tail - keep, candidates[session].target, candidates[session].largest)
-        if fits(forming, session, count, deadline(cluster, session, keep)):
+        if fits(policy, session, count, deadline(cluster, session, keep)):
             break
         keep += 1
-    candidates[session].planned = _extend(forming, session, keep, count)
+    candidates[session].planned = _extend(policy, session, keep, count)
     return int(keep)
 
 
 @njit_flat
-def _lazy(forming: Forming, session: int) -> int:
+def _lazy(policy: Symphony, session: int) -> int:
     """Plan by LAZY_DROP; return the first position to keep. Modifies the candidate in place."""
-    cluster, candidates = forming.cluster, forming.candidates
+    cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
     keep = cluster.queues[session].head
-    while keep < tail and not fits(forming, session, 1, deadline(cluster, session, keep)):
+    while keep < tail and not fits(policy, session, 1, deadline(cluster, session, keep)):
         keep += 1
-    candidates[session].planned = _extend(forming, session, keep, 1)
+    candidates[session].planned = _extend(policy, session, keep, 1)
     return int(keep)
 
 
 @njit_flat
-def _extend(forming: Forming, session: int, keep: int, count: int) -> int:
+def _extend(policy: Symphony, session: int, keep: int, count: int) -> int:
     """Return the largest batch from ``keep`` on that ends by its head's deadline; ``count`` is known to."""
-    cluster, candidates = forming.cluster, forming.candidates
+    cluster, candidates = policy.cluster, policy.candidates
     high = min(cluster.queues[session].tail - keep, candidates[session].largest)
     if high <= count:
         return int(high)
     latest = deadline(cluster, session, keep)
-    if not fits(forming, session, count + 1, latest):
+    if not fits(policy, session, count + 1, latest):
         return int(count)
     kind, free = candidates[session].kind, candidates[session].free
     return int(largest_in_time(cluster, session, kind, count + 1, high, free, latest))
@@ -239,32 +234,32 @@ def target_batch(cluster: Cluster, session: int, rate: float) -> int:
 
 
 @njit_flat
-def tune(forming: Forming, session: int) -> None:
+def tune(policy: Symphony, session: int) -> None:
     """Compute what depends on the options and the rate. The session's candidate is modified in place."""
-    cluster, candidates = forming.cluster, forming.candidates
+    cluster, candidates = policy.cluster, policy.candidates
     rate = candidates[session].rate
     candidates[session].enough = np.inf
-    if forming.options[0].schedulable == BETA_LAMBDA and rate > 0:
+    if policy.options[0].schedulable == BETA_LAMBDA and rate > 0:
         candidates[session].enough = candidates[session].beta * rate
-    if forming.options[0].targeting:
+    if policy.options[0].targeting:
         candidates[session].target = target_batch(cluster, session, rate)
-    elif forming.options[0].drop == EARLY_DROP:
+    elif policy.options[0].drop == EARLY_DROP:
         candidates[session].target = target_batch(cluster, session, 0.0)
     else:
         candidates[session].target = cluster.sessions[session].largest
 
 
 @njit_inline
-def count_arrival(forming: Forming, session: int) -> None:
+def count_arrival(policy: Symphony, session: int) -> None:
     """Count an arrival, and look at the rate if it is time to. Modifies the candidate in place."""
-    candidates = forming.candidates
-    now = forming.cluster.board[0].now
+    candidates = policy.candidates
+    now = policy.cluster.board[0].now
     candidates[session].count += 1
     if now >= candidates[session].look_at:
         rate = _look(candidates, session, now)
         if abs(rate - candidates[session].rate) > NOTICEABLE * candidates[session].rate:
             candidates[session].rate = rate
-            tune(forming, session)
+            tune(policy, session)
 
 
 @njit_flat

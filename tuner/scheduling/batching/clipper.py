@@ -39,8 +39,18 @@ from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, deadline, dispatch, drop, has_room, push, waiting
-from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
+from tuner.scheduling.requests import (
+    arrival_of,
+    begin,
+    deadline,
+    dispatch,
+    drop,
+    has_room,
+    overdue,
+    push,
+    waiting,
+)
+from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key, tree_of
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = ["Clipper", "ClipperOptions", "build", "oblivious_assignment"]
@@ -138,9 +148,6 @@ def build(spec: ClusterSpec, options: ClipperOptions | None = None) -> Clipper:
     learned = records((sessions, max(spec.kinds) + 1), LEARNED)
     learned["limit"] = 1.0
     window = options.window if options.sizing == "throughput" else 1
-    idle = make_tree(accelerators)
-    for accelerator in range(accelerators):
-        set_key(idle, accelerator, float(accelerator))
     residents, homes = _placement(options.assignment, sessions, accelerators)
     return Clipper(
         cluster=build_cluster(spec),
@@ -148,7 +155,7 @@ def build(spec: ClusterSpec, options: ClipperOptions | None = None) -> Clipper:
         learned=learned,
         samples=np.zeros((*learned.shape, window)),
         oldest=make_tree(sessions),
-        idle=idle,
+        idle=tree_of(np.arange(accelerators)),
         running=records(accelerators, RUNNING),
         residents=residents,
         homes=homes,
@@ -300,12 +307,10 @@ def _serve(policy: Clipper, accelerator: int, now: float) -> None:
 def _drop_late(policy: Clipper, session: int, accelerator: int, now: float) -> int:
     """Drop the requests whose deadline has passed; return how large a batch the others make."""
     cluster = policy.cluster
-    head, present, late = cluster.queues[session].head, waiting(cluster, session), 0
-    while late < present and deadline(cluster, session, head + late) <= now:
-        late += 1
+    present, late = waiting(cluster, session), overdue(cluster, session, now)
     size = 0
     if late < present:
-        latest = deadline(cluster, session, head + late)
+        latest = deadline(cluster, session, cluster.queues[session].head + late)
         size = min(present - late, _limit(policy, session, accelerator, latest - now))
     if late:
         drop(cluster, session, late)
@@ -354,8 +359,7 @@ def _requeue(policy: Clipper, session: int) -> None:
     cluster = policy.cluster
     key = np.inf
     if waiting(cluster, session):
-        slot = cluster.queues[session].head & (cluster.waiting.shape[1] - 1)
-        key = cluster.waiting[session, slot].arrival
+        key = arrival_of(cluster, session, cluster.queues[session].head)
     set_key(policy.oldest, session, key)
 
 

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.clockwork_strategy import (
+    Clockwork,
     admit,
     bring_forward,
     compare,
@@ -46,8 +46,8 @@ from tuner.scheduling.batching.clockwork_strategy import (
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, dispatch, has_room, push
-from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
-from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
+from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key, tree_of
+from tuner.scheduling.vocabulary import NEVER, OK, records
 
 __all__ = ["Clockwork", "ClockworkOptions", "build"]
 
@@ -107,26 +107,6 @@ class ClockworkOptions:
                 raise InvalidInput(name, f"{seconds} is negative or not finite", "use seconds, at least 0")
 
 
-class Clockwork(NamedTuple):
-    """The state; all arrays are modified in place, but for the rule, the kinds and the sizes."""
-
-    cluster: Cluster
-    rule: np.ndarray  # (1,) RULE
-    kinds: np.ndarray  # (k,) kinds that an accelerator has; tables have rows for the others, too
-    sizes: np.ndarray  # (S,) batch sizes, rising
-    usable: np.ndarray  # (M,) how many of them, the smallest, the session may have
-    estimate: np.ndarray  # (K, M, S) s, execution time
-    heads: np.ndarray  # (K, M, S) position of the first request in the queue of that size
-    runnable: np.ndarray  # (K, M) how many sizes, the smallest, have enough requests
-    chosen: np.ndarray  # (K, M) index of the size whose strategy comes first
-    strategies: np.ndarray  # (K, 2 P) trees over sessions: priority of their first strategy, s
-    free: np.ndarray  # (K, 2 P) trees over accelerators of the kind: when they are free, s
-    lines: np.ndarray  # (N,) LINE
-    outstanding: np.ndarray  # (N, D) BATCH, rings; D is a power of 2
-    runs: np.ndarray  # (K, M, S, WINDOW) s, measured execution times, or empty
-    measured: np.ndarray  # (K, M, S) how many were measured
-
-
 def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwork:
     """Return the state at time 0."""
     options = options or ClockworkOptions()
@@ -140,9 +120,7 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
     rule[0] = (options.schedule_ahead, int(options.estimate == "measured"))
     kinds, accelerators = cluster.latency.shape[0], len(spec.kinds)
     shape = (kinds, len(slo), len(sizes))
-    free = np.stack([make_tree(accelerators) for _ in range(kinds)])
-    for accelerator, kind in enumerate(spec.kinds):
-        set_key(free[kind], accelerator, 0.0)
+    free = [tree_of(np.where(np.array(spec.kinds) == kind, 0.0, np.inf)) for kind in range(kinds)]
     shortest = float(cluster.latency[:, :, 1].min())
     depth = min(options.schedule_ahead / shortest + 2, DEEPEST)
     return Clockwork(
@@ -156,7 +134,7 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
         runnable=np.zeros(shape[:2], np.int64),
         chosen=np.zeros(shape[:2], np.int64),
         strategies=np.stack([make_tree(len(slo)) for _ in range(kinds)]),
-        free=free,
+        free=np.stack(free),
         lines=records(accelerators, LINE),
         outstanding=records((accelerators, 1 << math.ceil(math.log2(depth))), BATCH),
         runs=np.zeros((*(shape if rule[0].measured else (0, 0, 0)), WINDOW)),

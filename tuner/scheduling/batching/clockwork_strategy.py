@@ -9,7 +9,7 @@ step per request moved, which only matters in overload.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tuner.scheduling.tournament import key_of, set_key
 from tuner.scheduling.vocabulary import Cluster
 
 __all__ = [
-    "Strategies",
+    "Clockwork",
     "admit",
     "bring_forward",
     "compare",
@@ -30,48 +30,28 @@ __all__ = [
 ]
 
 
-class Strategies(Protocol):
-    """The part of Clockwork's state that the functions here work on."""
+class Clockwork(NamedTuple):
+    """The state; all arrays are modified in place, but for the rule, the kinds and the sizes."""
 
-    @property
-    def cluster(self) -> Cluster:
-        """What every policy knows."""
-
-    @property
-    def kinds(self) -> np.ndarray:
-        """(k,) kinds that an accelerator has."""
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """(S,) batch sizes, rising."""
-
-    @property
-    def usable(self) -> np.ndarray:
-        """(M,) how many of the sizes, the smallest, the session may have."""
-
-    @property
-    def estimate(self) -> np.ndarray:
-        """(K, M, S) s, execution time."""
-
-    @property
-    def heads(self) -> np.ndarray:
-        """(K, M, S) position of the first request in the queue of that size."""
-
-    @property
-    def runnable(self) -> np.ndarray:
-        """(K, M) how many sizes, the smallest, have enough requests."""
-
-    @property
-    def chosen(self) -> np.ndarray:
-        """(K, M) index of the size whose strategy comes first."""
-
-    @property
-    def strategies(self) -> np.ndarray:
-        """(K, 2 P) trees over sessions: priority of their first strategy, s."""
+    cluster: Cluster
+    rule: np.ndarray  # (1,) RULE
+    kinds: np.ndarray  # (k,) kinds that an accelerator has; tables have rows for the others, too
+    sizes: np.ndarray  # (S,) batch sizes, rising
+    usable: np.ndarray  # (M,) how many of them, the smallest, the session may have
+    estimate: np.ndarray  # (K, M, S) s, execution time
+    heads: np.ndarray  # (K, M, S) position of the first request in the queue of that size
+    runnable: np.ndarray  # (K, M) how many sizes, the smallest, have enough requests
+    chosen: np.ndarray  # (K, M) index of the size whose strategy comes first
+    strategies: np.ndarray  # (K, 2 P) trees over sessions: priority of their first strategy, s
+    free: np.ndarray  # (K, 2 P) trees over accelerators of the kind: when they are free, s
+    lines: np.ndarray  # (N,) LINE
+    outstanding: np.ndarray  # (N, D) BATCH, rings; D is a power of 2
+    runs: np.ndarray  # (K, M, S, WINDOW) s, measured execution times, or empty
+    measured: np.ndarray  # (K, M, S) how many were measured
 
 
 @njit_flat
-def earliest_start(policy: Strategies, accelerator: int, size: int, now: float) -> float:
+def earliest_start(policy: Clockwork, accelerator: int, size: int, now: float) -> float:
     """When a batch sent now can start, s."""
     board = policy.cluster.board[0]
     sent = now + board.d_control + board.d_data * size
@@ -79,14 +59,14 @@ def earliest_start(policy: Strategies, accelerator: int, size: int, now: float) 
 
 
 @njit_flat
-def _priority(policy: Strategies, kind: int, session: int, index: int) -> float:
+def _priority(policy: Clockwork, kind: int, session: int, index: int) -> float:
     """When the strategy of a size has to start, s."""
     latest = deadline(policy.cluster, session, policy.heads[kind, session, index])
     return float(latest - policy.estimate[kind, session, index])
 
 
 @njit_flat
-def admit(policy: Strategies, kind: int, session: int) -> None:
+def admit(policy: Clockwork, kind: int, session: int) -> None:
     """A request more: at most the next larger size now has enough."""
     index = policy.runnable[kind, session]
     if index == policy.usable[session]:
@@ -102,7 +82,7 @@ def admit(policy: Strategies, kind: int, session: int) -> None:
 
 
 @njit_flat
-def compare(policy: Strategies, kind: int, session: int) -> None:
+def compare(policy: Clockwork, kind: int, session: int) -> None:
     """Find out which sizes of a session have enough requests, and which of them comes first."""
     tail = policy.cluster.queues[session].tail
     index, best = 0, np.inf
@@ -119,7 +99,7 @@ def compare(policy: Strategies, kind: int, session: int) -> None:
 
 
 @njit_flat
-def expire(policy: Strategies, accelerator: int, session: int, index: int, now: float) -> int:
+def expire(policy: Clockwork, accelerator: int, session: int, index: int, now: float) -> int:
     """Requests too late for a size leave its queue and those of larger ones; return how many."""
     cluster, kind = policy.cluster, policy.cluster.accelerators[accelerator].kind
     end = (
@@ -136,7 +116,7 @@ def expire(policy: Strategies, accelerator: int, session: int, index: int, now: 
 
 
 @njit_flat
-def enlarge(policy: Strategies, accelerator: int, session: int, now: float) -> int:
+def enlarge(policy: Clockwork, accelerator: int, session: int, now: float) -> int:
     """Index of the largest size whose queue holds as many requests, not below the chosen strategy's."""
     kind = policy.cluster.accelerators[accelerator].kind
     for index in range(policy.runnable[kind, session] - 1, policy.chosen[kind, session], -1):
@@ -148,7 +128,7 @@ def enlarge(policy: Strategies, accelerator: int, session: int, now: float) -> i
 
 
 @njit_flat
-def drop_lost(policy: Strategies, session: int) -> None:
+def drop_lost(policy: Clockwork, session: int) -> None:
     """Drop the requests that have left all queues."""
     head = policy.cluster.queues[session].tail
     for kind in range(policy.kinds.size):
@@ -159,7 +139,7 @@ def drop_lost(policy: Strategies, session: int) -> None:
 
 
 @njit_flat
-def bring_forward(policy: Strategies, session: int, first: int, size: int) -> None:
+def bring_forward(policy: Clockwork, session: int, first: int, size: int) -> None:
     """Let a batch change places with what stands before it, and move the heads of all queues along."""
     cluster, head = policy.cluster, policy.cluster.queues[session].head
     if first > head:  # three reversals swap two neighbouring stretches in place

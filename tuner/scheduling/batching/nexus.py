@@ -38,7 +38,7 @@ from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, 
 from tuner.scheduling.batching.nexus_plan import Hosted, Placement, check_placement, make_placement
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, deadline, dispatch, drop, push, waiting
+from tuner.scheduling.requests import arrival_of, begin, deadline, dispatch, drop, push, waiting
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
 __all__ = ["Hosted", "Nexus", "NexusOptions", "Placement", "build"]
@@ -218,7 +218,7 @@ def _fits(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> b
 def _start(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> float:
     """When an idle backend has all of ``size`` requests, ``offset`` after the head, s."""
     newest = cluster.queues[queue].head + offset + size - 1
-    sent = cluster.waiting[queue, newest & (cluster.waiting.shape[1] - 1)].arrival
+    sent = arrival_of(cluster, queue, newest)
     return float(max(now, sent + cluster.board[0].d_control + cluster.board[0].d_data))
 
 

@@ -31,7 +31,7 @@ are formed by the drop rule and that there are other dispatch orders.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from tuner.scheduling.batching.candidate import (
     OPTIONS,
     SCHED_AT,
     WINDOW_DROP,
+    Symphony,
     count_arrival,
     fits,
     form,
@@ -53,7 +54,6 @@ from tuner.scheduling.batching.candidate import (
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.fleet import (
     TOLERANCE,
-    Fleet,
     delay,
     earliest,
     ended,
@@ -63,7 +63,7 @@ from tuner.scheduling.fleet import (
     send,
 )
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, deadline, push, waiting
+from tuner.scheduling.requests import arrival_of, begin, deadline, push, waiting
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
@@ -124,17 +124,6 @@ class SymphonyOptions:
                 raise InvalidInput(
                     name, f"there is no {getattr(self, name)!r}", f"use one of {', '.join(get_args(choices))}"
                 )
-
-
-class Symphony(NamedTuple):
-    """The state; all arrays are modified in place."""
-
-    cluster: Cluster
-    fleet: Fleet
-    options: np.ndarray  # (1,) OPTIONS
-    candidates: np.ndarray  # (M,) CANDIDATE
-    timers: np.ndarray  # tree over sessions: when its candidate must be looked at again, s
-    ready: np.ndarray  # tree over sessions: place in the dispatch order, s, if schedulable
 
 
 def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony:
@@ -306,8 +295,7 @@ def _enlist(policy: Symphony, session: int) -> None:
         return
     now = cluster.board[0].now
     kind = candidates[session].kind
-    oldest = cluster.queues[session].head & (cluster.waiting.shape[1] - 1)
-    arrival = cluster.waiting[session, oldest].arrival
+    arrival = arrival_of(cluster, session, cluster.queues[session].head)
     must_end = arrival + cluster.sessions[session].budget
     latest = must_end - cluster.latency[kind, session, planned] - delay(cluster, planned)
     sched_at = latest
@@ -331,8 +319,7 @@ def _enlist(policy: Symphony, session: int) -> None:
 @njit_flat
 def _has_room(cluster: Cluster) -> bool:
     """Whether one more step can note its commands in this event."""
-    free: bool = cluster.board[0].commands + ROOM <= cluster.commands.size
-    return free
+    return bool(cluster.board[0].commands + ROOM <= cluster.commands.size)
 
 
 register(Symphony, Functions(arrive, finish, wake))

@@ -35,8 +35,18 @@ from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import begin, deadline, dispatch, drop, has_room, push, waiting
-from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
+from tuner.scheduling.requests import (
+    arrival_of,
+    begin,
+    deadline,
+    dispatch,
+    drop,
+    has_room,
+    overdue,
+    push,
+    waiting,
+)
+from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key, tree_of
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
 __all__ = ["Timeout", "TimeoutOptions", "build"]
@@ -127,9 +137,7 @@ def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
     queues = [(session, -1) for session in range(count)] * (2 if limited else 1)
     cluster = build_cluster(replace(spec, sessions=padded), queues=queues)
     cluster.sessions["largest"] = largest
-    idle = make_tree(accelerators)
-    for accelerator in range(accelerators):
-        set_key(idle, accelerator, float(accelerator))
+    idle = tree_of(np.arange(accelerators))
     trees = make_tree(count), make_tree(count), make_tree(count)
     preferred = _preferred(options, largest)
     return Timeout(cluster, rules, preferred, *trees, idle, np.zeros(accelerators, np.int64))
@@ -280,10 +288,7 @@ def _expire(policy: Timeout, now: float) -> None:
     cluster = policy.cluster
     while least_key(policy.deadlines) <= now and has_room(cluster):
         session = least_index(policy.deadlines)
-        count, head = 1, cluster.queues[session].head
-        while count < waiting(cluster, session) and deadline(cluster, session, head + count) <= now:
-            count += 1
-        drop(cluster, session, count)
+        drop(cluster, session, overdue(cluster, session, now))
         _requeue(policy, session, now)
 
 
@@ -299,14 +304,8 @@ def _batch(policy: Timeout, session: int, now: float) -> int:
 @njit_flat
 def _ripe(policy: Timeout, session: int) -> float:
     """When the oldest waiting request of a session will have waited for the delay, s."""
-    return float(_oldest(policy.cluster, session) + policy.rules[session].delay)
-
-
-@njit_flat
-def _oldest(cluster: Cluster, session: int) -> float:
-    """Arrival of the oldest waiting request of a session, s."""
-    slot = cluster.queues[session].head & (cluster.waiting.shape[1] - 1)
-    return float(cluster.waiting[session, slot].arrival)
+    oldest = arrival_of(policy.cluster, session, policy.cluster.queues[session].head)
+    return float(oldest + policy.rules[session].delay)
 
 
 @njit_flat
@@ -319,7 +318,7 @@ def _requeue(policy: Timeout, session: int, now: float) -> None:
         expiry = deadline(cluster, session, cluster.queues[session].head)
     if count and rule.running < rule.instances:
         if policy.preferred[session, count] or _ripe(policy, session) <= now:
-            eligible = _oldest(cluster, session)
+            eligible = arrival_of(cluster, session, cluster.queues[session].head)
         else:
             timer = _ripe(policy, session)
     set_key(policy.eligible, session, eligible)
