@@ -11,7 +11,7 @@ from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
 from tuner.envs.vector import MeasureApart, ServingVectorEnv
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Slo
@@ -126,8 +126,7 @@ def cluster(
         raise InvalidInput(
             "policy", f"{chosen.policy} has no knobs", "the scenario's policy must be symphony"
         )
-    if objective not in ("gpu", "latency"):
-        raise InvalidInput("objective", f"'{objective}' is unknown", "use gpu or latency")
+    check_choice("objective", objective, ("gpu", "latency"))
     low, high = rate if isinstance(rate, tuple) else (rate, rate)
     if low is not None and high is not None and not 0 < low <= high < math.inf:
         raise InvalidInput("rate", f"{rate} is not a positive rate or range", "write (1000.0, 4000.0)")

@@ -20,7 +20,7 @@ Messages name the setting and the fix: ``metrics port 8002: connection refused; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tuner.printable import printable
 
@@ -35,6 +35,7 @@ __all__ = [
     "UnknownModel",
     "Unreachable",
     "UnsupportedPlatform",
+    "check_choice",
 ]
 
 
@@ -61,6 +62,16 @@ class InvalidInput(TunerError, ValueError):
     def __init__(self, setting: str, problem: str, fix: str = "") -> None:
         super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
         self.setting = setting
+
+
+def check_choice(setting: str, value: object, known: Iterable[str]) -> None:
+    """Check that a setting has one of the values there are.
+
+    Raises:
+        InvalidInput: It has not; lists them.
+    """
+    if value not in (names := tuple(known)):
+        raise InvalidInput(setting, f"there is no {value!r}", f"use one of {', '.join(names)}")
 
 
 class UnknownModel(InvalidInput):

@@ -66,7 +66,7 @@ def test_a_picture_is_drawn(run: Run, ending: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["nothing"], "there is no workload 'nothing'; use constant, dynamic, wikipedia, azure"),
+        (["nothing"], "there is no 'nothing'; use one of constant, dynamic, wikipedia, azure"),
         (["step:hgih=2"], "did you mean high?"),
         (["constant", "--rate", "0"], "rate"),
         (["constant", "--plot", "load.gif"], "use .png, .svg, .pdf"),

@@ -139,7 +139,7 @@ def test_wikipedia_spikes_rise_in_one_window_and_decay() -> None:
     ("spec", "names"),
     [
         ("", "constant, dynamic, wikipedia"),
-        ("sinus", "there is no workload 'sinus'; use constant"),
+        ("sinus", "there is no 'sinus'; use one of constant"),
         ("step:hgh=2", "step: there is no parameter 'hgh'; did you mean high?"),
         ("constant:x=1", "use burstiness"),
         ("step:high", "'high' has no '='; write low=NUMBER"),

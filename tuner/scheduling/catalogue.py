@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from tuner.errors import InvalidInput
+from tuner.errors import check_choice
 from tuner.scheduling.cluster import ClusterSpec
 
 __all__ = ["BATCHING_POLICIES", "DISTRIBUTION_POLICIES", "POLICIES", "build_policy", "options_of"]
@@ -42,7 +42,6 @@ def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
 
 
 def _module(name: str) -> Any:
-    if name not in POLICIES:
-        raise InvalidInput("policy", f"there is no {name!r}", f"use one of {', '.join(POLICIES)}")
+    check_choice("policy", name, POLICIES)
     kind = "distribution" if name in DISTRIBUTION_POLICIES else "batching"
     return import_module(f"tuner.scheduling.{kind}.{name}")

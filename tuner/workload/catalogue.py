@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.workload.azure import Azure
 from tuner.workload.dynamic import Dynamic
 from tuner.workload.shapes import Burst, Constant, Ramp, Step
@@ -41,9 +41,8 @@ def workload(spec: str, rate: float, setting: str = SETTING) -> Workload:
         InvalidInput: An unknown name or parameter (lists those there are), or an unusable value.
     """
     name, _, rest = spec.strip().partition(":")
-    kind = WORKLOADS.get(name)
-    if kind is None:
-        raise InvalidInput(setting, f"there is no workload '{name}'", f"use {', '.join(WORKLOADS)}")
+    check_choice(setting, name, WORKLOADS)
+    kind = WORKLOADS[name]
     values: dict[str, Any] = {}
     if kind.takes_file:
         file, rest = _file(kind, rest, setting)

@@ -36,7 +36,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from tuner._jit import njit_flat
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import (
@@ -106,9 +106,7 @@ class ClipperOptions:
     """Per session the accelerators that serve it; all serve all if empty."""
 
     def __post_init__(self) -> None:
-        if self.sizing not in get_args(Sizing):
-            names = ", ".join(get_args(Sizing))
-            raise InvalidInput("sizing", f"there is no {self.sizing!r}", f"use one of {names}")
+        check_choice("sizing", self.sizing, get_args(Sizing))
         if not 0 < self.increase < math.inf:
             raise InvalidInput("increase", f"{self.increase} is not positive and finite", "such as 1")
         if not 0 < self.decrease < 1:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner._jit import njit_flat
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.batching.clockwork_strategy import (
     Clockwork,
     admit,
@@ -100,8 +100,7 @@ class ClockworkOptions:
 
     def __post_init__(self) -> None:
         for name, value, words in (("sizes", self.sizes, SIZES), ("estimate", self.estimate, ESTIMATES)):
-            if value not in words:
-                raise InvalidInput(name, f"there is no {value!r}", f"use {' or '.join(words)}")
+            check_choice(name, value, words)
         for name, seconds in (("schedule_ahead", self.schedule_ahead), ("margin", self.margin)):
             if not 0 <= seconds < math.inf:
                 raise InvalidInput(name, f"{seconds} is negative or not finite", "use seconds, at least 0")

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, move_on, receiver
 from tuner.scheduling.batching.nexus_plan import Hosted, Placement, check_placement, make_placement
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
@@ -75,10 +75,8 @@ class NexusOptions:
     def __post_init__(self) -> None:
         if self.frontends < 1:
             raise InvalidInput("frontends", f"{self.frontends} is not a number of frontends", "use 1 or more")
-        if self.drop not in DROPS:
-            raise InvalidInput("drop", f"there is no rule {self.drop!r}", f"use {' or '.join(DROPS)}")
-        if self.cap not in CAPS:
-            raise InvalidInput("cap", f"there is no {self.cap!r}", f"use {' or '.join(CAPS)}")
+        check_choice("drop", self.drop, DROPS)
+        check_choice("cap", self.cap, CAPS)
 
 
 class Nexus(NamedTuple):

@@ -36,7 +36,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.batching.candidate import (
     BETA_LAMBDA,
     CANDIDATE,
@@ -120,10 +120,7 @@ class SymphonyOptions:
         if self.cap < 0:
             raise InvalidInput("cap", f"{self.cap} is below 0", "write the largest batch, or 0 for none")
         for name, choices in (("schedulable", Schedulable), ("drop", DropRule), ("order", Order)):
-            if getattr(self, name) not in get_args(choices):
-                raise InvalidInput(
-                    name, f"there is no {getattr(self, name)!r}", f"use one of {', '.join(get_args(choices))}"
-                )
+            check_choice(name, getattr(self, name), get_args(choices))
 
 
 def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony:
