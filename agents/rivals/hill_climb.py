@@ -123,7 +123,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         slow = climb.slow or len({bool(cost <= 1.0) for cost in (home_cost, *record.cost[probes])}) > 1
         if slow:
             around = self._around(climb.home, 1.0)
-        unmeasured = self._unmeasured(level, around, record)
+        unmeasured = self._unmeasured(level, around)
         if unmeasured.size and (slow or probes.size < self.parameters.probes):
             return int(unmeasured[0]) if slow else self._newest_values(unmeasured, probes)
         new = self._least(around, climb.home, record) if slow else self._pulled(climb.home, probes, record)
@@ -137,7 +137,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
     def _descend(self, level: int, climb: LevelClimb, record: LevelCosts) -> int | None:
         """Measure the direct neighbours of home and move to the best; restart from a local optimum."""
         around = self._around(climb.home, 1.0)
-        unmeasured = self._unmeasured(level, around, record)
+        unmeasured = self._unmeasured(level, around)
         if unmeasured.size:
             return int(unmeasured[0])
         least = self._least(around, climb.home, record)
@@ -169,10 +169,6 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         region = np.unique(self.space.canonical[self.space.region(home, radius)])
         return np.asarray(region[region != home])
 
-    def _unmeasured(self, level: int, around: np.ndarray, record: LevelCosts) -> np.ndarray:
-        closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
-        return np.setdiff1d(around[record.count[around] == 0], closed)
-
     def _newest_values(self, unmeasured: np.ndarray, probes: np.ndarray) -> int:
         """Of the unmeasured the one with the most knob values that no probe has."""
         steps = self.space.coordinates
@@ -203,7 +199,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
     def _far_away(self, level: int, record: LevelCosts) -> int:
         """The configuration farthest from all that were measured, drawn among equals."""
         distances = np.min([self.space.distances(int(c)) for c in record.measured], axis=0)
-        open_ones = self._unmeasured(level, self.space.distinct, record)
+        open_ones = self._unmeasured(level, self.space.distinct)
         if not open_ones.size:
             return int(record.measured[0])
         farthest = open_ones[distances[open_ones] == distances[open_ones].max()]

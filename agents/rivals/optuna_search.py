@@ -77,8 +77,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
 
     def _propose(self, level: int) -> int | None:
         record = self.records[level]
-        closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
-        unmeasured = np.setdiff1d(self.space.distinct[record.count[self.space.distinct] == 0], closed)
+        unmeasured = self._unmeasured(level, self.space.distinct)
         if not unmeasured.size:
             return None
         if record.measured.size < self.parameters.startup:

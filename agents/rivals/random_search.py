@@ -6,8 +6,6 @@ configurations with probability ``1 - (1 - q) ** n``: 60 draws find one of the b
 
 from __future__ import annotations
 
-import numpy as np
-
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
 
 __all__ = ["RandomSearch"]
@@ -19,6 +17,5 @@ class RandomSearch(SearchAgent[SearchParameters]):
     name = "random"
 
     def _propose(self, level: int) -> int | None:
-        unmeasured = self.space.distinct[self.records[level].count[self.space.distinct] == 0]
-        left = np.setdiff1d(unmeasured, list(self._closed.get(level, ())))
+        left = self._unmeasured(level, self.space.distinct)
         return int(self._generator.choice(left)) if left.size else None

@@ -101,6 +101,11 @@ class SearchAgent(Bookkeeper[S]):
             return least
         return self._propose(level)
 
+    def _unmeasured(self, level: int, among: np.ndarray) -> np.ndarray:
+        """Of some configurations those that were not measured at a level and can be reached.   # (n,)."""
+        closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
+        return np.setdiff1d(among[self.records[level].count[among] == 0], closed)
+
     def _is_closed(self, level: int, configuration: int) -> bool:
         return configuration in self._closed.get(level, ())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 
 import numpy as np
 
@@ -60,36 +61,40 @@ class _Walk:
 Rival = Callable[[np.ndarray, Evaluate, np.random.Generator, int | None], SearchResult]
 
 
-def _start(pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None) -> _Walk:
-    most = len(pools) if limit is None else limit
-    return _Walk(progress=Progress(pools, evaluate), generator=generator, limit=most)
+def _search(method: Callable[[_Walk], None]) -> Rival:
+    """Return a method as a search over pools.
 
-
-def random_search(
-    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> SearchResult:
-    """Try open pools in random order.
-
-    Args:
-        pools: Instances of each type.   # (n, T)
-        evaluate: Returns the throughput of a pool; asked for each at most once.
-        generator: Of everything random.
-        limit: Most evaluations; None for as many as there are pools.
+    Its arguments are the instances of each type in each pool (n, T), what returns the throughput of a pool
+    and is asked for each at most once, the generator of everything random, and the most evaluations: None
+    for as many as there are pools.
     """
-    walk = _start(pools, evaluate, generator, limit)
+
+    @wraps(method)
+    def search(
+        pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None
+    ) -> SearchResult:
+        most = len(pools) if limit is None else limit
+        walk = _Walk(progress=Progress(pools, evaluate), generator=generator, limit=most)
+        method(walk)
+        return walk.progress.found()
+
+    return search
+
+
+@_search
+def random_search(walk: _Walk) -> None:
+    """Try open pools in random order."""
     while walk.goes_on:
         walk.rate(walk.anywhere())
-    return walk.progress.found()
 
 
-def annealing_search(
-    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> SearchResult:
+@_search
+def annealing_search(walk: _Walk) -> None:
     """Walk to neighbours; a worse one is accepted with a probability that falls as the walk cools.
 
-    A neighbour has one instance more, less, or of another type. Arguments as of :func:`random_search`.
+    A neighbour has one instance more, less, or of another type.
     """
-    walk = _start(pools, evaluate, generator, limit)
+    pools, generator = walk.progress.pools, walk.generator
     here, rate, heat = pools[0], -math.inf, HOTTEST
     if walk.goes_on:
         first = walk.anywhere()
@@ -101,7 +106,6 @@ def annealing_search(
         if found >= rate or generator.random() < math.exp((found - rate) / scale):
             here, rate = pools[there], found
         heat *= COOLING
-    return walk.progress.found()
 
 
 def _step(pool: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -115,14 +119,13 @@ def _step(pool: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     return point
 
 
-def genetic_search(
-    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> SearchResult:
+@_search
+def genetic_search(walk: _Walk) -> None:
     """Breed pools: of two good ones each type's count comes from either, and some change by one.
 
-    The child takes the place of the worst of the population. Arguments as of :func:`random_search`.
+    The child takes the place of the worst of the population.
     """
-    walk = _start(pools, evaluate, generator, limit)
+    pools, generator = walk.progress.pools, walk.generator
     population: list[tuple[float, int]] = []  # throughput and index
     while walk.goes_on:
         if len(population) < POPULATION:
@@ -134,7 +137,6 @@ def genetic_search(
             index = walk.near(child + np.where(changed, generator.choice([-1, 1], child.size), 0))
         population.append((walk.rate(index), index))
         population = sorted(population, reverse=True)[:POPULATION]
-    return walk.progress.found()
 
 
 def _fitter(population: list[tuple[float, int]], generator: np.random.Generator) -> int:
@@ -144,14 +146,10 @@ def _fitter(population: list[tuple[float, int]], generator: np.random.Generator)
     return better
 
 
-def bayesian_search(
-    pools: np.ndarray, evaluate: Evaluate, generator: np.random.Generator, limit: int | None = None
-) -> SearchResult:
-    """Try the open pool of the highest expected improvement under a Gaussian process, as Ribbon does.
-
-    Arguments as of :func:`random_search`.
-    """
-    walk = _start(pools, evaluate, generator, limit)
+@_search
+def bayesian_search(walk: _Walk) -> None:
+    """Try the open pool of the highest expected improvement under a Gaussian process, as Ribbon does."""
+    pools = walk.progress.pools
     scaled = pools / np.maximum(pools.max(axis=0), 1)  # (n, T)
     tried: list[int] = []
     rates: list[float] = []
@@ -163,7 +161,6 @@ def bayesian_search(
             index = int(candidates[gain.argmax()])
         tried.append(index)
         rates.append(walk.rate(index))
-    return walk.progress.found()
 
 
 RIVALS: dict[str, Rival] = {
