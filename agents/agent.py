@@ -43,19 +43,15 @@ class Agent(Protocol):
             state: Load level and configuration in force.
             allowed: Numbers of the configurations that may be chosen; None for all.   # (n,) int64
         """
-        ...
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the configuration with the least learned cost; never explores, draws no randomness."""
-        ...
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn from one window: under ``state.level`` the configuration showed ``cost``."""
-        ...
 
     def costs(self, level: int) -> np.ndarray:
         """Learned cost of each configuration at a load level; NaN where nothing is known.   # (size,)."""
-        ...
 
     def save(self, folder: Path) -> None:
         """Write everything learned to a folder, atomically, without pickle.
@@ -63,11 +59,9 @@ class Agent(Protocol):
         Raises:
             StorageError: The folder cannot be written.
         """
-        ...
 
     def close(self) -> None:
         """Stop background work. May be called twice."""
-        ...
 
 
 def check_cost(cost: float) -> float:

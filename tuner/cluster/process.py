@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.workload.load import RateSchedule
+from tuner.workload.load import RateSchedule, fill_gaps
 
 __all__ = ["ArrivalProcess", "GivenTimes", "Renewal", "Superposition", "alias_table", "make_generator"]
 
@@ -158,11 +158,8 @@ class Renewal:
         """Return gaps of unit mean.   # (block,)."""
         if self._mean_ms is not None:
             gaps = self._generator.poisson(self._mean_ms, self._block) / self._mean_ms
-        elif math.isinf(self._shape):
-            gaps = np.ones(self._block)
         else:
-            gaps = self._generator.standard_gamma(self._shape, self._block)
-            gaps /= self._shape
+            gaps = fill_gaps(np.empty(self._block), self._generator, self._shape)
         if self._first is not None:
             gaps[0], self._first = self._first, None
         return gaps

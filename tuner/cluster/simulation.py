@@ -51,35 +51,28 @@ class Simulatable(Protocol):
     @property
     def interval(self) -> Interval:
         """Which requests count."""
-        ...
 
     @property
     def seed(self) -> int:
         """Of everything random."""
-        ...
 
     @property
     def noise(self) -> float:
         """Standard deviation of the execution time relative to the profile's."""
-        ...
 
     def cluster_spec(self) -> ClusterSpec:
         """Return the sessions and accelerators."""
-        ...
 
     def make_policy(self) -> Any:
         """Return the policy's state at time 0."""
-        ...
 
     def make_workload(self) -> Arriving:
         """Return the arrivals from time 0 on."""
-        ...
 
     def draw_network(
         self, generator: np.random.Generator, count: int, /
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw delays: control, data per request, response; arrays of one if constant."""
-        ...
 
 
 class Simulation:

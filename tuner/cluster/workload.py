@@ -62,7 +62,6 @@ class Arriving(Protocol):
 
     def next_chunk(self) -> Chunk:
         """Return all arrivals from the end of the chunk before to the end of this one."""
-        ...
 
 
 class Workload:

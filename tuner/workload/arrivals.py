@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 
 from tuner.errors import InvalidInput
+from tuner.workload.workload import FASTEST
 
-__all__ = ["Arrival", "Constant", "Gamma", "Poisson", "Ramp", "Steps", "scheduled"]
+__all__ = ["Arrival", "Constant", "Gamma", "Poisson", "Ramp", "Scheduled", "Steps"]
 
 CHUNK = 256
 """Random numbers drawn at once: one by one they would cost more than the request."""
-FASTEST = 100_000.0
-"""Requests/s above which a rate is taken for a mistake."""
 SETTING = "--arrival"
 
 
@@ -31,7 +30,6 @@ class Arrival(Protocol):
 
     def times(self, generator: np.random.Generator) -> Iterator[float]:
         """Yield send times, s after the beginning, never decreasing; ends when nothing more is to be sent."""
-        ...
 
     def at_rate(self, rate: float) -> Arrival:
         """Return a process of the same kind with another mean rate.
@@ -39,11 +37,39 @@ class Arrival(Protocol):
         Raises:
             InvalidInput: The rate is unusable, or the process has a schedule of its own.
         """
-        ...
+
+
+class _Steady:
+    """Base of processes with one rate."""
+
+    __slots__ = ()
+    rate: float
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+
+    def at_rate(self, rate: float) -> Self:
+        """Return the same with another rate."""
+        return replace(self, rate=rate)  # type: ignore[type-var]  # its subclasses are dataclasses
+
+
+class Scheduled:
+    """Base of processes with rates of their own."""
+
+    __slots__ = ()
+
+    def at_rate(self, rate: float) -> Arrival:
+        """Refuse.
+
+        Raises:
+            InvalidInput: Always.
+        """
+        problem = f"{rate:g} cannot be set on '{self}', which has its own rates"
+        raise InvalidInput("rate", problem, "set another arrival process")
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma:
+class Gamma(_Steady):
     """Gamma distributed gaps: shape 1 is Poisson, below 1 bursts, above 1 more even."""
 
     shape: float
@@ -51,7 +77,7 @@ class Gamma:
     """Requests/s."""
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
+        _Steady.__post_init__(self)
         if not 0.01 <= self.shape <= 1000:
             raise InvalidInput(SETTING, f"a gamma shape of {self.shape:g} is not between 0.01 and 1000")
 
@@ -66,20 +92,13 @@ class Gamma:
                 now += gap
                 yield now
 
-    def at_rate(self, rate: float) -> Gamma:
-        """Return the same with another rate."""
-        return Gamma(self.shape, rate)
-
 
 @dataclass(frozen=True, slots=True)
-class Poisson:
+class Poisson(_Steady):
     """Exponential gaps: many independent clients."""
 
     rate: float
     """Requests/s."""
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
 
     def __str__(self) -> str:
         return f"poisson:{self.rate:.12g}"
@@ -88,20 +107,13 @@ class Poisson:
         """Yield sums of exponential gaps."""
         return Gamma(1.0, self.rate).times(generator)
 
-    def at_rate(self, rate: float) -> Poisson:
-        """Return the same with another rate."""
-        return Poisson(rate)
-
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(_Steady):
     """Equal gaps."""
 
     rate: float
     """Requests/s."""
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
 
     def __str__(self) -> str:
         return f"constant:{self.rate:.12g}"
@@ -113,13 +125,9 @@ class Constant:
             number += 1
             yield number / self.rate
 
-    def at_rate(self, rate: float) -> Constant:
-        """Return the same with another rate."""
-        return Constant(rate)
-
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Scheduled):
     """Poisson with a rate that changes in steps; the last rate goes on without end."""
 
     steps: tuple[tuple[float, float], ...]
@@ -139,13 +147,9 @@ class Steps:
         """Yield a Poisson process of the rate in force."""
         return _inhomogeneous(tuple((seconds, rate, rate) for seconds, rate in self.steps), generator)
 
-    def at_rate(self, rate: float) -> Arrival:
-        """Refuse: a schedule has its own rates."""
-        raise scheduled(rate, self)
-
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class Ramp(Scheduled):
     """Poisson with a rate that changes linearly; the last rate goes on without end."""
 
     seconds: float
@@ -165,10 +169,6 @@ class Ramp:
     def times(self, generator: np.random.Generator) -> Iterator[float]:
         """Yield a Poisson process of the rate in force."""
         return _inhomogeneous(((self.seconds, self.first, self.last),), generator)
-
-    def at_rate(self, rate: float) -> Arrival:
-        """Refuse: a schedule has its own rates."""
-        raise scheduled(rate, self)
 
 
 def _inhomogeneous(
@@ -207,12 +207,3 @@ def _check_rate(rate: float) -> None:
 def _check_seconds(seconds: float) -> None:
     if not 0 < seconds < math.inf:
         raise InvalidInput(SETTING, f"a step of {seconds:g} s is not a positive duration")
-
-
-def scheduled(rate: float, arrival: object) -> InvalidInput:
-    """Return the error of setting a rate on a process that has its own."""
-    return InvalidInput(
-        "rate",
-        f"{rate:g} cannot be set on '{arrival}', which has its own rates",
-        "set another arrival process",
-    )

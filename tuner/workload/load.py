@@ -12,7 +12,7 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.workload.workload import FASTEST
 
-__all__ = ["ArrivalStream", "RateSchedule", "parse_schedule"]
+__all__ = ["ArrivalStream", "RateSchedule", "fill_gaps", "parse_schedule"]
 
 BLOCK = 1024
 """Arrivals drawn at a time."""
@@ -105,17 +105,28 @@ class ArrivalStream:
     def take(self, until: float) -> np.ndarray:
         """Return the arrivals not yet taken, up to and including a time.   # (n,) s."""
         while not self._buffer.size or self._buffer[-1] <= until:
-            sums = self._sum + np.cumsum(self._gaps())
+            sums = self._sum + np.cumsum(fill_gaps(np.empty(BLOCK), self._generator, self._shape))
             self._sum = float(sums[-1])
             self._buffer = np.concatenate((self._buffer, self._start + self._schedule.times(sums)))
         count = int(np.searchsorted(self._buffer, until, side="right"))
         taken, self._buffer = self._buffer[:count], self._buffer[count:]
         return taken
 
-    def _gaps(self) -> np.ndarray:
-        if math.isinf(self._shape):
-            return np.ones(BLOCK)
-        return self._generator.standard_gamma(self._shape, BLOCK) / self._shape
+
+def fill_gaps(gaps: np.ndarray, generator: np.random.Generator, shape: float) -> np.ndarray:
+    """Draw gaps of mean 1 and return them; ``gaps`` is modified in place.
+
+    Args:
+        gaps: Where to.   # (n,)
+        generator: Source of randomness.
+        shape: Of the gamma distribution: 1 Poisson, below 1 bursts, infinite equal gaps.
+    """
+    if math.isinf(shape):
+        gaps[:] = 1.0
+    else:
+        generator.standard_gamma(shape, out=gaps)
+        gaps /= shape
+    return gaps
 
 
 def parse_schedule(text: str, setting: str = "rate") -> RateSchedule:

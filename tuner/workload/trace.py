@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.workload.arrivals import SETTING, Arrival, scheduled
+from tuner.workload.arrivals import SETTING, Scheduled
 
 __all__ = ["Trace", "read_times"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Scheduled):
     """Send times from a file: seconds, one per line or in the first column of a CSV, counted from the first.
 
     Empty lines and lines that begin with ``#`` are skipped, and so is a heading in line 1.
@@ -40,10 +40,6 @@ class Trace:
     def times(self, generator: np.random.Generator) -> Iterator[float]:  # noqa: ARG002
         """Yield the times of the file; nothing is random."""
         return iter(self.seconds.tolist())
-
-    def at_rate(self, rate: float) -> Arrival:
-        """Refuse: a trace has its own rates."""
-        raise scheduled(rate, self)
 
 
 def read_times(path: Path, setting: str, time_of: Callable[[int, list[str]], float | None]) -> np.ndarray:
