@@ -12,16 +12,19 @@ from tuner.envs.batched_server import BatchedModel, BatchedServer, measure_serve
 from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
 from tuner.envs.simulator.batched import BatchedSimulator
+from tuner.envs.simulator.models import expect_kind
+from tuner.envs.simulator.tfserving_cpu import TFServingCPU
+from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.setting import Setting
 from tuner.workload import Workload, workload
 
-__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective", "named_model"]
+__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective", "server_of"]
 
-Model = TypeVar("Model", bound=BatchedModel)
+Server = TypeVar("Server", TFServingCPU, TFServingGPU)
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
@@ -115,15 +118,16 @@ class BatchedEnv(ServingEnv):
         return super()._info(measurement, cost) | {"rate": self._server.offered}
 
 
-def named_model(model: str, known: Mapping[str, Model]) -> Model:
-    """Return a model by its name.
+def server_of(setting: Setting, kind: type[Server], known: Mapping[str, Server], name: str) -> Server:
+    """Return the server of a setting, which must be of a kind, or else a known one by its name.
 
     Raises:
-        InvalidInput: There is none of that name.
+        InvalidInput: It is of another kind, or there is none of that name.
     """
-    if model not in known:
-        raise InvalidInput("model", f"there is no '{model}'", f"use {', '.join(known)}")
-    return known[model]
+    if setting.server is not None:
+        return expect_kind(setting.server, kind)
+    check_choice("model", name, known)
+    return known[name]
 
 
 def batched_env(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
-from tuner.envs.simulator.batched import BatchedSimulator, Plans, Traffic, WindowArrays
+from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
+from tuner.envs.simulator.batched_triton import BatchedTriton
+from tuner.envs.simulator.tfserving_cpu import TFServingCPU
+from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import NOT_KNOWN, QUANTITIES, Measurement
 from tuner.profile import BatchingProfile
@@ -19,48 +22,10 @@ STEP = 0x9E3779B97F4A7C15
 """Between the seeds of windows: odd, so that no two windows of an episode share one."""
 
 SIMULATED = tuple(quantity for quantity in QUANTITIES if quantity.name in WindowArrays._fields)
-"""Quantities that a rack knows."""
+"""Quantities that the batched simulator measures."""
 
-
-class BatchedModel(Protocol):
-    """A server model that the batched simulator can simulate."""
-
-    @property
-    def kind(self) -> str:
-        """What server it is: `triton`, `tfserving_cpu`, `tfserving_gpu`."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    @property
-    def rate(self) -> float:
-        """The load it is meant for, requests/s."""
-        ...
-
-    @property
-    def cores(self) -> float:
-        """CPU cores of its machine."""
-        ...
-
-    @property
-    def restart_seconds(self) -> float:
-        """How long a change takes."""
-        ...
-
-    def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
-        """Return its knobs."""
-        ...
-
-    def plans(self, space: KnobSpace) -> Plans:
-        """Return what every configuration means for the batcher."""
-        ...
-
-    def traffic(self, burstiness: float = 1.0) -> Traffic:
-        """Return what requests are like."""
-        ...
+BatchedModel = BatchedTriton | TFServingCPU | TFServingGPU
+"""A server model that the batched simulator can simulate."""
 
 
 class BatchedServer:

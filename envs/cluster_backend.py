@@ -123,29 +123,18 @@ class SimulatedCluster:
         start = self.now()
         outcome = self._pass(seconds)
         good = sum(session.good for session in outcome.sessions)
-        answered = [s for s in outcome.sessions if s.good + s.late]
-        weights = np.array([s.good + s.late for s in answered], dtype=float)
-        scales = np.array([self._reference / s.slo for s in answered])
-        means = np.array([s.mean_latency for s in answered])
-        waits = np.array([s.mean_queueing for s in answered])
-        counts = _batches(outcome)
-        work = Work(
-            requests=int(weights.sum()),
-            queue=float((waits * weights).sum()),
-            compute=float(((means - waits) * weights).sum()),
-            inferences=int(np.arange(counts.size) @ counts),
-            batch_counts=counts,
-            batch_seconds=np.zeros(counts.size),
-        )
-        mean = float(np.average(means * scales, weights=weights)) if answered else NOT_KNOWN
-        return work.measurement(
+        weights, means, _ = _answered(outcome)
+        scales = np.array([self._reference / s.slo for s in outcome.sessions if s.good + s.late])
+        mean = float(np.average(means * scales, weights=weights)) if weights.size else NOT_KNOWN
+        return _work(outcome).measurement(
             start=start,
             end=self.now(),
             configuration=self._configuration,
             requests=good,
             failures=outcome.requests - good,
             arrival_rate=outcome.rate,
-            quantiles_from="client" if answered else "none",
+            quantiles_from="client" if weights.size else "none",
+            busy_instances=sum(outcome.utilisation),
             gpu=outcome.mean_utilisation,
             **latencies(mean, self._quantiles(outcome)),
         )
@@ -182,9 +171,25 @@ class SimulatedCluster:
         return [float(value) for value in latency[order][places]]
 
 
-def _batches(outcome: Outcome) -> np.ndarray:
-    """Batches per size, of all sessions.   # (B+1,)."""
-    return np.asarray(np.sum([session.batches for session in outcome.sessions], axis=0))
+def _answered(outcome: Outcome) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return answered requests, mean latency and mean queueing of the sessions with answers.   # 3 x (n,)."""
+    rows = [(s.good + s.late, s.mean_latency, s.mean_queueing) for s in outcome.sessions if s.good + s.late]
+    weights, means, waits = np.array(rows, dtype=float).reshape(-1, 3).T
+    return weights, means, waits
+
+
+def _work(outcome: Outcome) -> Work:
+    """Return what was done, over the requests of all sessions that were answered, good and late."""
+    weights, means, waits = _answered(outcome)
+    counts = np.asarray(np.sum([session.batches for session in outcome.sessions], axis=0))  # (B+1,)
+    return Work(
+        requests=int(weights.sum()),
+        queue=float((waits * weights).sum()),
+        compute=float(((means - waits) * weights).sum()),
+        inferences=int(np.arange(counts.size) @ counts),
+        batch_counts=counts,
+        batch_seconds=np.zeros(counts.size),
+    )
 
 
 def _no_counters() -> Counters:
@@ -197,21 +202,18 @@ def _no_counters() -> Counters:
 
 def _added(before: Counters, outcome: Outcome, now: float) -> Counters:
     """The totals with what happened since."""
-    answered = [s for s in outcome.sessions if s.good + s.late]
-    latency = sum(s.mean_latency * (s.good + s.late) for s in answered)
-    queue = sum(s.mean_queueing * (s.good + s.late) for s in answered)
-    good = sum(s.good for s in outcome.sessions)
-    counts = _batches(outcome)
+    work, good = _work(outcome), sum(s.good for s in outcome.sessions)
+    counts = work.batch_counts.copy()
     counts[: before.batch_counts.size] += before.batch_counts
     return replace(
         before,
         time=now,
         requests=before.requests + good,
         failures=before.failures + outcome.requests - good,
-        latency=before.latency + latency,
-        queue=before.queue + queue,
-        compute=before.compute + latency - queue,
-        inferences=before.inferences + int(np.arange(counts.size) @ _batches(outcome)),
+        latency=before.latency + work.queue + work.compute,
+        queue=before.queue + work.queue,
+        compute=before.compute + work.compute,
+        inferences=before.inferences + work.inferences,
         batch_counts=counts,
         batch_seconds=np.zeros(counts.size),
     )

@@ -74,9 +74,5 @@ def _real(target: str, setting: Setting, seed: int) -> Plant:
     with ExitStack() as opened:
         attachment = opened.enter_context(attach_for(setting, target, seed=seed))
         opened.callback(attachment.restore)
-        profiler = attachment.profiler
-        return Plant(
-            backend=attachment.backend,
-            measure=lambda seconds, settle: profiler.measure(seconds, settle=settle),
-            close=opened.pop_all().close,
-        )
+        close = opened.pop_all().close
+        return Plant(backend=attachment.backend, measure=attachment.profiler.measure, close=close)

@@ -41,7 +41,6 @@ class Levels(Protocol):
 
     def level(self, rate: float, previous: int | None = None) -> int:
         """Return the level of a rate in requests/s; ``previous`` is kept near its border."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

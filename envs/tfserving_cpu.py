@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, named_model
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, server_of
 from tuner.envs.serving import Levels
-from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.objective import Objective, parse_slo
@@ -83,8 +82,7 @@ def tfserving_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    server = setting.server
-    chosen = named_model(model, CPU_MODELS) if server is None else expect_kind(server, TFServingCPU)
+    chosen = server_of(setting, TFServingCPU, CPU_MODELS, model)
     return batched_env(TFServingCPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, named_model
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, server_of
 from tuner.envs.serving import Levels
-from tuner.envs.simulator.models import expect_kind
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.objective import Objective, parse_slo
@@ -71,8 +70,7 @@ def tfserving_gpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    server = setting.server
-    chosen = named_model(model, GPU_MODELS) if server is None else expect_kind(server, TFServingGPU)
+    chosen = server_of(setting, TFServingGPU, GPU_MODELS, model)
     return batched_env(TFServingGPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.adapters import Backend
 from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, model_objective
 from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.serving import Levels, Plant, ServingEnv
@@ -159,14 +160,16 @@ def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     return ServingVectorEnv([first, *(triton_cpu(**arguments) for _ in range(num_envs - 1))], measure_each)
 
 
-def virtual_plant(backend: SimulatedTriton) -> Plant:
-    """Measure a simulated server with the ordinary profiler, in its own time."""
-    profiler = Profiler(backend, clock=backend, host=backend, clients=backend)
-    return Plant(
-        backend=backend,
-        measure=lambda seconds, settle: profiler.measure(seconds, settle=settle),
-        close=backend.close,
-    )
+def virtual_plant(world: SimulatedTriton, backend: Backend | None = None) -> Plant:
+    """Measure a simulated server with the ordinary profiler, in its own time.
+
+    Args:
+        world: The simulated server.
+        backend: What stands before it and is controlled instead; None if nothing does.
+    """
+    controlled = world if backend is None else backend
+    profiler = Profiler(controlled, clock=world, host=world, clients=world)
+    return Plant(backend=controlled, measure=profiler.measure, close=controlled.close)
 
 
 def _changing_plant(backend: SimulatedTriton, rates: np.ndarray) -> Plant:

@@ -26,12 +26,11 @@ from tuner.adapters import ApplyReport, Counters, Description
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
+from tuner.envs.triton_cpu import virtual_plant
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
-from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profile import BatchingProfile
-from tuner.profiler.profiler import Profiler
 from tuner.workload.load import RateSchedule
 
 __all__ = ["Twin", "as_simulated", "missing_role", "simulated_knobs", "twin_env"]
@@ -147,13 +146,7 @@ def twin_env(
         # The simulation takes no batches beyond its own grid, so it gets the live server's.
         largest = {MAX_BATCH: batch.grid} if (batch := space.with_role(Role.BATCH)) is not None else None
         simulated = SimulatedTriton(server, RateSchedule.constant(rate), seed=seed, grids=largest)
-        twin = Twin(space, simulated)
-        profiler = Profiler(twin, clock=simulated, host=simulated, clients=simulated)
-
-        def measure(seconds: float, settle: float) -> Measurement:
-            return profiler.measure(seconds, settle=settle)
-
-        return Plant(backend=twin, measure=measure, close=twin.close)
+        return virtual_plant(simulated, Twin(space, simulated))
 
     return ServingEnv(
         open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels

@@ -73,7 +73,7 @@ class Profiler:
         self._came: deque[Arrivals] = deque(maxlen=REMEMBERED_WINDOWS)
         self._changed_at = -math.inf
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, settle: float = 0.0) -> Measurement:
         """Measure a window.
 
         Args:

@@ -22,9 +22,8 @@ from tuner.adapters.connection.address import parameters
 from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_kind, check, delay_kind
 from tuner.adapters.triton.configuration import DELAY, INSTANCES
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE as MAX_BATCH
-from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import MODELS, ServerModel
-from tuner.envs.simulator.world import World
+from tuner.envs.simulator.world import World, batching_of
 from tuner.errors import InvalidInput, UnknownModel
 from tuner.knobs import ApplyCost, Configuration, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -72,7 +71,7 @@ class SimulatedTriton:
         self._world = World(server, schedule, seed=seed, largest=largest, instances=most, shape=shape)
         self._target = target
         self._grids, self._schedule, self._shape = grids, schedule, shape
-        self._world.configure(_batching(self._space.effective(self._space.default)), fresh=False)
+        self._world.configure(batching_of(self._space.effective(self._space.default)), fresh=False)
 
     @property
     def space(self) -> KnobSpace:
@@ -154,7 +153,7 @@ class SimulatedTriton:
         seconds = self.server.reload_seconds
         self._world.disturb(self.server.reload_cores, seconds)
         self._world.advance(seconds)  # the old instances serve until the new ones are ready
-        self._world.configure(_batching(wanted), fresh=True)
+        self._world.configure(batching_of(wanted), fresh=True)
         return ApplyReport(
             configuration=self.current(),
             changed=True,
@@ -268,10 +267,6 @@ def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTri
         shape=_number("shape", options["shape"]),
         target=target,
     )
-
-
-def _batching(configuration: Mapping[str, float]) -> Batching:
-    return Batching(int(configuration[MAX_BATCH]), float(configuration[DELAY]), int(configuration[INSTANCES]))
 
 
 def _number(name: str, text: str) -> float:

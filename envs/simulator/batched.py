@@ -6,8 +6,8 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tuner.envs.simulator.batcher import BatcherState, BatcherTotals
 from tuner.envs.simulator.window import Jobs, Plans, Raw, RequestDraws, Scratch, Span, measure_windows
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
+from tuner.workload.load import fill_gaps
 
 __all__ = ["BatchedSimulator", "Plans", "Traffic", "WindowArrays", "draw", "make_plans"]
 
@@ -58,6 +59,12 @@ class Traffic:
                 raise InvalidInput(name, f"{getattr(self, name)} is not a finite number >= 0")
         if not self.burstiness > 0:
             raise InvalidInput("burstiness", f"{self.burstiness} is not positive", "1 is Poisson")
+
+    @classmethod
+    def of(cls, server: object, **others: Any) -> Traffic:
+        """Return the traffic of a server model: its fields of the same names, and the others given."""
+        own = {name: getattr(server, name) for field in fields(cls) if hasattr(server, name := field.name)}
+        return cls(**own | others)
 
 
 class WindowArrays(NamedTuple):
@@ -247,7 +254,7 @@ def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> RequestDraws:
         for row, generator in enumerate(generators):
             for begin in range(drawn, come.shape[1], BLOCK):
                 block = slice(begin, begin + BLOCK)
-                _draw_gaps(generator, come[row, block], traffic.burstiness)
+                fill_gaps(come[row, block], generator, traffic.burstiness)
                 for table in tables:
                     if table.shape[1] > 1:
                         generator.standard_normal(out=table[row, block])
@@ -261,17 +268,6 @@ def draw(seeds: np.ndarray, most: float, traffic: Traffic) -> RequestDraws:
         for table, sigma in zip(tables, (traffic.noise, traffic.sizes, traffic.overhead_noise), strict=True)
     )
     return RequestDraws(sums, noise, size, traffic.overhead * overhead)
-
-
-def _draw_gaps(generator: np.random.Generator, gaps: np.ndarray, burstiness: float) -> None:
-    """Draw gaps of mean 1. ``gaps`` is modified in place."""
-    if math.isinf(burstiness):
-        gaps[:] = 1.0
-    elif burstiness == 1.0:
-        generator.standard_exponential(out=gaps)
-    else:
-        generator.standard_gamma(burstiness, out=gaps)
-        gaps /= burstiness
 
 
 def _wider(table: np.ndarray) -> np.ndarray:

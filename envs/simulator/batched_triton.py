@@ -72,13 +72,4 @@ class BatchedTriton:
         Args:
             burstiness: Shape of the gamma distributed gaps between them.
         """
-        server = self.server
-        return Traffic(
-            noise=server.noise,
-            overhead=server.overhead,
-            overhead_noise=server.overhead_noise,
-            burstiness=burstiness,
-            warm_up=self.warm_up,
-            cpu_per_request=server.cpu_per_request,
-            cpu_per_batch=server.cpu_per_batch,
-        )
+        return Traffic.of(self.server, burstiness=burstiness, warm_up=self.warm_up)

@@ -10,7 +10,7 @@ import numpy as np
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.simulator.world import World
+from tuner.envs.simulator.world import World, batching_of
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.workload.load import RateSchedule
@@ -38,11 +38,7 @@ def simulate(
         seconds: Length of the window.
         seed: Of arrivals and noise.
     """
-    batching = Batching(
-        int(configuration["max_batch_size"]),
-        float(configuration["max_queue_delay"]),
-        int(configuration["instances"]),
-    )
+    batching = batching_of(configuration)
     world = World(
         server,
         RateSchedule.constant(rate),

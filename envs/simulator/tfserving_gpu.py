@@ -116,7 +116,7 @@ class TFServingGPU(TFServingModel):
         )
 
     def traffic(self, burstiness: float = 1.0) -> Traffic:  # noqa: D102 - inherited
-        return replace(super().traffic(burstiness), cpu_per_batch=self.cpu_per_batch, on_gpu=True)
+        return replace(super().traffic(burstiness), on_gpu=True)
 
 
 GPU_MODELS: Mapping[str, TFServingGPU] = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tuner.adapters.live.knobs import KnobKind
 from tuner.envs.simulator.batched import Traffic
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.errors import InvalidInput
@@ -15,9 +16,9 @@ from tuner.knobs import Knob, KnobSpace, Role
 
 __all__ = ["TFServingModel"]
 
-MOST_THREADS = 64
-LONGEST_DELAY = 10.0  # s
-LARGEST_BATCH = 1024
+THREADS = KnobKind(least=0, most=64)
+LIMITS = {Role.BATCH: KnobKind(least=1, most=1024), Role.DELAY: KnobKind(least=0, most=10.0, whole=False)}
+"""What can be simulated, by the role of the knob; with another role it is a number of threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +66,7 @@ class TFServingModel(ModelFile):
         Args:
             burstiness: Shape of the gamma distributed gaps between them.
         """
-        return Traffic(
-            noise=self.noise,
-            sizes=self.sizes,
-            overhead=self.overhead,
-            overhead_noise=self.overhead_noise,
-            burstiness=burstiness,
-            warm_up=self.warm_up,
-            cpu_per_request=self.cpu_per_request,
-        )
+        return Traffic.of(self, burstiness=burstiness)
 
     def space(self, grids: Mapping[str, tuple[float, ...]] | None = None) -> KnobSpace:
         """Return the three knobs; a change restarts the process.
@@ -90,21 +83,9 @@ class TFServingModel(ModelFile):
             if name not in own:
                 raise InvalidInput(f"knob {name}", "unknown", f"the simulated knobs are {', '.join(own)}")
             for value in grid:
-                problem = self.problem(own[name], value) if math.isfinite(value) else "is not finite"
-                if problem:
-                    raise InvalidInput(f"knob {name}", f"{value:g} {problem}")
+                LIMITS.get(own[name].role, THREADS).check(name, value)
             values = tuple(float(value) for value in grid)
             middle = values[len(values) // 2] if values else math.nan
             start = own[name].default if own[name].default in values else middle
             own[name] = dataclasses.replace(own[name], grid=values, default=start)
         return KnobSpace(own.values())
-
-    def problem(self, knob: Knob, value: float) -> str | None:
-        """Say what is wrong with a value of a knob; None if it can be simulated."""
-        if knob.role is Role.DELAY:
-            return None if 0 <= value <= LONGEST_DELAY else f"is not between 0 and {LONGEST_DELAY:g} s"
-        if knob.role is Role.BATCH:
-            whole = 1 <= value <= LARGEST_BATCH and value == int(value)
-            return None if whole else f"is not a whole number of 1..{LARGEST_BATCH}"
-        threads = 0 <= value <= MOST_THREADS and value == int(value)
-        return None if threads else f"is not one of 0..{MOST_THREADS}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 
 import numpy as np
 
 from tuner.adapters.backend import Counters
+from tuner.adapters.triton.configuration import DELAY, INSTANCES
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE as MAX_BATCH
 from tuner.envs.simulator import batcher
 from tuner.envs.simulator.batcher import BatcherArrivals, BatcherState, BatcherTotals, Batching, Machine
 from tuner.envs.simulator.server import ServerModel
@@ -15,7 +18,7 @@ from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.workload.load import ArrivalStream, RateSchedule
 
-__all__ = ["World", "empty_state", "empty_totals"]
+__all__ = ["World", "batching_of", "empty_state", "empty_totals"]
 
 QUEUE = 1 << 16
 """Requests that may wait; further ones are dropped, and counted."""
@@ -206,6 +209,11 @@ class World:
         if first == 0 and oldest and self._arrival[oldest % LOG] > start:
             raise InvalidInput("window", f"more than {LOG} requests came in it", "use a shorter one")
         return np.arange(oldest + first, oldest + last)
+
+
+def batching_of(configuration: Mapping[str, float]) -> Batching:
+    """Return what a configuration of Triton's knobs means for the batcher."""
+    return Batching(int(configuration[MAX_BATCH]), float(configuration[DELAY]), int(configuration[INSTANCES]))
 
 
 def empty_state(largest: int, slots: int, *, queue: int = QUEUE, log: int = LOG) -> BatcherState:
