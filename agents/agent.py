@@ -51,7 +51,7 @@ class Agent(Protocol):
         """Learn from one window: under ``state.level`` the configuration showed ``cost``."""
 
     def costs(self, level: int) -> np.ndarray:
-        """Learned cost of each configuration at a load level; NaN where nothing is known.   # (size,)."""
+        """Return the learned cost of each configuration at a load level; NaN where unknown.   # (size,)."""
 
     def save(self, folder: Path) -> None:
         """Write everything learned to a folder, atomically, without pickle.

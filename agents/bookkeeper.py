@@ -105,7 +105,7 @@ class Bookkeeper(ABC, Generic[P]):
         self._learn(state, number, cost)
 
     def costs(self, level: int) -> np.ndarray:
-        """Mean measured cost per configuration; NaN where nothing was measured.   # (size,)."""
+        """Return the mean measured cost per configuration; NaN where nothing was measured.   # (size,)."""
         return self.records.costs(level)
 
     def save(self, folder: Path) -> None:

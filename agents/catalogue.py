@@ -143,7 +143,7 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
 
 
 def _named(name: str) -> object:
-    """What makes the agent of that name, ours or installed; None if there is none."""
+    """Return what makes the agent of that name, ours or installed; None if there is none."""
     if name in _CLASSES:
         module, attribute = _CLASSES[name]
         return getattr(import_module(f"tuner.agents.{module}"), attribute)

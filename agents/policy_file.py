@@ -94,7 +94,7 @@ class StoredArrays:
 
 def damaged(folder: Path, problem: str) -> StorageError:
     """Return the error for a policy that cannot be used."""
-    return StorageError(f"policy {folder}: {problem}; train it anew or give another folder")
+    return StorageError(f"policy {folder}: {problem}; train it again or give another folder")
 
 
 def write_policy(
@@ -227,7 +227,7 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
     if differing:
         (first, problem), *others = differing.items()
         problems = "; ".join([problem, *(f"knob {name}: {other}" for name, other in others)])
-        fix = f"use the knobs and grids of the policy in {folder}, or train anew"
+        fix = f"use the knobs and grids of the policy in {folder}, or train again"
         raise InvalidInput(f"knob {first}", problems, fix)
     if list(stored) != list(space.names):
         order = ", ".join(stored)
@@ -235,7 +235,7 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
 
 
 def _differing(stored: Mapping[str, StoredKnob], space: KnobSpace) -> dict[str, str]:
-    """What differs between the knobs of a policy and those of a space, by the knob's name."""
+    """Return what differs between the knobs of a policy and those of a space, by the knob's name."""
     found: dict[str, str] = {}
     for knob in space.knobs:
         if knob.name not in stored:

@@ -64,7 +64,7 @@ class Records:
         self.levels: dict[int, LevelCosts] = {}
 
     def __getitem__(self, level: int) -> LevelCosts:
-        """The record of a level; a new level gets an empty one."""
+        """Return the record of a level; a new level gets an empty one."""
         if level not in self.levels:
             self.levels[level] = LevelCosts(self._space.size)
         return self.levels[level]
@@ -87,7 +87,7 @@ class Records:
         return self.levels[level].windows if level in self.levels else 0
 
     def costs(self, level: int) -> np.ndarray:
-        """Mean cost of every configuration; NaN if never measured.   # (size,)."""
+        """Return the mean cost of every configuration; NaN if never measured.   # (size,)."""
         if level not in self.levels:
             return np.full(self._space.size, np.nan)
         return np.asarray(self.levels[level].cost[self._space.canonical])

@@ -246,7 +246,7 @@ def _changed(window: TrainingWindow, problem: str) -> StorageError:
 
 
 def _cost(reward: SupportsFloat, info: Mapping[str, Any]) -> float:
-    """The cost of a window; NaN if it is not known.
+    """Return the cost of a window; NaN if it is not known.
 
     A reward is a number even where nothing was measured, so a cost of NaN in ``info`` overrules it.
     """
@@ -263,14 +263,14 @@ def _teaches(cost: float, info: dict[str, Any]) -> bool:
 
 
 def _rate(info: dict[str, Any]) -> float | None:
-    """The arrival rate that was measured, requests/s; None if there was none."""
+    """Return the arrival rate that was measured, requests/s; None if there was none."""
     measurement = info.get("measurement")
     rate = 0.0 if measurement is None else float(measurement.arrival_rate)
     return rate if rate > 0 else None
 
 
 def _number(env: gym.Env[Any, Any], info: dict[str, Any], start: int) -> int:
-    """The number of the configuration in force: the one that ``info`` holds, else the start."""
+    """Return the number of the configuration in force: the one that ``info`` holds, else the start."""
     configuration = info.get("configuration")
     if configuration is None:
         return start

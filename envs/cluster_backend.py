@@ -72,7 +72,7 @@ class SimulatedCluster:
         return self._configuration
 
     def apply(self, configuration: Configuration) -> ApplyReport:
-        """Change the knobs, at once; what waits is planned anew, and no request is lost.
+        """Change the knobs, at once; batches that wait are planned again, and no request is lost.
 
         Raises:
             InvalidInput: A knob is unknown or missing, or its value unusable; values off the grid are fine.
@@ -159,7 +159,7 @@ class SimulatedCluster:
         return outcome
 
     def _quantiles(self, outcome: Outcome) -> list[float]:
-        """Latencies of the answered requests of all sessions, scaled to the first one's SLO, s."""
+        """Return the quantiles of the latency over all sessions, scaled to the SLO of the first, s."""
         ends = [edges()[1:] * (self._reference / session.slo) for session in outcome.sessions]
         latency = np.concatenate(ends)
         counts = np.concatenate([session.latencies for session in outcome.sessions])
@@ -201,7 +201,7 @@ def _no_counters() -> Counters:
 
 
 def _added(before: Counters, outcome: Outcome, now: float) -> Counters:
-    """The totals with what happened since."""
+    """Return the totals with an outcome added."""
     work, good = _work(outcome), sum(s.good for s in outcome.sessions)
     counts = work.batch_counts.copy()
     counts[: before.batch_counts.size] += before.batch_counts

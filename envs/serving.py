@@ -255,7 +255,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         return measurement, self._cost(measurement)
 
     def _cost(self, measurement: Measurement) -> float:
-        """The cost of a window, at most 50; NaN if it cannot be known."""
+        """Return the cost of a window, at most 50; NaN if it cannot be known."""
         if measurement.arrival_rate == 0:
             return 0.0
         cost = self.objective.cost(measurement)

@@ -92,7 +92,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
         self._limits[state.level] = limit
 
     def _limit(self, level: int) -> float:
-        """The level's limit, or that of the nearest level, or where the knob starts."""
+        """Return the level's limit, or that of the nearest level, or where the knob starts."""
         if self._limits:
             return self._limits[nearest_level(self._limits, level)]
         if not self.knob:
@@ -101,7 +101,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
         return float(max(step, self._lowest))
 
     def _configuration(self, step: int) -> int:
-        """The start with the knob at a step of its grid."""
+        """Return the start with the knob at a step of its grid."""
         if not self.knob:
             return self.start
         steps = self.space.coordinates[self.start].copy()

@@ -165,12 +165,12 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         climb.slow = True
 
     def _around(self, home: int, radius: float) -> np.ndarray:
-        """Other configurations within a radius, those equal in effect once.   # (n,) int64."""
+        """Return other configurations within a radius, those equal in effect once.   # (n,) int64."""
         region = np.unique(self.space.canonical[self.space.region(home, radius)])
         return np.asarray(region[region != home])
 
     def _newest_values(self, unmeasured: np.ndarray, probes: np.ndarray) -> int:
-        """Of the unmeasured the one with the most knob values that no probe has."""
+        """Return the unmeasured configuration with the most knob values that no probe has."""
         steps = self.space.coordinates
         new = np.zeros(unmeasured.size, dtype=np.int64)
         for knob in range(steps.shape[1]):
@@ -178,7 +178,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return int(unmeasured[np.argmax(new)])
 
     def _pulled(self, home: int, probes: np.ndarray, record: LevelCosts) -> int:
-        """Where the probes pull home to."""
+        """Return where the probes pull home to."""
         away = (self.space.coordinates[probes] - self.space.coordinates[home]).astype(np.float64)
         home_cost = self._cost(record, home)
         pull = 2.0 * (home_cost - record.cost[probes]) / np.maximum(home_cost + record.cost[probes], 1e-9)
@@ -190,14 +190,14 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return int(self.space.canonical[np.ravel_multi_index(tuple(moved), self.space.shape)])
 
     def _least(self, around: np.ndarray, home: int, record: LevelCosts) -> int:
-        """Home or the measured neighbour that is cheaper than it and than the others."""
+        """Return home or the measured neighbour that is cheaper than it and than the others."""
         known = around[record.count[around] > 0]
         if known.size and record.cost[known].min() < self._cost(record, home):
             return int(known[np.argmin(record.cost[known])])
         return home
 
     def _far_away(self, level: int, record: LevelCosts) -> int:
-        """The configuration farthest from all that were measured, drawn among equals."""
+        """Return the configuration farthest from all that were measured, drawn among equals."""
         distances = np.min([self.space.distances(int(c)) for c in record.measured], axis=0)
         open_ones = self._unmeasured(level, self.space.distinct)
         if not open_ones.size:
@@ -207,5 +207,5 @@ class HillClimb(SearchAgent[HillClimbParameters]):
 
     @staticmethod
     def _cost(record: LevelCosts, configuration: int) -> float:
-        """Its mean cost; infinite for what could not be reached."""
+        """Return the mean cost of a configuration; infinite if it was not measured."""
         return float(record.cost[configuration]) if record.count[configuration] else np.inf

@@ -97,7 +97,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         return int(self._generator.choice(beside if beside.size else unmeasured))
 
     def _study(self, level: int, record: LevelCosts) -> optuna.Study:
-        """A study with the level's sampler and everything measured there."""
+        """Return a study with the level's sampler and everything measured there."""
         import optuna
 
         if level not in self._samplers:
@@ -121,7 +121,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
         return study
 
     def _remembered(self, record: LevelCosts) -> np.ndarray:
-        """The measured configurations that the model is built on.   # (n,) int64."""
+        """Return the measured configurations that the model is built on.   # (n,) int64."""
         measured, most = record.measured, self.parameters.history
         if measured.size <= most:
             return measured

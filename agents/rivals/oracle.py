@@ -59,7 +59,7 @@ class OracleAgent(Bookkeeper[Parameters]):
         return self._unknown(state, allowed) if best is None else best
 
     def costs(self, level: int) -> np.ndarray:
-        """Expected cost of every configuration.   # (size,)."""
+        """Return the expected cost of every configuration.   # (size,)."""
         if level not in self._tables and self._expected is not None:
             table = np.array(self._expected(level), dtype=np.float64)
             if table.shape != (self.space.size,):

@@ -83,7 +83,7 @@ class SearchAgent(Bookkeeper[S]):
             del self._targets[state.level]
 
     def _target(self, state: State) -> tuple[int, bool]:
-        """Where to go, and whether that is a proposal rather than the best measured."""
+        """Return where to go, and whether that is a proposal rather than the best measured."""
         level = state.level
         if self.searching(level):
             if level not in self._targets and (proposal := self._first_or_next(level)) is not None:
@@ -102,7 +102,7 @@ class SearchAgent(Bookkeeper[S]):
         return self._propose(level)
 
     def _unmeasured(self, level: int, among: np.ndarray) -> np.ndarray:
-        """Of some configurations those that were not measured at a level and can be reached.   # (n,)."""
+        """Return those that were not measured at a level and can be reached.   # (n,) int64."""
         closed = np.array(sorted(self._closed.get(level, ())), dtype=np.int64)
         return np.setdiff1d(among[self.records[level].count[among] == 0], closed)
 
@@ -110,7 +110,7 @@ class SearchAgent(Bookkeeper[S]):
         return configuration in self._closed.get(level, ())
 
     def _toward(self, target: int, allowed: np.ndarray, current: int) -> int | None:
-        """The allowed configuration nearest to a target; None if that is not nearer than the present one."""
+        """Return the allowed configuration nearest to a target; None if the present one is as near."""
         canonical = self.space.canonical[allowed]
         if (hits := allowed[canonical == target]).size:
             return int(hits[0])

@@ -30,7 +30,7 @@ class StepActions:
         )
 
     def targets(self, configuration: int) -> np.ndarray:
-        """Where each action leads from a configuration; -1 where it leads nowhere.   # (count,) int64."""
+        """Return where each action leads from a configuration, -1 for nowhere.   # (count,) int64."""
         targets = np.full(self.count, -1, dtype=np.int64)
         targets[NOTHING] = configuration
         here = self._space.coordinates[configuration]

@@ -107,7 +107,7 @@ class RRL:
         return stay(state, allowed) if best is None else best
 
     def costs(self, level: int) -> np.ndarray:
-        """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
+        """Return the learned cost of one window per configuration; NaN if unknown.   # (size,)."""
         return self.perception.costs(level)
 
     def transfer(self, *, synchronous: bool = False) -> None:

@@ -89,7 +89,7 @@ class MeasuredWindows:
         self._enter(*self._rows[-1])
 
     def visits(self, level: int) -> Counter[int]:
-        """Windows per configuration at a level."""
+        """Return how many windows each configuration had at a level."""
         return self._visits.get(level, Counter())
 
     @property
@@ -98,7 +98,7 @@ class MeasuredWindows:
         return sorted(self._visits)
 
     def since(self, configuration: int, load: float) -> int:
-        """Windows in which a configuration was measured in this era within a quarter octave of a load."""
+        """Return how often a configuration was measured in this era within a quarter octave of a load."""
         return sum(
             group.windows
             for level in self._visits
@@ -164,7 +164,7 @@ class MeasuredWindows:
 
 
 def _least(loads: np.ndarray, logs: np.ndarray, eras: np.ndarray) -> np.ndarray:
-    """Bounds on the least cost at each point's load, from all points of the same era.   # (n,)."""
+    """Return bounds on the least cost at each point's load, from all points of the same era.   # (n,)."""
     if not logs.size:
         return logs
     apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])

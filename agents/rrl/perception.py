@@ -56,7 +56,7 @@ from tuner.knobs import KnobSpace
 __all__ = ["SmoothPerception", "safe"]
 
 CANDIDATES = 8192
-"""Configurations considered in one decision: predicting so many takes tens of milliseconds. A larger space is
+"""Configurations considered in one decision: predicting these takes tens of milliseconds. A larger space is
 sampled, and the neighbours of measured configurations are added."""
 VISITED = 64
 """Configurations measured last whose neighbours are added."""
@@ -126,11 +126,11 @@ class SmoothPerception:
             self.trainer.request()
 
     def windows(self, level: int) -> int:
-        """Windows learned from at a level."""
+        """Return how many windows were learned from at a level."""
         return self.measured.visits(level).total()
 
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Optimistic costs, by which to explore; infinite for what should not be tried.   # (n,)."""
+        """Return optimistic costs, by which to explore; infinite for what should not be tried.   # (n,)."""
         values = np.full(self.space.size, np.inf)
         if not self._knows(state.level):
             # Nothing to go by: first measure what runs, because everything else might be worse.
@@ -145,7 +145,7 @@ class SmoothPerception:
         return np.asarray(values[configurations])
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
+        """Return expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
         values = np.full(self.space.size, np.nan)
         if self._knows(state.level):
             candidates = self._candidates(state.level, configurations)
@@ -154,7 +154,7 @@ class SmoothPerception:
         return np.asarray(values[configurations])
 
     def costs(self, level: int) -> np.ndarray:
-        """Expected cost of every configuration; NaN where nothing known bears on it.   # (size,)."""
+        """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,)."""
         costs = np.full(self.space.size, np.nan)
         if self.windows(level) or self.prior is not None:
             candidates = self._candidates(level, self.space.distinct)
@@ -164,7 +164,7 @@ class SmoothPerception:
         return np.asarray(costs[self.space.canonical])
 
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
-        """The least value, to which a relative temperature refers."""
+        """Return the least value, to which a relative temperature refers."""
         return max(float(values.min()), SMALLEST_COST)
 
     def transfer(self) -> None:
@@ -248,7 +248,7 @@ class SmoothPerception:
         )
 
     def _candidates(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """All configurations; of very many a sample, and the neighbours of measured ones.   # (n,) int64."""
+        """Return those to consider: all, or a sample with the neighbours of measured ones.   # (n,) int64."""
         if configurations.size <= CANDIDATES:
             return configurations
         stride = -(-configurations.size // CANDIDATES)
@@ -259,7 +259,7 @@ class SmoothPerception:
         return np.intersect1d(np.concatenate([sample, *near]), configurations)
 
     def _belief(self, state: State, configurations: np.ndarray) -> Belief:
-        """As :meth:`_predict`; of a space that is not too large, kept until more is learned."""
+        """Return what :meth:`_predict` does; kept until more is learned unless the space is too large."""
         if self.space.size > CANDIDATES:
             return self._predict(state, configurations)
         key = (state.level, round(self._load(state) / BIN))
@@ -270,7 +270,7 @@ class SmoothPerception:
         return mean[configurations], deviation[configurations]
 
     def _predict(self, state: State, configurations: np.ndarray) -> Belief:
-        """Mean and standard deviation of the logarithm of what configurations cost now.   # (n,), (n,)."""
+        """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
         prior_mean = self._prior_mean(load)[configurations]
@@ -284,7 +284,7 @@ class SmoothPerception:
         return prior_mean + mean, deviation
 
     def _points(self, state: State) -> Points:
-        """What was measured, less the prior mean."""
+        """Return what was measured, less the prior mean."""
         smoothing, load = self.parameters.smoothing, self._load(state)
         level = None if self.parameters.carry else state.level
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)

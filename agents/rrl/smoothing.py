@@ -236,7 +236,7 @@ def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters) -> Hype
 
 
 def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndarray:
-    """The covariance of what was measured; a mean over n windows has an n-th of their noise.   # (n, n)."""
+    """Return the covariance of what was measured; n windows have an n-th of the noise.   # (n, n)."""
     matrix = np.empty((points.logs.size, points.logs.size))
     covariance(points.places, points.places, hyper, matrix)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER
@@ -244,6 +244,6 @@ def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndar
 
 
 def _residual(inverse: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """The inverse covariance times what is beyond the mean.   # (n,)."""
+    """Return the inverse covariance times what is beyond the mean.   # (n,)."""
     weights = inverse.sum(axis=1)
     return np.asarray(inverse @ (logs - float(weights @ logs) / float(weights.sum())))

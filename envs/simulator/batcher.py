@@ -219,7 +219,7 @@ def idle_slot(state: BatcherState, batching: Batching) -> int:
 
 @njit_flat
 def delay_expiry(state: BatcherState, batching: Batching) -> float:
-    """When the oldest request makes an idle instance start, s; infinite if nothing waits for that."""
+    """Return when the oldest request makes an idle instance start, s; infinite if nothing waits for that."""
     if state.position[HEAD] == state.position[TAIL] or idle_slot(state, batching) < 0:
         return np.inf
     return oldest(state) + batching.delay

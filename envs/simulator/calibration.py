@@ -103,7 +103,7 @@ def steady(measurement: Measurement) -> bool:
 
 
 def _front(server: ServerModel, rate: float) -> float:
-    """Cores that requests keep busy outside executions."""
+    """Return the cores that requests keep busy outside executions."""
     return rate * (server.cpu_per_request + server.client_cpu_per_request)
 
 
@@ -159,7 +159,7 @@ def _nodes(
 
 
 def overhead(windows: Sequence[Measurement], otherwise: float) -> float:
-    """Median over windows of what the client waited beyond queue and execution, s."""
+    """Return the median over windows of what the client waited beyond queue and execution, s."""
     beyond = [m.latency_mean - m.queue_mean - m.compute_mean for m in windows if m.quantiles_from == "client"]
     known = [value for value in beyond if math.isfinite(value)]
     return max(float(np.median(known)), 0.0) if known else otherwise

@@ -172,7 +172,7 @@ def spread(target: np.ndarray, table: np.ndarray, row: int, count: int) -> None:
 
 @njit_flat
 def arrivals(scratch: Scratch, first: int, end: int) -> BatcherArrivals:
-    """The requests of numbers ``first`` to before ``end``."""
+    """Return the requests of numbers ``first`` to before ``end``."""
     part = slice(first, end)
     return BatcherArrivals(
         scratch.come[part], scratch.noise[part], scratch.overhead[part], scratch.size[part]
@@ -194,7 +194,7 @@ def empty(state: BatcherState, totals: BatcherTotals) -> None:
 
 @njit_flat
 def latency_statistics(scratch: Scratch, first: int, count: int, raw: Raw, job: int) -> None:
-    """Mean and quantiles of the window's requests. ``scratch`` and ``raw`` are modified in place."""
+    """Compute mean and quantiles of the window's requests. ``scratch`` and ``raw`` are modified in place."""
     n = count - first
     if n == 0:
         raw.mean[job] = np.nan

@@ -200,7 +200,7 @@ class World:
         self._clients += times.size
 
     def _numbers(self, start: float, end: float) -> np.ndarray:
-        """Numbers of the requests sent in ``[start, end)``."""
+        """Return the numbers of the requests sent in ``[start, end)``."""
         oldest = max(self._clients - LOG, 0)
         known = range(oldest, self._clients)
         first, last = (

@@ -182,7 +182,7 @@ def test_truncated_archive(saved: Path, keep: int) -> None:
     path = next(saved.glob("arrays-*.npz"))
     path.write_bytes(path.read_bytes()[:keep])
 
-    with pytest.raises(StorageError, match="damaged; train it anew"):
+    with pytest.raises(StorageError, match="damaged; train it again"):
         RRL.load(saved, SPACE)
 
 

@@ -12,7 +12,7 @@ from tuner.cluster.execution import Execution
 __all__ = ["Draw", "DrawDelays", "Draws", "lognormal_factor"]
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
-"""Draws so many numbers; an array of one says that they are all the same."""
+"""Draws the given number of values; an array of one value says that all are the same."""
 DrawDelays = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Draws control, data per request, and response, s."""
 

@@ -50,7 +50,7 @@ def advance(policy: Any, execution: Execution, chunk: Chunk, totals: Totals, unt
     Args:
         policy: The policy's state; modified in place.
         execution: Where the accelerators stand; modified in place.
-        chunk: All arrivals from the clock to ``until`` that were not told yet, from ``taken`` on.
+        chunk: All arrivals from the clock to ``until`` that have not happened yet, from ``taken`` on.
         totals: The counts; modified in place.
         until: s; the clock stands there afterwards. Infinite: until everything is answered.
 
@@ -71,21 +71,21 @@ def advance(policy: Any, execution: Execution, chunk: Chunk, totals: Totals, unt
             clock[0].now = until if until < np.inf else clock[0].now
             return OK
         if end <= arrival and end <= timer:
-            status = tell_finish(policy, execution, end)
+            status = call_finish(policy, execution, end)
         elif arrival <= timer:
-            status = tell_arrival(policy, execution, chunk)
+            status = call_arrive(policy, execution, chunk)
         elif min(end, arrival, until) == np.inf and clock[0].answered == clock[0].arrived:
             return OK  # nothing left; a policy with a periodic timer would go on for ever
         else:
-            status = tell_wake(policy, execution, timer)
+            status = call_wake(policy, execution, timer)
         if status != OK:
             return status
     return MORE
 
 
 @njit_inline
-def tell_finish(policy: Any, execution: Execution, now: float) -> int:
-    """The batch that ends first has ended. ``policy`` and ``execution`` are modified in place."""
+def call_finish(policy: Any, execution: Execution, now: float) -> int:
+    """Call the policy with the end of the batch that ends first. Modifies ``policy`` and ``execution``."""
     accelerator = least_index(execution.ends)
     status = finish(policy, accelerator, now)
     if status != OK:
@@ -101,8 +101,8 @@ def tell_finish(policy: Any, execution: Execution, now: float) -> int:
 
 
 @njit_inline
-def tell_arrival(policy: Any, execution: Execution, chunk: Chunk) -> int:
-    """The next request of the chunk arrives. ``policy`` and ``execution`` are modified in place."""
+def call_arrive(policy: Any, execution: Execution, chunk: Chunk) -> int:
+    """Call the policy with the next request of the chunk. Modifies ``policy`` and ``execution``."""
     clock = execution.clock
     taken, number = clock[0].taken, clock[0].arrived
     now, session, source = chunk.time[taken], chunk.session[taken], chunk.source[taken]
@@ -122,8 +122,8 @@ def tell_arrival(policy: Any, execution: Execution, chunk: Chunk) -> int:
 
 
 @njit_inline
-def tell_wake(policy: Any, execution: Execution, now: float) -> int:
-    """The policy's timer has come. ``policy`` and ``execution`` are modified in place."""
+def call_wake(policy: Any, execution: Execution, now: float) -> int:
+    """Call the policy at the time that its timer is set to. Modifies ``policy`` and ``execution``."""
     clock = execution.clock
     status = wake(policy, now)
     if status != OK:

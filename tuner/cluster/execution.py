@@ -19,9 +19,9 @@ DEPTH = 4
 CLOCK = np.dtype(
     [
         ("now", "f8"),  # s
-        ("arrived", "i8"),  # requests told to the policy so far; also the number of the next
+        ("arrived", "i8"),  # requests that have arrived so far; also the number of the next
         ("answered", "i8"),  # requests sent or dropped so far
-        ("taken", "i8"),  # arrivals of the chunk told so far
+        ("taken", "i8"),  # requests of the chunk that have arrived so far
         ("carried", "i8"),  # commands of the last event carried out so far
         ("ended", "i8"),  # accelerator of the last event if its key in `ends` is not up to date, else -1
         ("stalls", "i8"),  # wakes in a row that gave no command and let no time pass

@@ -45,7 +45,7 @@ class RateSchedule:
 
     @classmethod
     def constant(cls, rate: float) -> RateSchedule:
-        """The same rate for ever."""
+        """Return the schedule of one rate."""
         return cls(steps=((0.0, float(rate)),))
 
     @cached_property
@@ -71,7 +71,7 @@ class RateSchedule:
         return float(self._starts[index]) if index < self._starts.size else math.inf
 
     def times(self, expected: np.ndarray) -> np.ndarray:
-        """When so many requests are expected to have come: the inverse of the integrated rate.   # (n,) s."""
+        """Return when each number of requests is expected to have come, from time 0 on.   # (n,) s."""
         # "left": a count reached exactly at the end of a step belongs to that step, not to an idle one.
         step = np.maximum(np.searchsorted(self._expected, expected, side="left") - 1, 0)
         return np.asarray(self._starts[step] + (expected - self._expected[step]) / self._rates[step])

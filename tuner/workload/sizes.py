@@ -144,7 +144,7 @@ def gaussian_sizes(mu: float, sigma: float) -> SizeDistribution:
 
 
 def _between(edges: list[float]) -> np.ndarray:
-    """Probabilities of 1..LARGEST from the cumulative ones at the LARGEST-1 borders between them."""
+    """Return probabilities of 1..LARGEST from the cumulative ones at the LARGEST-1 borders between them."""
     return np.concatenate(([0.0], np.diff([0.0, *edges, 1.0])))
 
 

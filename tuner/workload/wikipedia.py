@@ -60,7 +60,7 @@ class Wikipedia(Workload):
         return np.asarray(1 - self.swing * (np.cos(angle) + HARMONIC * np.cos(2 * angle)))
 
     def _changes(self, windows: int, generator: np.random.Generator) -> np.ndarray:
-        """Lognormal factors of mean 1 that are alike in neighbouring windows (Ornstein-Uhlenbeck)."""
+        """Return lognormal factors of mean 1 that are alike in neighbouring windows (Ornstein-Uhlenbeck)."""
         kept = math.exp(-self.days / (windows * MEMORY))
         draws = generator.standard_normal(windows)
         value, logarithms = draws[0], np.empty(windows)

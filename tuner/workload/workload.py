@@ -81,7 +81,7 @@ class Workload(ABC):
 
     @classmethod
     def parameters(cls) -> tuple[dataclasses.Field[Any], ...]:
-        """The parameters that a spec may set, those of the kind first."""
+        """Return the parameters that a spec may set, those of the kind first."""
         own = [field for field in dataclasses.fields(cls) if "about" in field.metadata]
         return tuple(sorted(own, key=lambda field: field.name == "burstiness"))
 

@@ -93,17 +93,17 @@ class TablePerception:
         table.windows += 1
 
     def windows(self, level: int) -> int:
-        """Windows learned from at a level."""
+        """Return how many windows were learned from at a level."""
         table = self._known(level)
         return table.windows if table else 0
 
     def costs(self, level: int) -> np.ndarray:
-        """Learned cost of one window per configuration, without the future; NaN if unknown.   # (size,)."""
+        """Return the learned cost of one window per configuration; NaN if unknown.   # (size,)."""
         table = self._known(level)
         return np.full(self.space.size, np.nan) if table is None else table.cost.copy()
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Learned costs with one standard error added; NaN if unknown.   # (n,)."""
+        """Return learned costs with one standard error added; NaN if unknown.   # (n,)."""
         level = state.level
         table, change = self._known(level), np.ones(configurations.size)
         if table is None or not table.windows:
@@ -112,13 +112,13 @@ class TablePerception:
         return np.asarray(change * table.cost[configurations] * (1.0 + error))
 
     def scale(self, state: State, values: np.ndarray) -> float:
-        """The least learned cost, to which a relative temperature refers; else the least of the values."""
+        """Return the cost that a relative temperature refers to: the least learned, else the least value."""
         table = self._known(state.level)
         least = table.least() if table else None
         return max(least[1] if least else float(values.min()), SMALLEST_COST)
 
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Costs by which to explore: Q, or a prediction where nothing is known, and optimism.   # (n,)."""
+        """Return costs by which to explore: Q or a prediction, less some optimism.   # (n,)."""
         level = state.level
         table = self._known(level) or LevelTable.empty(self.space.size, self.q0)
         values = table.q[configurations].copy()
@@ -201,7 +201,7 @@ class TablePerception:
         return self._regions[configuration]
 
     def _predict(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """Estimated cost of configurations unknown at a level; NaN where nothing says anything.   # (n,)."""
+        """Return the estimated cost of configurations unknown at a level; NaN without estimate.   # (n,)."""
         table = self._known(level)
         if table is not None and (least := table.least()) is not None:
             if not self.estimator.trained:
@@ -212,7 +212,7 @@ class TablePerception:
         return np.asarray(nearest.cost[configurations] * change)
 
     def _nearest(self, level: int, configurations: np.ndarray) -> tuple[LevelTable, np.ndarray]:
-        """The table of the nearest level that was seen, and what costs there change by on the way here.
+        """Return the table of the nearest level that was seen, and the factors from its costs to those here.
 
         Returns:
             A table in which nothing is known, if none was seen or nothing is to be carried; and the factors

@@ -323,5 +323,5 @@ def _read_trace_once(path: str, changed: int) -> np.ndarray:  # noqa: ARG001 - a
 
 
 def _own_rate(times: np.ndarray) -> float:
-    """The mean rate of a trace: the gaps in it over the time they take, requests/s."""
+    """Return the mean rate of a trace: the gaps in it over the time they take, requests/s."""
     return (times.size - 1) / float(times[-1])

@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ["Evaluate", "Evaluation", "Progress", "SearchResult", "kairos_plus"]
 
 Evaluate = Callable[[tuple[int, ...]], float]
-"""Returns the throughput within the SLO of a pool, requests/s."""
+"""Returns the goodput of a pool, requests/s."""
 
 
 class Evaluation(NamedTuple):
@@ -93,9 +93,9 @@ class Progress:
 
     def prune_bounds(self, bound: np.ndarray) -> None:
         """Close the pools whose bound is not above the best throughput.   # bound: (n,) requests/s."""
-        hopeless = self.open & (bound <= self.rate)
-        self._pruned_by_bound += int(hopeless.sum())
-        self.open &= ~hopeless
+        closed = self.open & (bound <= self.rate)
+        self._pruned_by_bound += int(closed.sum())
+        self.open &= ~closed
 
     def found(self) -> SearchResult:
         """Return what was found so far."""

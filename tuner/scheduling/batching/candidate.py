@@ -60,7 +60,7 @@ WINDOW = 5.0
 LOOK = 0.05
 """s between two looks at the rate."""
 NOTICEABLE = 0.01
-"""Relative change of the rate from which on the target batch is computed anew."""
+"""Relative change of the rate from which on the target batch is computed again."""
 
 # When is a candidate schedulable before its time (SymphonyOptions.schedulable)?
 SCHED_AT = 0  # never
@@ -121,7 +121,7 @@ def fits(policy: Symphony, session: int, count: int, latest: float) -> bool:
 
 @njit_flat
 def form(policy: Symphony, session: int, kind: int, free: float) -> None:
-    """Form the session's batch anew; what its drop rule gives up is dropped with one command at most.
+    """Form the session's batch; what its drop rule gives up is dropped with one command at most.
 
     Args:
         policy: Cluster and candidate are modified in place.

@@ -180,7 +180,7 @@ def _placement(
 
 
 def _ragged(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Rows of unlike length, filled up with -1."""
+    """Return rows of unlike length, filled up with -1."""
     table = np.full((len(rows), max(map(len, rows))), -1, np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
@@ -211,7 +211,7 @@ def oblivious_assignment(spec: ClusterSpec, rates: Sequence[float]) -> tuple[tup
 
 
 def _most(session: SessionSpec) -> float:
-    """Requests per second of an accelerator with this session alone, two batches of it within the SLO."""
+    """Return the requests/s that one accelerator serves of this session alone, two batches within the SLO."""
     sizes = np.arange(1, session.latency.shape[1])
     latency = session.latency[0, 1:]
     fits = (2 * latency <= session.slo) | (sizes == 1)
@@ -259,7 +259,7 @@ def wake(policy: Clipper, now: float) -> int:
 
 @njit_flat
 def _idle_home(policy: Clipper, session: int) -> int:
-    """The idle accelerator with the lowest number that serves a session, -1 if there is none."""
+    """Return the idle accelerator with the lowest number that serves a session, -1 if there is none."""
     if policy.homes.shape[1] == 0:
         return int(least_index(policy.idle)) if least_key(policy.idle) < np.inf else -1
     for place in range(policy.homes.shape[1]):
@@ -271,7 +271,7 @@ def _idle_home(policy: Clipper, session: int) -> int:
 
 @njit_flat
 def _oldest_resident(policy: Clipper, accelerator: int) -> int:
-    """The session with the oldest waiting request of those an accelerator serves, -1 if none waits."""
+    """Return the session with the oldest waiting request of those an accelerator serves, -1 if none waits."""
     if policy.residents.shape[1] == 0:
         return int(least_index(policy.oldest)) if least_key(policy.oldest) < np.inf else -1
     best, oldest = -1, np.inf
@@ -317,7 +317,7 @@ def _drop_late(policy: Clipper, session: int, accelerator: int, now: float) -> i
 
 @njit_flat
 def _limit(policy: Clipper, session: int, accelerator: int, remaining: float) -> int:
-    """The largest batch, at least 1, for an oldest request with so many seconds left."""
+    """Return the largest batch, at least 1, where the oldest request has ``remaining`` seconds left."""
     cluster, sizing = policy.cluster, policy.rule[0].sizing
     kind, largest = cluster.accelerators[accelerator].kind, cluster.sessions[session].largest
     if sizing == AIMD:

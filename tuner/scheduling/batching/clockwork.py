@@ -8,10 +8,10 @@ Rules
 * Each session has one queue per batch size b; a request waits in all of them. A queue that holds b requests
   is a strategy; its priority is the deadline of its head minus the execution time of b; the smallest goes
   first, of equal ones of a session the smaller batch, of equal sessions the lower number.
-* An accelerator takes work while it will be free within ``schedule_ahead``; the one that is free first goes
-  first, unless it has so many batches outstanding as would be enough if they ran as expected. It takes the
-  first strategy. Requests that cannot be answered in time by a batch of b, nor
-  therefore by a larger one, leave these queues; then the strategies are compared again.
+* An accelerator takes work while it will be free within ``schedule_ahead``, unless as many batches are
+  outstanding there as fill this time when they run as expected. The accelerator that is free first goes
+  first, and takes the first strategy. Requests that a batch of b cannot answer in time leave the queues of b
+  and of larger sizes; then the strategies are compared again.
 * If nothing left, the largest batch whose queue holds as many requests is sent, not below the strategy's own.
 * A request that has left all queues is dropped. The deadline is ``margin`` before the SLO (or, if that is
   earlier, so that the answer is there in time).
@@ -200,7 +200,7 @@ def _schedule(policy: Clockwork, now: float) -> None:
 
 @njit_flat
 def _next_kind(policy: Clockwork, now: float) -> int:
-    """The kind of the accelerator that takes work next, -1 if none does or there is none to take."""
+    """Return the kind of the accelerator that takes work next, -1 if none does or there is none to take."""
     best, first = -1, np.inf
     for kind in range(policy.free.shape[0]):  # those that nobody has are never free
         free = least_key(policy.free[kind])
@@ -215,7 +215,7 @@ def _next_kind(policy: Clockwork, now: float) -> int:
 
 @njit_flat
 def _next_time(policy: Clockwork) -> float:
-    """When an accelerator will take work for which there is some, s."""
+    """Return when the next accelerator takes work, s; never if there is none."""
     first = NEVER
     for kind in range(policy.free.shape[0]):
         if least_key(policy.strategies[kind]) < np.inf:
@@ -256,7 +256,7 @@ def _note_free(policy: Clockwork, accelerator: int) -> None:
 
 @njit_flat
 def _expected(policy: Clockwork, accelerator: int, now: float) -> float:
-    """When an accelerator that begins its next batch now will have ended all it was sent, s."""
+    """Return when an accelerator that begins its next batch now will have ended all it was sent, s."""
     line, end = policy.lines[accelerator], now
     for position in range(line.head, line.tail):
         batch = policy.outstanding[accelerator, position & (policy.outstanding.shape[1] - 1)]
@@ -266,7 +266,7 @@ def _expected(policy: Clockwork, accelerator: int, now: float) -> float:
 
 @njit_flat
 def _learn(policy: Clockwork, kind: int, session: int, index: int, execution: float) -> None:
-    """Estimate a size anew from the last runs."""
+    """Estimate the execution time of a size from its last runs."""
     if execution > policy.cluster.sessions[session].budget:
         return
     count = policy.measured[kind, session, index] + 1

@@ -52,7 +52,7 @@ class Clockwork(NamedTuple):
 
 @njit_flat
 def earliest_start(policy: Clockwork, accelerator: int, size: int, now: float) -> float:
-    """When a batch sent now can start, s."""
+    """Return when a batch sent now can start, s."""
     board = policy.cluster.board[0]
     sent = now + board.d_control + board.d_data * size
     return float(max(policy.cluster.accelerators[accelerator].free_at, sent))
@@ -60,14 +60,14 @@ def earliest_start(policy: Clockwork, accelerator: int, size: int, now: float) -
 
 @njit_flat
 def _priority(policy: Clockwork, kind: int, session: int, index: int) -> float:
-    """When the strategy of a size has to start, s."""
+    """Return when the strategy of a size has to start, s."""
     latest = deadline(policy.cluster, session, policy.heads[kind, session, index])
     return float(latest - policy.estimate[kind, session, index])
 
 
 @njit_flat
 def admit(policy: Clockwork, kind: int, session: int) -> None:
-    """A request more: at most the next larger size now has enough."""
+    """Take in a request that has just arrived: at most the next larger size now has enough requests."""
     index = policy.runnable[kind, session]
     if index == policy.usable[session]:
         return
@@ -100,7 +100,7 @@ def compare(policy: Clockwork, kind: int, session: int) -> None:
 
 @njit_flat
 def expire(policy: Clockwork, accelerator: int, session: int, index: int, now: float) -> int:
-    """Requests too late for a size leave its queue and those of larger ones; return how many."""
+    """Take requests too late for a size out of its queue and of those of larger ones; return how many."""
     cluster, kind = policy.cluster, policy.cluster.accelerators[accelerator].kind
     end = (
         earliest_start(policy, accelerator, policy.sizes[index], now) + policy.estimate[kind, session, index]
@@ -117,7 +117,7 @@ def expire(policy: Clockwork, accelerator: int, session: int, index: int, now: f
 
 @njit_flat
 def enlarge(policy: Clockwork, accelerator: int, session: int, now: float) -> int:
-    """Index of the largest size whose queue holds as many requests, not below the chosen strategy's."""
+    """Return the index of the largest size that its queue fills, not below that of the chosen strategy."""
     kind = policy.cluster.accelerators[accelerator].kind
     for index in range(policy.runnable[kind, session] - 1, policy.chosen[kind, session], -1):
         expire(policy, accelerator, session, index, now)

@@ -102,7 +102,7 @@ def _assign(policy: Eager) -> None:
 
 @njit_inline
 def _send_at(policy: Eager, free: float) -> float:
-    """When the next session's largest batch is sent, to start at ``free``, s; no smaller one goes before."""
+    """Return when the next session's largest batch must be sent to start at ``free``, s."""
     cluster = policy.cluster
     send_at: float = free - delay(cluster, _largest(cluster, least_index(policy.oldest)))
     return send_at
@@ -130,20 +130,20 @@ def _serve(policy: Eager) -> float:
         if count:
             send(cluster, fleet, session, count, accelerator)
         else:
-            drop(cluster, session, _hopeless(policy, session, accelerator))
+            drop(cluster, session, _lost(policy, session, accelerator))
         _requeue(policy, session)
     return np.inf
 
 
 @njit_flat
 def _largest(cluster: Cluster, session: int) -> int:
-    """The largest batch that there are requests for."""
+    """Return how large a batch the waiting requests make."""
     return min(waiting(cluster, session), int(cluster.sessions[session].largest))
 
 
 @njit_flat
 def _batch(policy: Eager, session: int, accelerator: int) -> int:
-    """The largest batch that ends by the deadline of its oldest request; 0 if not even that one can."""
+    """Return the largest batch that ends by the deadline of its oldest request, 0 if none does."""
     cluster = policy.cluster
     kind, free = cluster.accelerators[accelerator].kind, free_at(policy.fleet, accelerator)
     latest = deadline(cluster, session, cluster.queues[session].head)
@@ -151,8 +151,8 @@ def _batch(policy: Eager, session: int, accelerator: int) -> int:
 
 
 @njit_flat
-def _hopeless(policy: Eager, session: int, accelerator: int) -> int:
-    """How many requests from the head on cannot end in time even alone."""
+def _lost(policy: Eager, session: int, accelerator: int) -> int:
+    """Return how many requests at the head cannot end in time even alone."""
     cluster = policy.cluster
     kind, free = cluster.accelerators[accelerator].kind, free_at(policy.fleet, accelerator)
     head = cluster.queues[session].head

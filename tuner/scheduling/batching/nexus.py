@@ -214,7 +214,7 @@ def _fits(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> b
 
 @njit_flat
 def _start(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> float:
-    """When an idle backend has all of ``size`` requests, ``offset`` after the head, s."""
+    """Return when an idle backend has all of ``size`` requests, ``offset`` after the head, s."""
     newest = cluster.queues[queue].head + offset + size - 1
     sent = arrival_of(cluster, queue, newest)
     return float(max(now, sent + cluster.board[0].d_control + cluster.board[0].d_data))

@@ -199,7 +199,7 @@ class _Node(NamedTuple):
 
 
 def _pack(models: list[_Model], rates: Sequence[float], count: int) -> list[_Node] | None:
-    """The nodes that serve the rates, or None if there are more than ``count``."""
+    """Return the nodes that serve the rates, or None if there are more than ``count``."""
     nodes: list[_Node] = []
     residues: list[_Node] = []
     for index, (model, rate) in enumerate(zip(models, rates, strict=True)):  # Alg. 1, ScheduleSaturate
@@ -220,7 +220,7 @@ def _pack(models: list[_Model], rates: Sequence[float], count: int) -> list[_Nod
 
 
 def _residue(model: _Model, index: int, rate: float) -> _Node:
-    """The largest batch and duty cycle of a residue by itself, equation (2)."""
+    """Return the largest batch and duty cycle of a residue by itself, equation (2)."""
     sizes = np.arange(1, len(model.latency))
     fits = sizes[sizes + rate * model.latency[1:] <= rate * model.budget * (1 + ROUNDING)]
     if len(fits):
@@ -262,7 +262,7 @@ def _merge(models: list[_Model], node: _Node, residue: _Node) -> _Node | None:
 
 
 def _repeat(models: list[_Model], nodes: list[_Node], count: int) -> list[list[Hosted]]:
-    """Rows of shares; accelerators left over repeat the fullest nodes."""
+    """Return rows of shares; accelerators left over repeat the fullest nodes."""
     copies = [1] * len(nodes)
     for _ in range(count - len(nodes)):
         fullest = max(range(len(nodes)), key=lambda index: nodes[index].occupancy / copies[index])

@@ -18,7 +18,7 @@ Where we differ:
 
 * The GPU timer is set for the candidate that goes next; the paper sets it for the one with the longest delay,
   and would then send the next one earlier than needed.
-* A candidate that an accelerator comes too late for is formed anew for this accelerator, at once. The paper
+* A candidate that an accelerator comes too late for is formed again for this accelerator, at once. The paper
   discards it until the next arrival, which may be after its deadline.
 * ``sched_at`` allows for the data of the further request, as in the authors' later code (appendix C: not),
   and a candidate that is as large as allowed is schedulable at once.
@@ -70,7 +70,7 @@ from tuner.scheduling.vocabulary import OK, Cluster, records
 __all__ = ["DropRule", "Order", "Schedulable", "Symphony", "SymphonyOptions", "build", "reconfigure"]
 
 GRACE = 1e-6
-"""s from a candidate's latest start until it is formed anew: more than what rounding could take back."""
+"""s from a candidate's latest start until it is formed again: more than what rounding could take back."""
 ROOM = 2
 """Commands that one step may give: a drop and a dispatch."""
 
@@ -146,7 +146,7 @@ def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony
 def reconfigure(policy: Symphony, options: SymphonyOptions) -> None:
     """Change the options, between events.
 
-    What waits is formed anew at the next event, which is a wake at once.
+    The candidates are formed again at the next event, which is a wake at once.
 
     Args:
         policy: Modified in place.
@@ -200,7 +200,7 @@ def arrive(policy: Symphony, session: int, source: int, number: int, now: float)
         and now < key_of(policy.timers, session)
         and key_of(policy.ready, session) == np.inf
         and next_kind(cluster, policy.fleet) == candidates[session].kind
-    ):  # all that wait are planned and the time is not up: forming it anew would include the new one too
+    ):  # all that wait are planned and the time is not up: forming it again would include the new one too
         candidates[session].planned = planned + 1
         _enlist(policy, session)
     else:
@@ -260,7 +260,7 @@ def _serve(policy: Symphony) -> float:
 
 @njit_flat
 def _grant(policy: Symphony, session: int, accelerator: int) -> None:
-    """Send a schedulable candidate to an accelerator, or form it anew if as it is it would be late there."""
+    """Send a schedulable candidate to an accelerator, or form it again if it would be late there."""
     cluster, candidates = policy.cluster, policy.candidates
     kind = cluster.accelerators[accelerator].kind
     free = free_at(policy.fleet, accelerator)
@@ -276,7 +276,7 @@ def _grant(policy: Symphony, session: int, accelerator: int) -> None:
 
 @njit_flat
 def _plan(policy: Symphony, session: int, kind: int, free: float) -> None:
-    """Form a session's candidate anew for a kind of accelerator that is free at some time."""
+    """Form a session's candidate for a kind of accelerator that is free at some time."""
     form(policy, session, kind, free)
     _enlist(policy, session)
 

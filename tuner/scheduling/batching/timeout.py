@@ -108,7 +108,7 @@ class Timeout(NamedTuple):
 
     cluster: Cluster
     rules: np.ndarray  # (M,) RULE
-    preferred: np.ndarray  # (M, B+1) largest preferred size in so many waiting requests, 0 if none
+    preferred: np.ndarray  # (M, B+1) by waiting requests: the largest preferred size they fill, 0 if none
     eligible: np.ndarray  # tree over sessions: arrival of the oldest request if a batch may go, s
     timers: np.ndarray  # tree over sessions: when the oldest request will have waited for the delay, s
     deadlines: np.ndarray  # tree over sessions: deadline of the oldest request if it is dropped then, s
@@ -144,7 +144,7 @@ def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
 
 
 def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
-    """Largest batch per session."""
+    """Return the largest batch per session."""
     largest = []
     for session, limit, sizes in zip(
         spec.sessions, _each("max_batch", options.max_batch, len(allowed)), allowed, strict=True
@@ -160,7 +160,7 @@ def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Seque
 
 
 def _pad(session: SessionSpec, allowed: Sequence[int], largest: int) -> SessionSpec:
-    """The session with the latency of the next allowed size at every size."""
+    """Return the session with its batches padded: each takes as long as the next allowed size."""
     if not allowed:
         return session
     size = np.arange(session.latency.shape[1])
@@ -169,7 +169,7 @@ def _pad(session: SessionSpec, allowed: Sequence[int], largest: int) -> SessionS
 
 
 def _preferred(options: TimeoutOptions, largest: Sequence[int]) -> np.ndarray:
-    """Largest preferred size in so many waiting requests.   # (M, B+1)."""
+    """Return the largest preferred size by session and number of waiting requests.   # (M, B+1)."""
     table = np.zeros((len(largest), max(largest) + 1), np.int64)
     limits = _each("max_batch", options.max_batch, len(largest))
     for index, sizes in enumerate(_each_list("preferred", options.preferred, len(largest))):
@@ -182,7 +182,7 @@ def _preferred(options: TimeoutOptions, largest: Sequence[int]) -> np.ndarray:
 
 
 def _capacity(options: TimeoutOptions, largest: Sequence[int]) -> list[int]:
-    """Requests that may wait, per session."""
+    """Return requests that may wait, per session."""
     requests = _each("max_enqueued", options.max_enqueued, len(largest))
     batches = _each("max_enqueued_batches", options.max_enqueued_batches, len(largest))
     by_batches = [count * size for count, size in zip(batches, largest, strict=True)]
@@ -194,19 +194,19 @@ def _values(option: Any) -> tuple[Any, ...]:
 
 
 def _size_lists(option: Any) -> tuple[tuple[int, ...], ...]:
-    """The lists of sizes in an option that holds one, or one per session."""
+    """Return the lists of sizes in an option that holds one, or one per session."""
     if option and isinstance(option[0], Sequence):
         return tuple(tuple(sizes) for sizes in option)
     return (tuple(option),)
 
 
 def _each(name: str, option: Any, count: int) -> list[Any]:
-    """One value per session."""
+    """Return one value per session."""
     return _spread(name, _values(option), count, isinstance(option, Sequence))
 
 
 def _each_list(name: str, option: Any, count: int) -> list[tuple[int, ...]]:
-    """One list of sizes per session."""
+    """Return one list of sizes per session."""
     return _spread(name, _size_lists(option), count, bool(option) and isinstance(option[0], Sequence))
 
 
@@ -294,7 +294,7 @@ def _expire(policy: Timeout, now: float) -> None:
 
 @njit_flat
 def _batch(policy: Timeout, session: int, now: float) -> int:
-    """How many requests of an eligible session go now."""
+    """Return how many requests of an eligible session go now."""
     count = min(waiting(policy.cluster, session), policy.cluster.sessions[session].largest)
     preferred = policy.preferred[session, count]
     waited = policy.rules[session].delay > 0 and _ripe(policy, session) <= now
@@ -303,7 +303,7 @@ def _batch(policy: Timeout, session: int, now: float) -> int:
 
 @njit_flat
 def _ripe(policy: Timeout, session: int) -> float:
-    """When the oldest waiting request of a session will have waited for the delay, s."""
+    """Return when the oldest waiting request of a session will have waited for the delay, s."""
     oldest = arrival_of(policy.cluster, session, policy.cluster.queues[session].head)
     return float(oldest + policy.rules[session].delay)
 

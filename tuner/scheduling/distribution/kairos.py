@@ -62,7 +62,7 @@ RULE = np.dtype(
     [
         ("guard", "f8"),  # xi: share of the SLO that a request must keep
         ("penalty", "f8"),  # SLOs that a late pair counts as
-        ("spread", "f8"),  # the error of predictions is taken for so many times what was seen
+        ("spread", "f8"),  # factor on the error of predictions that was seen
         ("learns", "i8"),  # 1: execution times are learned; 0: the table is believed
         ("refuses", "i8"),  # 1: what cannot be in time any more is refused
         ("drawn", "i8"),  # factors on predictions used so far
@@ -82,7 +82,7 @@ class KairosOptions:
     penalty: float = 10.0
     """What a late pair costs, in SLOs."""
     spread: float = 1.0
-    """The error of predictions is taken for so many times what was seen, to weigh the risk of being late."""
+    """Factor on the error of predictions that was seen, with which the risk of being late is weighed."""
     learn: bool = True
     """Whether execution times are learned; if not, the profile is believed."""
     refuse: bool = False
@@ -304,7 +304,7 @@ def _send(policy: Kairos, index: int, accelerator: int) -> None:
 
 @njit_inline
 def _guess(policy: Kairos, kind: int, session: int, items: int) -> float:
-    """How long a request is believed to take, s, with the error of ``prediction_noise``."""
+    """Return how long a request is believed to take, s, with the error of ``prediction_noise``."""
     length = believed(policy, kind, session, items)
     if policy.noise.size > 1:
         length *= policy.noise[policy.rule[0].drawn & (policy.noise.size - 1)]

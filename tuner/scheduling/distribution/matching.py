@@ -46,7 +46,7 @@ class Matching(NamedTuple):
 
 
 def make_matching(rows: int, columns: int) -> Matching:
-    """Return room for problems of at most so many rows and columns."""
+    """Return room for problems of at most these numbers of rows and columns."""
     assert 1 <= rows <= columns, f"`1 <= rows <= columns` must hold, but got {rows=}, {columns=}"
     return Matching(
         cost=np.zeros((rows, columns)),
