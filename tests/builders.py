@@ -7,7 +7,6 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.control import ControlLoop, Decision
 from tuner.control.decide.event import Changed, InForce, WindowEnded
-from tuner.control.decide.rules import decide
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -64,7 +63,7 @@ def measurement(
 def turn(loop: ControlLoop, now: float, window: Measurement) -> Decision:
     """One turn of a driver: the loop observes a window, and the rules decide."""
     loop.observe(WindowEnded(now, window))
-    return decide(loop.facts)
+    return loop.decide()
 
 
 def changed(

@@ -92,6 +92,15 @@ class SimulatedTriton:
     def foreign(self, cores: float) -> None:
         self._world.foreign = cores
 
+    @property
+    def slowdown(self) -> float:
+        """Factor on the execution times; assign to let the machine become slower or faster."""
+        return self._world.slowdown
+
+    @slowdown.setter
+    def slowdown(self, factor: float) -> None:
+        self._world.slowdown = factor
+
     def reseeded(self, seed: int) -> SimulatedTriton:
         """Return the same server under the same load at time 0, with other random numbers."""
         return SimulatedTriton(

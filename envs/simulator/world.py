@@ -57,6 +57,8 @@ class World:
         self.batching = Batching(1, 0.0, 1)
         self.foreign = 0.0
         """Cores in use by processes that are neither the server nor the clients."""
+        self.slowdown = 1.0
+        """Factor on the execution times; assign to let the machine become slower or faster."""
         self._noise = noise
         self._state = empty_state(largest, 2 * instances)  # old and new instances overlap in a reload
         self._totals = empty_totals(largest)
@@ -173,7 +175,7 @@ class World:
         passed = until - self.now
         front = self.rate * (self.server.cpu_per_request + self.server.client_cpu_per_request)
         machine = Machine(
-            self._profile,
+            self._profile * self.slowdown,
             self.server.gap,
             self.server.contention,
             self.server.cores,

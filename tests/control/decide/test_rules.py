@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement, turn
 from tuner.control import ControlLoop
 from tuner.control.decide.event import Ordered
 from tuner.control.decide.orders import Orders
-from tuner.control.decide.rules import BREAKER, RULES, table
+from tuner.control.decide.rules import BREAKER, RULES, decide, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "design.md"
 
@@ -36,3 +37,12 @@ def test_a_decision_names_the_rule_that_made_it() -> None:
 
     assert change.rule == "change"
     assert held.rule == "operator paused"
+
+
+def test_a_loop_may_have_another_table() -> None:
+    """An experiment leaves a rule out to see what it is worth."""
+    fewer = [rule for rule in RULES if rule.name != "operator paused"]
+    loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(configuration(2)), rules=partial(decide, rules=fewer))
+    loop.observe(Ordered(Orders(paused="by Ada")))
+
+    assert turn(loop, 10.0, measurement(0.020)).rule == "change"

@@ -208,6 +208,18 @@ def test_foreign_load_hurts() -> None:
     assert p95[1] > 1.5 * p95[0]
 
 
+def test_a_slower_machine() -> None:
+    """Executions take longer by the factor, from the moment it is set."""
+    compute = []
+    for factor in (1.0, 2.0):
+        backend = SimulatedTriton(ServerModel(noise=0.0), RateSchedule.constant(10.0), seed=1)
+        backend.slowdown = factor
+        backend.sleep(100.0)
+        compute.append(backend.counters().compute / backend.counters().requests)
+
+    assert compute[1] == pytest.approx(2.0 * compute[0], rel=0.05)
+
+
 def test_profile_is_recovered() -> None:
     """l(b) from the totals is near that of the server."""
     backend = SimulatedTriton(

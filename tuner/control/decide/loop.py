@@ -7,6 +7,7 @@ runs live and over the simulator, and recorded measurements replay to the same d
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
-from tuner.control.decide.decision import Apply
+from tuner.control.decide.decision import Apply, Decision
 from tuner.control.decide.facts import Facts, Verdict, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.memory import Memory
 from tuner.control.decide.orders import Orders
+from tuner.control.decide.rules import decide
 from tuner.control.decide.validation import implausible
 from tuner.duration import format_duration
 from tuner.knobs import Configuration, KnobSpace
@@ -31,8 +33,8 @@ __all__ = ["ControlLoop"]
 class ControlLoop:
     """Knows one server, and what may be decided about it.
 
-    Life: `observe` every event in its order. After a window, or where there should have been one, `facts` is
-    what :func:`tuner.control.decide.rules.decide` decides from. What comes of a decision is observed again.
+    Life: `observe` every event in its order. After a window, or where there should have been one, `decide`
+    from its `facts`. What comes of a decision is observed again.
 
     Args:
         space: The knobs.
@@ -42,6 +44,7 @@ class ControlLoop:
         levels: The grid of load levels.
         learn: False leaves the agent as it is.
         explore: False never proposes a configuration only to learn from it: for those who only watch.
+        rules: Decide from the facts; experiments have other tables than the usual one.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class ControlLoop:
         levels: LoadLevels | None = None,
         learn: bool = True,
         explore: bool = True,
+        rules: Callable[[Facts], Decision] = decide,
     ) -> None:
         self.space = space
         self.objective = objective
@@ -67,12 +71,17 @@ class ControlLoop:
         self._facts: Facts | None = None
         self._learn = learn
         self._explore = explore
+        self._rules = rules
 
     @property
     def facts(self) -> Facts:
         """Those of the last window, or of the last time that there was none."""
         assert self._facts is not None, "a window comes first"
         return self._facts
+
+    def decide(self) -> Decision:
+        """Return what the rules decide from the facts of the last window."""
+        return self._rules(self.facts)
 
     @property
     def on_probation(self) -> bool:

@@ -7,7 +7,7 @@ in the documentation is printed from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
@@ -197,11 +197,17 @@ BREAKER = Rule(circuit_breaker, "no hammering on a server that refuses")
 """Overrules every answer that would change the server."""
 
 
-def decide(facts: Facts) -> Decision:
-    """Return the answer of the first rule that has one."""
-    rule, decision = next((r, answer) for r in RULES if (answer := r.answer(facts)) is not None)
-    if not isinstance(decision, Hold) and (held := BREAKER.answer(facts)) is not None:
-        rule, decision = BREAKER, held
+def decide(facts: Facts, rules: Sequence[Rule] = RULES, breaker: Rule = BREAKER) -> Decision:
+    """Return the answer of the first rule that has one.
+
+    Args:
+        facts: What is known.
+        rules: The table, in the order in which its rules are asked; the last always has an answer.
+        breaker: Overrules every answer that would change the server.
+    """
+    rule, decision = next((r, answer) for r in rules if (answer := r.answer(facts)) is not None)
+    if not isinstance(decision, Hold) and (held := breaker.answer(facts)) is not None:
+        rule, decision = breaker, held
     return replace(decision, rule=rule.name)
 
 

@@ -31,7 +31,6 @@ from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.orders import NoOrders, OrderBook
-from tuner.control.decide.rules import decide
 from tuner.control.drive.canary import try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.state import RunState
@@ -177,7 +176,7 @@ class Driver:
 
     def _decide(self, measurement: Measurement) -> Decision:
         self.loop.observe(on.WindowEnded(self._clock.now(), measurement))
-        return decide(self.loop.facts)
+        return self.loop.decide()
 
     def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
         self._number += 1
@@ -357,7 +356,7 @@ class Driver:
 
     def _decide_unseen(self, running: Configuration, reason: str) -> Decision:
         self.loop.observe(on.Unseen(running, reason))
-        return decide(self.loop.facts)
+        return self.loop.decide()
 
     def _wait_for_server(self) -> Configuration:
         """Return what the server runs, as soon as it answers.
