@@ -1,0 +1,127 @@
+"""Variants of the guard: without one of its rules, or with another value of one of its limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from typing import Any, NamedTuple
+
+from tuner.control import GuardLimits, Hold
+from tuner.control.decide.facts import Facts
+from tuner.control.decide.limits import MOST
+from tuner.control.decide.rules import BREAKER, RULES, Rule
+from tuner.experiments.guard.stage import DISTURBED, MIXED, UNSEEN
+
+__all__ = ["FULL", "OFF", "SETTING_ASIDE", "Variant", "variants"]
+
+SETTING_ASIDE = frozenset((DISTURBED, UNSEEN, MIXED))
+"""Rules after which there is nothing to decide from. The table cannot do without them, so that windows which
+they would set aside are shown as sound instead."""
+OFF: dict[str, float] = {
+    "step": 1000.0,
+    "cooldown": 0,
+    "rollback_cooldown": 0,
+    "budget": 1.0,
+    "gain": 0.0,
+    "payback": False,
+    "patience": MOST,
+    "review": MOST,
+    "retry_after": 0,
+    "stale_after": math.inf,
+    "in_place_per_hour": MOST,
+    "reloads_per_hour": MOST,
+    "restarts_per_hour": MOST,
+    "breaker": MOST,
+    "breaker_pause": 1,
+    "breaker_longest": 1,
+    "blind": MOST,
+    "thaw": 0,
+}
+"""The value with which a limit limits nothing; a limit that is not here cannot be switched off."""
+IN_TROUBLE = frozenset(("stale_after", "breaker", "breaker_pause", "breaker_longest", "blind", "thaw"))
+"""Limits that decide nothing while nothing goes wrong."""
+ELSEWHERE = frozenset(("in_place_per_hour", "restarts_per_hour"))
+"""Limits on changes that the simulated server does not have: all of its changes are reloads."""
+FROM_NOTHING = (1.0, 3.0)
+"""Values of a limit that limits nothing as it is."""
+
+
+def stand_still(_: Facts) -> Hold:
+    """Hold where no rule has an answer."""
+    return Hold(reason="no rule has an answer")
+
+
+def never(_: Facts) -> None:
+    """Never answer."""
+
+
+LAST, NO_BREAKER = Rule(stand_still, "there is an answer"), Rule(never, "")
+
+
+class Variant(NamedTuple):
+    """A guard that differs from the usual one in one place."""
+
+    name: str
+    without: str = ""
+    """The name of the rule that it does without."""
+    limits: tuple[tuple[str, float], ...] = ()
+    """Other values of limits."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The table."""
+        out = {self.without} - SETTING_ASIDE
+        return (*(rule for rule in RULES if rule.name not in out), LAST)
+
+    @property
+    def breaker(self) -> Rule:
+        """What overrules the table."""
+        return NO_BREAKER if self.without == BREAKER.name else BREAKER
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """The rules whose windows are taken as sound."""
+        return SETTING_ASIDE & {self.without}
+
+    @property
+    def in_trouble_only(self) -> bool:
+        """Whether it can differ from the usual guard only where something goes wrong."""
+        return any(name in IN_TROUBLE for name, _ in self.limits)
+
+
+FULL = Variant("as it is")
+
+
+def variants(*, values: bool) -> list[Variant]:
+    """Return the usual guard, those without one of its rules, and those without one of its limits.
+
+    Args:
+        values: Whether limits also have half and twice their value.
+    """
+    rules = [Variant(f"without {rule.name}", without=rule.name) for rule in (*RULES, BREAKER)]
+    known = (limit for limit in fields(GuardLimits) if limit.name not in ELSEWHERE)
+    limits = [one for limit in known for one in _of_limit(limit, values=values)]
+    return [FULL, *rules, *limits]
+
+
+def _of_limit(limit: Field[Any], *, values: bool) -> Iterator[Variant]:
+    assert limit.default is not MISSING, limit.name
+    usual, seen = limit.default, {limit.default}
+    if (neutral := OFF.get(limit.name, usual)) not in seen:
+        seen.add(neutral)
+        yield Variant(f"{limit.name} switched off", limits=((limit.name, neutral),))
+    if not values or isinstance(usual, bool):
+        return
+    for other in (0.5 * usual, 2.0 * usual) if usual else FROM_NOTHING:
+        if (value := _bounded(limit, other)) not in seen:
+            seen.add(value)
+            yield Variant(f"{limit.name} {value:g}", limits=((limit.name, value),))
+
+
+def _bounded(limit: Field[Any], value: float) -> float:
+    """Return the nearest value that a limit may have."""
+    low = max(limit.metadata.get("ge", -math.inf), 0.0)
+    high = limit.metadata.get("le", math.inf)
+    bounded = min(max(value, low), high)
+    return math.floor(bounded) if isinstance(limit.default, int) else bounded
