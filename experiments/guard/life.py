@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from tuner.experiments.guard.stage import Stage
 from tuner.experiments.guard.trouble import Troubles, troubles
 from tuner.experiments.guard.variants import FULL, Variant
 from tuner.experiments.guard.yardstick import Yardstick
+from tuner.objective import Objective
 
-__all__ = ["FIGURES", "WINDOW", "LivedLife", "figures", "live"]
+__all__ = ["FIGURES", "WINDOW", "LivedLife", "driver_on", "figures", "live"]
 
 WINDOW = 5.0
 """Length of a window, s."""
@@ -87,22 +88,38 @@ def _prepared(load: str, seed: int, windows: int) -> Prepared:
 def _lived(prepared: Prepared, variant: Variant, windows: int) -> LivedLife:
     case, seed = prepared.case, prepared.seed
     stage = Stage(case, prepared.load, prepared.troubles, seed=seed, trusted=variant.trusted)
+    driver = driver_on(stage, case.objective, seed=seed, window=WINDOW, variant=variant)
+    rules = {driver.step().decision.rule for _ in range(windows)}
+    return LivedLife(figures(stage, prepared.yardstick), frozenset(rules | stage.unsound))
+
+
+def driver_on(
+    stage: Stage, objective: Objective, *, seed: int, window: float, variant: Variant = FULL
+) -> Driver:
+    """Return a driver with the default agent, in front of a stage.
+
+    Args:
+        stage: The server.
+        objective: What is minimised, and the SLO.
+        seed: Of the agent.
+        window: Length of a window, s.
+        variant: Of the guard.
+    """
+    limits: dict[str, Any] = dict(variant.limits)
     loop = ControlLoop(
         stage.space,
-        case.objective,
+        objective,
         RRL(stage.space, seed=seed, synchronous=True),
-        limits=GuardLimits(**dict(variant.limits)),
+        limits=GuardLimits(**limits),
         rules=partial(decide, rules=variant.rules, breaker=variant.breaker),
     )
-    driver = Driver(
+    return Driver(
         Watched(stage, stage, stage.clock),
         loop,
-        window=WINDOW,
+        window=window,
         oversight=Oversight(orders=stage),
         notify=lambda _: None,
     )
-    rules = {driver.step().decision.rule for _ in range(windows)}
-    return LivedLife(figures(stage, prepared.yardstick), frozenset(rules | stage.unsound))
 
 
 def figures(stage: Stage, yardstick: Yardstick) -> dict[str, float]:

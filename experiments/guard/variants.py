@@ -121,7 +121,6 @@ def _of_limit(limit: Field[Any], *, values: bool) -> Iterator[Variant]:
 
 def _bounded(limit: Field[Any], value: float) -> float:
     """Return the nearest value that a limit may have."""
-    low = max(limit.metadata.get("ge", -math.inf), 0.0)
-    high = limit.metadata.get("le", math.inf)
+    low, high = float(limit.metadata.get("ge", 0.0)), float(limit.metadata.get("le", math.inf))
     bounded = min(max(value, low), high)
     return math.floor(bounded) if isinstance(limit.default, int) else bounded
