@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from tuner.errors import check_choice
-from tuner.scheduling.cluster import ClusterSpec
+from tuner.scheduling.cluster import ClusterSpec, NoOptions
 
 __all__ = ["BATCHING_POLICIES", "DISTRIBUTION_POLICIES", "POLICIES", "build_policy", "options_of"]
 
@@ -23,8 +23,7 @@ def options_of(name: str) -> type:
     Raises:
         InvalidInput: There is no such policy; lists those there are.
     """
-    kind: type = getattr(_module(name), f"{name.capitalize()}Options")
-    return kind
+    return cast(type, getattr(_module(name), f"{name.capitalize()}Options", NoOptions))
 
 
 def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:

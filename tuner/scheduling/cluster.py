@@ -20,7 +20,16 @@ from tuner.scheduling.vocabulary import (
     records,
 )
 
-__all__ = ["QUANTILE", "ClusterSpec", "Delays", "SessionSpec", "build_cluster", "grow", "linear_latency"]
+__all__ = [
+    "QUANTILE",
+    "ClusterSpec",
+    "Delays",
+    "NoOptions",
+    "SessionSpec",
+    "build_cluster",
+    "grow",
+    "linear_latency",
+]
 
 LARGEST = 1024
 """Batches larger than this are never formed from a linear profile."""
@@ -28,6 +37,11 @@ FIRST_RING = 64
 """Requests per queue that the rings hold at first."""
 QUANTILE = 0.99
 """Share of a session's requests that must be answered within its SLO, unless it says otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoOptions:
+    """The options of policies in which nothing can be chosen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

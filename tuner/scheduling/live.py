@@ -60,19 +60,16 @@ def _plain(state: Any) -> Any:
 def _arrive(policy: Any, session: int, source: int, number: int, now: float) -> int:
     if policies.arrive(policy, session, source, number, now) != OK:
         return -1
-    count: int = policy.cluster.board[0].commands
-    return count
+    return int(policy.cluster.board[0].commands)
 
 
 @njit_flat
 def _finish(policy: Any, accelerator: int, now: float) -> int:
     policies.finish(policy, accelerator, now)
-    count: int = policy.cluster.board[0].commands
-    return count
+    return int(policy.cluster.board[0].commands)
 
 
 @njit_flat
 def _wake(policy: Any, now: float) -> int:
     policies.wake(policy, now)
-    count: int = policy.cluster.board[0].commands
-    return count
+    return int(policy.cluster.board[0].commands)

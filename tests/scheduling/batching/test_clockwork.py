@@ -11,8 +11,8 @@ from tests.scheduling.batching.naive_clockwork import NaiveClockwork
 from tests.scheduling.batching.test_nexus import arrivals, batches, cluster, session
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
-from tuner.scheduling import ClusterSpec, Delays
 from tuner.scheduling.batching.clockwork import ClockworkOptions, build
+from tuner.scheduling.cluster import ClusterSpec, Delays
 from tuner.testing.driver import drive
 
 AT_ONCE = ClockworkOptions(schedule_ahead=0.0, margin=0.0)

@@ -11,10 +11,10 @@ import pytest
 from tests.scheduling.batching.naive_nexus import NaiveNexus
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
-from tuner.scheduling import ClusterSpec, Delays, SessionSpec, linear_latency
 from tuner.scheduling.batching.nexus import NexusOptions, Placement, build
 from tuner.scheduling.batching.nexus_frontend import make_frontends, move_on, receiver
 from tuner.scheduling.batching.nexus_plan import Hosted, _models, _pack, make_placement
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, linear_latency
 from tuner.testing.driver import PolicyRun, drive
 
 

@@ -12,11 +12,11 @@ from tests.scheduling.batching.naive_symphony import NaiveSymphony
 from tests.scheduling.scenarios import MS, RESNET50, at, dropped, linear, one, random_scenario, sent
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
-from tuner.scheduling import arrive, finish, wake
 from tuner.scheduling.batching import eager
 from tuner.scheduling.batching.candidate import target_batch
 from tuner.scheduling.batching.symphony import DropRule, Order, SymphonyOptions, build, reconfigure
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
+from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DROP
 from tuner.testing.driver import drive, noted
 

@@ -63,13 +63,11 @@ NOTICEABLE = 0.01
 """Relative change of the rate from which on the target batch is computed again."""
 
 # When is a candidate schedulable before its time (SymphonyOptions.schedulable)?
-SCHED_AT = 0  # never
-BETA_LAMBDA = 1  # as soon as it holds more than beta * lambda requests
+# In the order of `Schedulable`: never, or as soon as it holds more than beta * lambda requests.
+SCHED_AT, BETA_LAMBDA = range(2)
 
 # Drop rules, from the mildest to the strictest (SymphonyOptions.drop).
-LAZY_DROP = 0
-WINDOW_DROP = 1
-EARLY_DROP = 2
+LAZY_DROP, WINDOW_DROP, EARLY_DROP = range(3)  # in the order of `DropRule`
 
 OPTIONS = np.dtype(
     [

@@ -8,13 +8,12 @@ deadline.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.cluster import ClusterSpec, NoOptions, build_cluster
 from tuner.scheduling.fleet import (
     Fleet,
     delay,
@@ -31,12 +30,7 @@ from tuner.scheduling.requests import begin, deadline, drop, has_room, push, wai
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster
 
-__all__ = ["Eager", "EagerOptions", "build"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EagerOptions:
-    """Nothing can be chosen."""
+__all__ = ["Eager", "build"]
 
 
 class Eager(NamedTuple):
@@ -47,7 +41,7 @@ class Eager(NamedTuple):
     oldest: np.ndarray  # tree over sessions: deadline of the oldest waiting request, s
 
 
-def build(spec: ClusterSpec, options: EagerOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     return Eager(build_cluster(spec), make_fleet(len(spec.kinds)), make_tree(len(spec.sessions)))
 

@@ -68,8 +68,7 @@ def make_frontends(rates: Sequence[Sequence[tuple[int, float]]], frontends: int)
 def receiver(frontends: Frontends, source: int, session: int) -> int:
     """Return the queue that gets the next request; sources beyond the last frontend share theirs."""
     frontend = source % frontends.chosen.shape[0]
-    queue: int = frontends.queue[frontends.chosen[frontend, session]]
-    return queue
+    return int(frontends.queue[frontends.chosen[frontend, session]])
 
 
 @njit_flat

@@ -38,13 +38,8 @@ import numpy as np
 from tuner._jit import njit_flat, njit_inline
 from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.batching.candidate import (
-    BETA_LAMBDA,
     CANDIDATE,
-    EARLY_DROP,
-    LAZY_DROP,
     OPTIONS,
-    SCHED_AT,
-    WINDOW_DROP,
     Symphony,
     count_arrival,
     fits,
@@ -75,17 +70,11 @@ ROOM = 2
 """Commands that one step may give: a drop and a dispatch."""
 
 # Dispatch orders among the schedulable candidates (SymphonyOptions.order).
-BY_SCHED_AT = 0
-BY_DEADLINE = 1
-BY_LATEST = 2
+BY_SCHED_AT, BY_DEADLINE, BY_LATEST = range(3)  # in the order of `Order`
 
 Schedulable = Literal["sched_at", "beta_lambda"]
 DropRule = Literal["lazy", "window", "early"]
 Order = Literal["sched_at", "deadline", "latest"]
-
-_SCHEDULABLE = {"sched_at": SCHED_AT, "beta_lambda": BETA_LAMBDA}
-_DROP = {"lazy": LAZY_DROP, "window": WINDOW_DROP, "early": EARLY_DROP}
-_ORDER = {"sched_at": BY_SCHED_AT, "deadline": BY_DEADLINE, "latest": BY_LATEST}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,10 +144,10 @@ def reconfigure(policy: Symphony, options: SymphonyOptions) -> None:
     cluster, candidates = policy.cluster, policy.candidates
     policy.options[0] = (
         options.deferral,
-        _SCHEDULABLE[options.schedulable],
+        get_args(Schedulable).index(options.schedulable),
         options.target_batch,
-        _DROP[options.drop],
-        _ORDER[options.order],
+        get_args(DropRule).index(options.drop),
+        get_args(Order).index(options.order),
     )
     for session in range(len(candidates)):
         largest = int(cluster.sessions[session].largest)

@@ -11,13 +11,12 @@ auxiliary one the request that takes it shortest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.cluster import ClusterSpec, NoOptions, build_cluster
 from tuner.scheduling.distribution.pool import (
     Pool,
     base_instances,
@@ -32,12 +31,7 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, items_of, move_forward
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
-__all__ = ["Oracle", "OracleOptions", "build"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OracleOptions:
-    """Nothing can be chosen."""
+__all__ = ["Oracle", "build"]
 
 
 class Oracle(NamedTuple):
@@ -52,7 +46,7 @@ class Oracle(NamedTuple):
     base: np.ndarray  # (N, M) whether it is a base instance
 
 
-def build(spec: ClusterSpec, options: OracleOptions | None = None) -> Oracle:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: NoOptions | None = None) -> Oracle:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     cluster = build_cluster(spec)
     return Oracle(cluster, make_pool(cluster), speed_order(cluster), base_instances(cluster))

@@ -7,23 +7,16 @@ exceeds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from tuner.scheduling.cluster import ClusterSpec, build_cluster
+from tuner.scheduling.cluster import ClusterSpec, NoOptions, build_cluster
 from tuner.scheduling.distribution.drs import Drs
 from tuner.scheduling.distribution.pool import make_pool, speed_order
 
-__all__ = ["RibbonOptions", "build"]
+__all__ = ["build"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RibbonOptions:
-    """Nothing can be chosen."""
-
-
-def build(spec: ClusterSpec, options: RibbonOptions | None = None) -> Drs:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: NoOptions | None = None) -> Drs:  # noqa: ARG001 - as the others
     """Return the state at time 0: every request counts as small, and every instance as auxiliary."""
     cluster = build_cluster(spec)
     base = np.zeros((len(spec.kinds), len(spec.sessions)), np.bool_)
