@@ -46,9 +46,9 @@ class LevelCosts:
         """Numbers of the configurations that were measured, increasing.   # (n,) int64."""
         return np.flatnonzero(self.count)
 
-    def least(self, among: np.ndarray | None = None) -> int | None:
+    def least(self) -> int | None:
         """Return the measured configuration with the least mean cost (the lowest number of equals)."""
-        known = self.measured if among is None else among[self.count[among] > 0]
+        known = self.measured
         return int(known[np.argmin(self.cost[known])]) if known.size else None
 
 

@@ -227,5 +227,4 @@ def show(execution: Execution, accelerator: int) -> None:
 @njit_inline
 def pick(ring: np.ndarray, drawn: int) -> float:
     """Return the number of a ring that belongs to a draw."""
-    number: float = ring[drawn & (ring.size - 1)]
-    return number
+    return float(ring[drawn & (ring.size - 1)])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tuner.cluster.statistics import Totals, edges, median, quantile
+from tuner.measurement import known
 from tuner.scheduling.cluster import SessionSpec
 
 __all__ = ["Outcome", "SessionOutcome", "make_session_outcome", "within"]
@@ -104,11 +105,11 @@ class SessionOutcome:
             "good": self.good,
             "dropped": self.dropped,
             "late": self.late,
-            "p50_ms": _number(self.latency(0.50) * 1e3),
-            "p95_ms": _number(self.latency(0.95) * 1e3),
-            "p99_ms": _number(self.latency(0.99) * 1e3),
-            "mean_batch": _number(self.mean_batch),
-            "median_batch": _number(self.median_batch),
+            "p50_ms": known(self.latency(0.50) * 1e3),
+            "p95_ms": known(self.latency(0.95) * 1e3),
+            "p99_ms": known(self.latency(0.99) * 1e3),
+            "mean_batch": known(self.mean_batch),
+            "median_batch": known(self.median_batch),
             "max_queueing_ms": self.max_queueing * 1e3,
         }
 
@@ -200,8 +201,3 @@ def make_session_outcome(totals: Totals, index: int, session: SessionSpec, secon
 def within(bad_rate: float, allowed: float) -> bool:
     """Whether a share of late or dropped requests is at most the allowed one, but for rounding."""
     return bad_rate <= allowed + ROUNDING
-
-
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if math.isnan(value) else value

@@ -129,7 +129,7 @@ def fill_gaps(gaps: np.ndarray, generator: np.random.Generator, shape: float) ->
     return gaps
 
 
-def parse_schedule(text: str, setting: str = "rate") -> RateSchedule:
+def parse_schedule(text: str) -> RateSchedule:
     """Read ``200`` or ``0:150,60:300`` (from second 0 on 150 requests/s, from second 60 on 300).
 
     Raises:
@@ -145,9 +145,9 @@ def parse_schedule(text: str, setting: str = "rate") -> RateSchedule:
         raise
     except ValueError:
         raise InvalidInput(
-            setting, f"'{text}' is not a rate", "write 200, or 0:150,60:300 for steps"
+            "rate", f"'{text}' is not a rate", "write 200, or 0:150,60:300 for steps"
         ) from None
     highest = max(rate for _, rate in schedule.steps)
     if highest > FASTEST:
-        raise InvalidInput(setting, f"{highest:g} requests/s is more than {FASTEST:,.0f}", "write rate=200")
+        raise InvalidInput("rate", f"{highest:g} requests/s is more than {FASTEST:,.0f}", "write rate=200")
     return schedule

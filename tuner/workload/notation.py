@@ -22,50 +22,47 @@ from tuner.workload.trace import Trace
 __all__ = ["parse_arrival"]
 
 
-def parse_arrival(text: str, setting: str = SETTING) -> Arrival:
+def parse_arrival(text: str) -> Arrival:
     """Return the arrival process that a text describes.
 
     Args:
         text: Such as ``poisson:200``.
-        setting: The setting it belongs to, for the error.
 
     Raises:
         InvalidInput: Unknown kind, unusable number, or unreadable trace.
     """
     kind, _, rest = text.strip().partition(":")
     if kind == "poisson":
-        return Poisson(_number(rest, text, setting))
+        return Poisson(_number(rest, text))
     if kind == "constant":
-        return Constant(_number(rest, text, setting))
+        return Constant(_number(rest, text))
     if kind == "gamma":
         shape, _, rate = rest.partition(":")
-        return Gamma(_number(shape, text, setting), _number(rate, text, setting))
+        return Gamma(_number(shape, text), _number(rate, text))
     if kind == "step":
-        return Steps(tuple(_step(part, text, setting) for part in rest.split(",")))
+        return Steps(tuple(_step(part, text) for part in rest.split(",")))
     if kind == "ramp":
         seconds, _, rates = rest.partition("@")
         first, _, last = rates.partition("-")
-        return Ramp(
-            parse_duration(seconds, setting), _number(first, text, setting), _number(last, text, setting)
-        )
+        return Ramp(parse_duration(seconds, SETTING), _number(first, text), _number(last, text))
     if kind == "trace" and rest:
         return Trace(Path(rest))
     raise InvalidInput(
-        setting,
+        SETTING,
         f"'{text}' is not an arrival process",
         "write poisson:200, gamma:0.5:200, constant:100, step:30s@100,1m@300, ramp:60s@100-300 or trace:FILE",
     )
 
 
-def _step(part: str, text: str, setting: str) -> tuple[float, float]:
+def _step(part: str, text: str) -> tuple[float, float]:
     seconds, _, rate = part.partition("@")
-    return parse_duration(seconds, setting), _number(rate, text, setting)
+    return parse_duration(seconds, SETTING), _number(rate, text)
 
 
-def _number(part: str, text: str, setting: str) -> float:
+def _number(part: str, text: str) -> float:
     try:
         return float(part)
     except ValueError:
         raise InvalidInput(
-            setting, f"'{part}' in '{text}' is not a number", "write it like poisson:200"
+            SETTING, f"'{part}' in '{text}' is not a number", "write it like poisson:200"
         ) from None

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tuner.cluster import simulate
 from tuner.cluster.scenario import Network, Scenario
-from tuner.cluster.scenario.delay import parse_distribution
+from tuner.cluster.scenario.delay import parse_delay
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.eager import Eager
 from tuner.scheduling.cluster import Delays
@@ -179,7 +179,7 @@ def test_network_distributions_are_drawn_and_allowed_for_at_99_percent() -> None
 @pytest.mark.parametrize("text", ["lognormal:2,0.5", "uniform:1,3", "exponential:4", 2.5])
 def test_quantiles_of_distributions(text: str | float) -> None:
     """The median of many draws is the quantile of a half, and so for 99 %."""
-    distribution = parse_distribution(text)
+    distribution = parse_delay(text)
 
     drawn = distribution.draw(np.random.default_rng(2), 100_000)
 
@@ -205,7 +205,7 @@ def test_quantiles_of_distributions(text: str | float) -> None:
 def test_bad_delays(text: Any, said: str) -> None:
     """Each says what to write."""
     with pytest.raises(ValueError, match=said):
-        parse_distribution(text)
+        parse_delay(text)
 
 
 @pytest.mark.parametrize(

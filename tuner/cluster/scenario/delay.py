@@ -8,17 +8,17 @@ from statistics import NormalDist
 
 import numpy as np
 
-__all__ = ["Distribution", "parse_distribution"]
+__all__ = ["DelayDistribution", "parse_delay"]
 
 FORMS = {"lognormal": "MEDIAN,SIGMA", "uniform": "LOW,HIGH", "exponential": "MEAN"}
 FIX = "write a number of ms, lognormal:MEDIAN,SIGMA, uniform:LOW,HIGH or exponential:MEAN"
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
-    """Of a duration in ms.
+class DelayDistribution:
+    """How a delay of the network is distributed, in ms; a constant one has one value.
 
-    >>> parse_distribution("uniform:1,3").quantile(0.5)
+    >>> parse_delay("uniform:1,3").quantile(0.5)
     2.0
     """
 
@@ -55,14 +55,14 @@ class Distribution:
         return self.first
 
 
-def parse_distribution(value: object) -> Distribution:
+def parse_delay(value: object) -> DelayDistribution:
     """Read a number of ms, or a distribution as ``FORMS`` writes it.
 
     Raises:
         ValueError: It is neither; says what to write.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = Distribution("constant", float(value))
+        found = DelayDistribution("constant", float(value))
         if not 0 <= found.first < math.inf:
             raise ValueError(f"must be finite and at least 0, but got {value}")
         return found
@@ -79,4 +79,4 @@ def parse_distribution(value: object) -> Distribution:
         raise ValueError(f"{value!r}: the median must be greater than 0")
     if form == "uniform" and numbers[1] < numbers[0]:
         raise ValueError(f"{value!r}: `LOW <= HIGH` must hold")
-    return Distribution(form, *numbers)
+    return DelayDistribution(form, *numbers)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import PlainValidator
 
-from tuner.cluster.scenario.delay import Distribution, parse_distribution
+from tuner.cluster.scenario.delay import DelayDistribution, parse_delay
 from tuner.scheduling.cluster import Delays
 from tuner.schema import NotNegative, StrictPart
 
@@ -20,7 +20,7 @@ ALLOWED = 0.99
 
 def _check_delay(value: Any) -> float | str:
     """Return a delay as it was written, after checking that it is one."""
-    found = parse_distribution(value)
+    found = parse_delay(value)
     return found.first if found.constant else str(value).strip()
 
 
@@ -60,10 +60,10 @@ class Network(StrictPart):
     """What the policy assumes; by default the constants, and the 99 % quantile of a distribution."""
 
     @cached_property
-    def delays(self) -> tuple[Distribution, Distribution, Distribution]:
+    def delays(self) -> tuple[DelayDistribution, DelayDistribution, DelayDistribution]:
         """Control, data per request, and response."""
-        control, data = parse_distribution(self.control_ms), parse_distribution(self.data_ms_per_request)
-        return control, data, parse_distribution(self.response_ms)
+        control, data = parse_delay(self.control_ms), parse_delay(self.data_ms_per_request)
+        return control, data, parse_delay(self.response_ms)
 
     @property
     def constant(self) -> bool:
