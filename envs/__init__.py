@@ -5,10 +5,6 @@ Importing this registers them: ``gymnasium.make("tuner.envs:tuner/TritonCPU-v0")
 
 import gymnasium
 
-from tuner.envs.serving import WORST_REWARD, Plant, ServingEnv
-
-__all__ = ["WORST_REWARD", "Plant", "ServingEnv"]
-
 gymnasium.register(
     "tuner/TritonCPU-v0",
     entry_point="tuner.envs.triton_cpu:triton_cpu",

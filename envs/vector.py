@@ -133,20 +133,15 @@ def measure_each(windows: Sequence[Window]) -> list[Measured]:
 
 
 class MeasureApart:
-    """Measures windows in threads, which saves time where compiled code releases the interpreter's lock.
+    """Measures windows in threads, which saves time where compiled code releases the interpreter's lock."""
 
-    Args:
-        workers: Threads; None: as many as there are cores.
-    """
-
-    def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or len(os.sched_getaffinity(0))
+    def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
     def __call__(self, windows: Sequence[Window]) -> list[Measured]:
         """Measure."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._workers, "windows")
+            self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "windows")
         return list(self._pool.map(_measure, windows))
 
     def close(self) -> None:

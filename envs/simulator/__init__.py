@@ -1,8 +1,5 @@
 """A simulated Triton: compiled dynamic batcher, server models and virtual clients."""
 
-from tuner.envs.simulator.backend import SimulatedTriton, connect, triton_space
-from tuner.envs.simulator.calibration import calibrate
-from tuner.envs.simulator.server import ServerModel
-from tuner.workload.load import RateSchedule
+from tuner.envs.simulator.backend import connect
 
-__all__ = ["RateSchedule", "ServerModel", "SimulatedTriton", "calibrate", "connect", "triton_space"]
+__all__ = ["connect"]

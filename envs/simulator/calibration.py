@@ -28,7 +28,7 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["calibrate", "overhead", "p95_errors", "steady"]
+__all__ = ["calibrate", "overhead", "steady"]
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
@@ -40,6 +40,8 @@ SECONDS = 15.0
 """Simulated seconds per window in a search."""
 SOFTEN = 0.0005
 """Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
+STEPS = 9
+"""Of one search, each of which narrows it to 0.62 of what it was."""
 ROUNDS = 2
 """Rounds of the three searches; each search uses the results of the others."""
 
@@ -78,18 +80,6 @@ def calibrate(
         server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
         server = _search(server, "noise", 1.0, kept_up, lambda m: m.latency_p95)
     return _with_cpu(server, usable)
-
-
-def p95_errors(server: ServerModel, measurements: Sequence[Measurement], *, seed: int = 1) -> np.ndarray:
-    """Return simulated p95 over measured p95, minus 1, for each window that has one.   # (n,).
-
-    Each window is simulated at its own rate and for its own length.
-    """
-    measured = [m for m in measurements if m.latency_p95 > 0 and not m.disturbed]
-    simulated = [
-        simulate(server, m.configuration, m.arrival_rate, seconds=m.seconds, seed=seed) for m in measured
-    ]
-    return np.array([s.latency_p95 / m.latency_p95 - 1.0 for s, m in zip(simulated, measured, strict=True)])
 
 
 def _instances(measurement: Measurement) -> int:
@@ -209,13 +199,13 @@ def _search(
     return server.replace(**{name: _golden_section(misfit, highest)})
 
 
-def _golden_section(function: Callable[[float], float], highest: float, steps: int = 9) -> float:
+def _golden_section(function: Callable[[float], float], highest: float) -> float:
     """Minimise over ``highest * x**2``, x in 0..1: finer near 0, where these parameters lie."""
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     low, high = 0.0, 1.0
     left, right = 1.0 - golden, golden
     at_left, at_right = function(highest * left**2), function(highest * right**2)
-    for _ in range(steps):
+    for _ in range(STEPS):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - golden * (high - low)

@@ -1,21 +1,18 @@
-"""What the simulated server does in one long window, and the speed of the kernel."""
+"""What the simulated server does in one long window."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import numpy as np
 
-from tuner.envs.simulator import batcher
-from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World, batching_of
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.workload.load import RateSchedule
 
-__all__ = ["kernel_speed", "simulate"]
+__all__ = ["simulate"]
 
 WARM_UP = 2.0
 """Seconds simulated before a window begins; the same as after a live change."""
@@ -68,26 +65,3 @@ def simulate(
         foreign_cpu=0.0,
         **latencies(answered.mean() if answered.size else NOT_KNOWN, quantiles),
     )
-
-
-def kernel_speed(*, rate: float = 200.0, window: float = 5.0, windows: int = 400) -> dict[str, float]:
-    """Measure how fast the simulator is on this machine, compilation excluded.
-
-    Args:
-        rate: Requests/s of the simulated load.
-        window: Simulated seconds per window.
-        windows: How many are timed.
-
-    Returns:
-        ``requests_per_second`` of real time, and ``seconds_per_window``.
-    """
-    world = World(ServerModel(), RateSchedule.constant(rate), seed=1, largest=8, instances=2)
-    world.configure(Batching(8, 0.002, 2), fresh=False)
-    world.advance(window)  # compiles
-    before = int(world.totals.tally[batcher.ANSWERED])
-    begin = time.perf_counter()
-    for _ in range(windows):
-        world.advance(window)
-    passed = time.perf_counter() - begin
-    done = int(world.totals.tally[batcher.ANSWERED]) - before
-    return {"requests_per_second": done / passed, "seconds_per_window": passed / windows}

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tuner.envs.simulator.model_file import ModelFile
 from tuner.errors import InvalidInput
-from tuner.profile import BatchingProfile
 
 __all__ = ["MODELS", "ServerModel"]
 
@@ -102,16 +101,6 @@ class ServerModel(ModelFile):
             return self.alpha
         low, high = int(sizes[-2]), int(sizes[-1])
         return max((self.table[high] - self.table[low]) / (high - low), 0.0)
-
-    @classmethod
-    def from_profile(cls, profile: BatchingProfile, **others: Any) -> ServerModel:
-        """Describe a server whose executions follow a fitted line.
-
-        Args:
-            profile: l(b); its residual stays unused, since it is not the noise of single executions.
-            others: Any other fields.
-        """
-        return cls(table={}, alpha=profile.alpha, beta=profile.beta, **others)
 
 
 MODELS: Mapping[str, ServerModel] = {"mlp": ServerModel()}

@@ -16,15 +16,17 @@ from tuner.adapters import ApplyReport, Backend
 from tuner.agents import LoadLevels
 from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.training import learn
-from tuner.envs import WORST_REWARD, ServingEnv, serving
-from tuner.envs.simulator import RateSchedule, ServerModel
+from tuner.envs import serving
+from tuner.envs.serving import WORST_REWARD, ServingEnv
 from tuner.envs.simulator.long_window import simulate
+from tuner.envs.simulator.server import ServerModel
 from tuner.envs.triton_cpu import triton_cpu
 from tuner.envs.vector import ServingVectorEnv
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.testing.environment import EnvironmentContract
+from tuner.workload.load import RateSchedule
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
 FEW = {"max_batch_size": (1.0, 8.0), "max_queue_delay": (0.0, 0.002)}

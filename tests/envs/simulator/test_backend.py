@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from tuner.adapters import connect
-from tuner.envs.simulator import RateSchedule, ServerModel, SimulatedTriton
+from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration
 from tuner.testing.backend import BackendContract, Traffic
+from tuner.workload.load import RateSchedule
 
 
 class TestContract(BackendContract):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tuner.envs.simulator import ServerModel, calibrate, calibration, triton_space
-from tuner.envs.simulator.calibration import p95_errors
+from tuner.envs.simulator import calibration
+from tuner.envs.simulator.backend import triton_space
+from tuner.envs.simulator.calibration import calibrate
 from tuner.envs.simulator.long_window import simulate
+from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
@@ -65,6 +68,13 @@ def test_recovers_profile(fitted: ServerModel) -> None:
     batches = [1, 2, 3, 4]
 
     assert fitted.profile_table(8)[batches] == pytest.approx(TRUTH.profile_table(8)[batches], rel=0.06)
+
+
+def p95_errors(server: ServerModel, measurements: Sequence[Measurement]) -> np.ndarray:
+    """Simulated p95 over measured p95, minus 1, for each window that has one.   # (n,)."""
+    measured = [m for m in measurements if m.latency_p95 > 0 and not m.disturbed]
+    simulated = [simulate(server, m.configuration, m.arrival_rate, seconds=m.seconds) for m in measured]
+    return np.array([s.latency_p95 / m.latency_p95 - 1.0 for s, m in zip(simulated, measured, strict=True)])
 
 
 @pytest.mark.compiled

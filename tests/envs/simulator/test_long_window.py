@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.envs.simulator import ServerModel
-from tuner.envs.simulator.long_window import kernel_speed, simulate
+from tuner.envs.simulator.long_window import simulate
+from tuner.envs.simulator.server import ServerModel
 
 
 def test_delay_saves_cpu() -> None:
@@ -48,11 +48,3 @@ def test_overload_is_overload() -> None:
     configuration = {"max_batch_size": 1, "max_queue_delay": 0.0, "instances": 1}
 
     assert 2.0 < simulate(ServerModel(), configuration, 300.0, seconds=9.0).latency_p95 < 6.0
-
-
-def test_kernel_speed() -> None:
-    """The benchmark runs and reports positive figures."""
-    figures = kernel_speed(windows=2)
-
-    assert figures["requests_per_second"] > 0
-    assert figures["seconds_per_window"] > 0

@@ -9,7 +9,6 @@ import pytest
 
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput, StorageError
-from tuner.profile import BatchingProfile
 
 
 def test_table_is_interpolated_and_never_falls() -> None:
@@ -19,12 +18,11 @@ def test_table_is_interpolated_and_never_falls() -> None:
     assert server.profile_table(9)[1:].tolist() == [1.0, 1.5, 2.0, 2.0, 2.0, 2.5, 3.5, 4.5, 5.5]
 
 
-def test_from_profile() -> None:
-    """A fitted line becomes the executions of the server."""
-    server = ServerModel.from_profile(BatchingProfile(alpha=0.001, beta=0.004), cores=4)
+def test_without_a_table_executions_follow_a_line() -> None:
+    """Then alpha and beta say how long they take."""
+    server = ServerModel(table={}, alpha=0.001, beta=0.004)
 
     assert server.profile_table(3)[1:] == pytest.approx([0.005, 0.006, 0.007])
-    assert server.cores == 4
 
 
 def test_file_round_trip(tmp_path: Path) -> None:
