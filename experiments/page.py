@@ -11,7 +11,6 @@ from tuner.experiments.frame.result import Result, Row
 
 __all__ = ["index_page", "results_page", "written_pages"]
 
-MOST_ROWS = 16
 HEADER = """# What was measured
 
 Every number on this page comes from a stored result in `experiments/results/`, made by the command named
@@ -112,19 +111,19 @@ def results_page(folder: Path, notes: Path) -> str:
     for experiment in (one.about for one in papers()[LIVE]):
         path = folder / f"{experiment.name}.json"
         if path.exists():
-            parts.append(_section(experiment.title, Result.load(path)))
+            parts.append(_section(experiment, Result.load(path)))
             if note := _note(notes, experiment.name):
                 parts.append(note)
     return "\n".join(parts)
 
 
-def _section(title: str, result: Result) -> str:
+def _section(about: About, result: Result) -> str:
     lines = [
-        f"## {title}",
+        f"## {about.title}",
         "",
         f"`{result.command}` ({_made(result)})",
         "",
-        *_table(result, "target", MOST_ROWS),
+        *_table(result, "target", about.shown),
     ]
     return "\n".join([*lines, ""])
 

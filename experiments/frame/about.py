@@ -26,3 +26,5 @@ class About:
     """Whether it is repeated for each seed; otherwise nothing in it is random, or once is long enough."""
     by_clock: tuple[str, ...] = ()
     """Patterns of the rows and panels that say how fast a machine was. They differ from run to run."""
+    shown: int = 16
+    """Most rows that the page of our own measurements shows of it."""

@@ -41,6 +41,7 @@ def experiment(
     in_turn: bool = False,
     repeated: bool = True,
     by_clock: tuple[str, ...] = (),
+    shown: int = 16,
 ) -> Callable[[Kind], Kind]:
     """Declare an experiment. The arguments are literals: they are read without importing the module.
 
@@ -52,10 +53,11 @@ def experiment(
         in_turn: Whether every task needs the machine to itself.
         repeated: Whether it is repeated for each seed.
         by_clock: Patterns of the rows and panels that differ from run to run.
+        shown: Most rows that the page of our own measurements shows of it.
     """
     about = About(
         name=name, title=title, minutes=minutes, paper=paper, in_turn=in_turn, repeated=repeated,
-        by_clock=by_clock,
+        by_clock=by_clock, shown=shown,
     )  # fmt: skip
 
     def declare(kind: Kind) -> Kind:
