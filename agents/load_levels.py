@@ -1,8 +1,16 @@
-"""Load levels: the arrival rate on a logarithmic grid, the state of the learning agents.
+"""Load levels: what a server is up against, on a grid. They are the states of the learning agents.
+
+A level stands for an arrival rate on a logarithmic grid, and for how much of the machine's capacity foreign
+processes take: one number for both, so that whatever is kept by load level is kept apart by neighbours, too.
 
 Why a logarithmic grid: costs depend on how busy the server is, and a tenth more load matters alike at any
 rate. Why hysteresis: a rate that wavers at the border of two levels would split what is learned between them,
 so a level is left only when the rate is clearly inside another one.
+
+Why the share of foreign processes and not how long the server waits for a core: waiting depends on the
+configuration as well, and a state that the choice itself changes would compare no two configurations. Why in
+octaves of the capacity left: a neighbour that leaves less than 7/10 of a machine matters, one that takes a
+tenth hardly does, and a finer grid would have everything learned again for each of many small neighbours.
 """
 
 from __future__ import annotations
@@ -11,12 +19,22 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["LoadLevels", "nearest_level"]
+import numpy as np
+
+__all__ = ["LoadLevels", "nearest_level", "neighbours", "same_neighbours", "without_neighbours"]
+
+SPAN = 1000
+"""Levels of one share of foreign processes: more than there are rates, so that the number holds both."""
+LEAST_LEFT = 1 / 64
+"""Smallest share of the capacity that counts as left."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadLevels:
-    """The grid: level k stands for rates near ``ratio ** k`` requests/s."""
+    """The grid: level k stands for rates near ``ratio ** k`` requests/s on a machine of the server's own.
+
+    Where foreign processes leave 2 ** -n of the machine's capacity, it is ``k + 1000 * n``.
+    """
 
     ratio: float = 1.25
     """Rate of one level over that of the level below."""
@@ -29,18 +47,56 @@ class LoadLevels:
         if not self.ratio > 1 or not 0 <= self.hysteresis < 0.5:
             raise ValueError(f"`ratio > 1` and `0 <= hysteresis < 0.5` must hold, but got {self}")
 
-    def level(self, rate: float, previous: int | None = None) -> int:
-        """Return the level of a rate in requests/s, staying at ``previous`` near its border."""
-        position = math.log(max(rate, self.lowest)) / math.log(self.ratio)
+    def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:
+        """Return the level of a window, staying at ``previous`` near its border.
+
+        Args:
+            rate: Requests/s.
+            previous: The level before.
+            foreign: Share of the machine's capacity that foreign processes took; NaN: as before, or none.
+        """
+        load = before = None
+        if previous is not None:
+            before = neighbours(previous)
+            load = previous - SPAN * before
+        taken = before or 0
+        if not math.isnan(foreign):
+            taken = self._nearest(-math.log2(min(max(1.0 - foreign, LEAST_LEFT), 1.0)), before)
+        return self._nearest(math.log(max(rate, self.lowest)) / math.log(self.ratio), load) + SPAN * taken
+
+    def rate(self, level: int) -> float:
+        """Return the rate in the middle of a level, requests/s."""
+        return float(self.ratio ** (level - SPAN * neighbours(level)))
+
+    def _nearest(self, position: float, previous: int | None) -> int:
         if previous is not None and abs(position - previous) <= 0.5 + self.hysteresis:
             return previous
         return round(position)
 
-    def rate(self, level: int) -> float:
-        """Return the rate in the middle of a level, requests/s."""
-        return float(self.ratio**level)
+
+def neighbours(level: int) -> int:
+    """Return how often foreign processes halve the capacity of the machine at a level."""
+    return round(level / SPAN)
+
+
+def without_neighbours(levels: np.ndarray) -> np.ndarray:
+    """Return the levels of the same rates on a machine of the server's own.   # (n,)."""
+    return np.asarray(levels - SPAN * np.round(levels / SPAN))
+
+
+def same_neighbours(one: int, other: int) -> bool:
+    """Whether foreign processes take as much at one level as at another."""
+    return neighbours(one) == neighbours(other)
 
 
 def nearest_level(levels: Iterable[int], level: int) -> int:
-    """Return the level nearest to another one, of two as near the lower. There must be one at least."""
-    return min(levels, key=lambda other: (abs(other - level), other))
+    """Return the level nearest to another one, of two as near the lower. There must be one at least.
+
+    The load counts before the neighbours, for it matters more.
+    """
+
+    def distance(other: int) -> tuple[int, int, int]:
+        apart = neighbours(other) - neighbours(level)
+        return abs(other - level - SPAN * apart), abs(apart), other
+
+    return min(levels, key=distance)

@@ -39,8 +39,11 @@ HIGHEST = np.array([highest for _, _, highest in FEATURES])
 class Levels(Protocol):
     """Turns a rate into a load level, like :class:`tuner.agents.load_levels.LoadLevels`."""
 
-    def level(self, rate: float, previous: int | None = None) -> int:
-        """Return the level of a rate in requests/s; ``previous`` is kept near its border."""
+    def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:
+        """Return the level of a rate in requests/s beside foreign processes that take a share of the machine.
+
+        ``previous`` is kept near its border.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +254,9 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         measurement = self._last = self._report.noted(measured)
         self._observation = self._observe(measurement)
         if self._levels is not None:
-            self._level = self._levels.level(measurement.arrival_rate, self._level)
+            self._level = self._levels.level(
+                measurement.arrival_rate, self._level, foreign=measurement.foreign_share
+            )
         return measurement, self._cost(measurement)
 
     def _cost(self, measurement: Measurement) -> float:

@@ -54,7 +54,7 @@ def run_experiment(
     out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="[default: experiments/results/NAME.json]")
     ] = None,
-    foreign_limit: ForeignLimit = 0.25,
+    foreign_limit: ForeignLimit = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw its figures into this folder.")
     ] = None,

@@ -22,7 +22,7 @@ from tuner.profiler.indicator import make_indicator
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import LIMITS, Limits
-from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting
+from tuner.setting import Grids, Load, Setting
 
 if TYPE_CHECKING:
     from tuner.profiler.load.generator import LoadGenerator
@@ -167,7 +167,7 @@ def attach(
     grids: Grids | None = None,
     load: Load | None = None,
     seed: int = 0,
-    foreign_limit: float = FOREIGN_LIMIT,
+    foreign_limit: float | None = None,
     clock: Clock | None = None,
     indicator: Indicator | None = None,
 ) -> Iterator[Attachment]:
@@ -178,7 +178,7 @@ def attach(
         grids: Grids that replace the adapter's own, by knob name.
         load: The requests to send; the server's own traffic is watched if None.
         seed: Seed of the requests to send.
-        foreign_limit: Cores used by foreign processes above which a window is disturbed.
+        foreign_limit: Cores used by foreign processes above which a window is disturbed; None: however many.
         clock: The clock for a live target; the wall clock if None. A simulated target has its own.
         indicator: A source of latencies that counts instead of the server and our own load.
 
@@ -187,6 +187,7 @@ def attach(
         AdapterError: The server cannot be reached.
     """
     load = load or Load()
+    limits = LIMITS if foreign_limit is None else Limits(foreign=foreign_limit)
     with ExitStack() as opened:
         backend = opened.enter_context(closing(connect(target, grids)))
         if isinstance(backend, Simulated):
@@ -194,7 +195,7 @@ def attach(
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
             _offer(backend, load)
             description = backend.describe()
-            yield _attached(backend, description, backend, clock=backend, host=backend)
+            yield _attached(backend, description, backend, clock=backend, host=backend, limits=limits)
             return
         from tuner.profiler.host import LocalHost, RemoteHost
 
@@ -210,7 +211,7 @@ def attach(
             generator,
             clock=clock or WallClock(),
             host=host,
-            limits=Limits(foreign=foreign_limit),
+            limits=limits,
             indicator=indicator,
         )
 
@@ -243,7 +244,7 @@ def _attached(
     *,
     clock: Clock,
     host: Host,
-    limits: Limits = LIMITS,
+    limits: Limits,
     indicator: Indicator | None = None,
 ) -> Attachment:
     return Attachment(

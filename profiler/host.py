@@ -1,4 +1,4 @@
-"""The server's machine: processor time of the server, of ourselves and of others, and use of the GPUs."""
+"""The server's machine: processor time of the server, of ourselves and of others, waiting, and the GPUs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import psutil
 
 from tuner.measurement import NOT_KNOWN
 from tuner.profiler.gpu import Gpus
+from tuner.profiler.kernel import ControlGroup, RunQueue
 from tuner.profiler.process_tree import ProcessTree
 from tuner.profiler.source import HostReading
 
@@ -35,6 +36,8 @@ class LocalHost:
         self._servers: list[ProcessTree] = []
         self._own = [ProcessTree(pid) for pid in own or [os.getpid()]]
         self._gpus = Gpus()
+        self._run_queue = RunQueue()
+        self._group = ControlGroup(None)
         self.follow(processes)
 
     @property
@@ -47,19 +50,33 @@ class LocalHost:
         known = {tree.pid for tree in self._servers}
         new = set(processes) - known
         self._servers += [ProcessTree(pid) for pid in sorted(new)]
+        if new:
+            self._group = ControlGroup(min(new))
         for tree in self._own:
             tree.without |= new
 
     def read(self) -> HostReading:
-        """Read processor times and GPU state. Costs about a millisecond."""
+        """Read processor times, waiting and GPU state.
+
+        Costs about a millisecond, and another for every 40 threads of the server: 5 ms with 200 of them.
+        """
         share, memory = self._gpus.read()
         server = sum(tree.read() for tree in self._servers) if self._servers else NOT_KNOWN
+        processes = {process for tree in self._servers for process in tree.processes}
+        ran, waited = self._run_queue.read(processes)
         return HostReading(
             time=time.monotonic(),
             server=server,
             own=sum(tree.read() for tree in self._own),
             total=_machine(),
+            cores=self.cores,
+            steal=float(getattr(psutil.cpu_times(), "steal", NOT_KNOWN)),
+            ran=ran,
+            waited=waited,
+            pressure=self._group.pressure(),
+            throttled=self._group.throttled(),
             gpu=share,
+            foreign_gpu=self._gpus.foreign(processes),
             gpu_memory=memory,
         )
 

@@ -46,6 +46,11 @@ class ProcessTree:
         """Whether the root still runs."""
         return self._root is not None and self._root.is_running()
 
+    @property
+    def processes(self) -> list[int]:
+        """Ids of the processes that the last reading knew."""
+        return [process.pid for process in self._known]
+
     def read(self) -> float:
         """Return the core-seconds used by the tree since its processes began."""
         if time.monotonic() >= self._look_at:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from tuner.adapters.backend import Backend
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
+from tuner.profiler.contention import ContentionMonitor
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble
@@ -69,6 +71,7 @@ class Profiler:
         self._limits = limits
         self._memory = backend.describe().quantile_memory
         self._tracker = ProfileTracker(backend.space)
+        self._contention = ContentionMonitor()
         self._last: Reading | None = None
         self._came: deque[Arrivals] = deque(maxlen=REMEMBERED_WINDOWS)
         self._changed_at = -math.inf
@@ -173,9 +176,16 @@ class Profiler:
         )
         if self._indicator is not None:
             measurement = self._indicator.applied(measurement)
-        if not measurement.disturbed:
-            work = after.counters.since(before.counters)
-            self._tracker.add(after.configuration, work.batch_counts, work.batch_seconds)
+        return measurement if measurement.disturbed else self._judged(measurement, before, after)
+
+    def _judged(self, measurement: Measurement, before: Reading, after: Reading) -> Measurement:
+        """Return the measurement, disturbed if contention moved; otherwise add its executions to l(b)."""
+        work = after.counters.since(before.counters)
+        moved = self._contention.moved(measurement, work)
+        self._contention.add(measurement, work)
+        if moved:
+            return replace(measurement, disturbed=(moved,))
+        self._tracker.add(after.configuration, work.batch_counts, work.batch_seconds)
         return measurement
 
     def _sleep_until(self, time: float) -> None:

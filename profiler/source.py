@@ -64,9 +64,23 @@ class HostReading:
     own: float = NOT_KNOWN
     """Core-seconds used by this process and its children."""
     total: float = NOT_KNOWN
-    """Core-seconds used by all processes of the machine."""
+    """Core-seconds used by all processes of the machine, and those that its hypervisor withheld."""
+    cores: float = NOT_KNOWN
+    """Cores of the machine."""
+    steal: float = NOT_KNOWN
+    """Core-seconds that the hypervisor withheld."""
+    ran: float = NOT_KNOWN
+    """Time that the server's threads ran, by the scheduler's own count, s."""
+    waited: float = NOT_KNOWN
+    """Time that they waited for a core, s."""
+    pressure: float = NOT_KNOWN
+    """Time in which at least one task of the server's control group waited for a core, s."""
+    throttled: float = NOT_KNOWN
+    """Time in which the group's quota was used up, s."""
     gpu: float = NOT_KNOWN
     """Share of the GPUs' time in use, 0..1."""
+    foreign_gpu: float = NOT_KNOWN
+    """Share of the GPUs' time used by others than the server and us since the reading before, 0..1."""
     gpu_memory: float = NOT_KNOWN
     """Bytes in use on the GPUs."""
 

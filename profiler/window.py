@@ -18,8 +18,8 @@ import numpy as np
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
+from tuner.profiler.contention import foreign_figures
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.setting import FOREIGN_LIMIT
 
 __all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion"]
 
@@ -48,7 +48,7 @@ class Reading:
 class Limits:
     """Limits beyond which a window counts as disturbed."""
 
-    foreign: float = FOREIGN_LIMIT
+    foreign: float = math.inf
     """Cores used by processes that are neither the server nor ours."""
     lateness: float = 0.020
     """How late our own generator may send (99 % quantile), s."""
@@ -84,7 +84,7 @@ def assemble(
     if clients is not None and clients.intended.size == 0:
         clients = None
     latency, source = _latency(clients, old, new, (sampled_at or new.time) - old.time)
-    cpu, foreign = _cpu(before.host, after.host)
+    foreign = foreign_figures(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
     return new.since(old).measurement(
         start=old.time,
@@ -95,13 +95,16 @@ def assemble(
         burstiness=_burstiness(old, new, clients, came),
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
-        cpu=cpu,
-        foreign_cpu=foreign,
         gpu=after.host.gpu,
         gpu_memory=after.host.gpu_memory,
         lateness_p99=lateness,
-        disturbed=tuple(_disturbances(before, after, limits, foreign=foreign, lateness=lateness)),
+        disturbed=tuple(
+            _disturbances(
+                before, after, limits, foreign=foreign.get("foreign_cpu", NOT_KNOWN), lateness=lateness
+            )
+        ),
         **latency,
+        **foreign,
     )
 
 
@@ -169,16 +172,6 @@ def _burstiness(
         return NOT_KNOWN
     counts, edges = np.histogram(clients.intended, bins, range=(old.time, new.time))
     return dispersion([(counts.astype(float), np.diff(edges))])
-
-
-def _cpu(old: HostReading, new: HostReading) -> tuple[float, float]:
-    """Return the cores used by the server and by foreign processes."""
-    seconds = new.time - old.time
-    if not seconds > 0:
-        return NOT_KNOWN, NOT_KNOWN
-    server = new.server - old.server
-    foreign = (new.total - old.total) - server - (new.own - old.own)
-    return server / seconds, float(np.maximum(foreign, 0.0)) / seconds  # np.maximum keeps NaN
 
 
 def _disturbances(

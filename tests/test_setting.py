@@ -39,7 +39,7 @@ def test_a_setting_is_made_from_what_users_write() -> None:
         grids={"max_batch_size": (1.0, 4.0), "max_queue_delay": (0.0, 0.002)},
         window=2.0,
     )
-    assert setting.foreign_limit == 0.25
+    assert setting.foreign_limit is None
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,32 @@ class Measurement:
     """l(b) fitted to this window alone."""
     cpu: Annotated[float, Quantity("Cores used by the server", "cores")] = NOT_KNOWN
     foreign_cpu: Annotated[float, Quantity("Cores used by foreign processes", "cores")] = NOT_KNOWN
-    """Those of processes that are neither the server nor ours."""
+    """Those of processes that are neither the server nor ours, and what a hypervisor withheld."""
+    steal: Annotated[float, Quantity("Cores that the hypervisor withheld", "cores")] = NOT_KNOWN
+    foreign_share: Annotated[
+        float, Quantity("Share of the machine's capacity that foreign processes used", "share")
+    ] = NOT_KNOWN
+    """Of its cores and of its GPUs, whether or not the server missed them. It is part of the load level."""
+    run_delay: Annotated[
+        float, Quantity("Share of the time the server wanted a core that it waited for one", "share")
+    ] = NOT_KNOWN
+    """Waiting over running and waiting, summed over its threads. Over the window's length it would grow with
+    the load; this way 1 / (1 - share) is the factor by which its work takes longer."""
+    contention: Annotated[
+        float, Quantity("Share of the time the server wanted to work that foreign processes took", "share")
+    ] = NOT_KNOWN
+    """What others have of the run delay, with steal and with what foreign processes use of the GPUs."""
+    cpu_pressure: Annotated[
+        float, Quantity("Share of time in which a task of the server's group waited for a core", "share")
+    ] = NOT_KNOWN
+    """Pressure stall information of its control group, or of the whole machine if it has none."""
+    throttled: Annotated[
+        float, Quantity("Share of time in which the quota of the server's group was used up", "share")
+    ] = NOT_KNOWN
     gpu: Annotated[float, Quantity("Share of the GPUs' time in use", "share")] = NOT_KNOWN
+    foreign_gpu: Annotated[float, Quantity("Share of the GPUs' time used by foreign processes", "share")] = (
+        NOT_KNOWN
+    )
     gpu_memory: Annotated[float, Quantity("GPU memory in use", "bytes")] = NOT_KNOWN
     lateness_p99: Annotated[float, Quantity("Lateness of our load", "s", metric="load_lateness")] = NOT_KNOWN
     """How late our own load generator sent, 99 % quantile; large values blame the client."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tuner.workload.load import RateSchedule
 
 __all__ = [
-    "FOREIGN_LIMIT",
     "SIMULATED",
     "Grids",
     "Load",
@@ -37,8 +36,6 @@ __all__ = [
     "rate_range",
 ]
 
-FOREIGN_LIMIT = 0.25
-"""Cores used by foreign processes above which a window is disturbed, unless a setting says otherwise."""
 WINDOW = 5.0
 """Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
 SHORTEST, LONGEST = 0.2, 600.0
@@ -251,16 +248,16 @@ class Setting:
     objective: Objective = field(metadata=part(Objective))
     """What is minimised: the SLO, the goal, and the weight of changes."""
     load: Load = field(default_factory=Load, metadata=part(Load))
-    foreign_limit: float = field(
-        default=FOREIGN_LIMIT,
+    foreign_limit: float | None = field(
+        default=None,
         metadata=option(
             "foreign_limit",
             kind=float,
             least=0.0,
-            help="Cores of foreign processes above which a window is not used.",
+            help="Cores of foreign processes above which a window is not used, however steady they are.",
         ),
     )
-    """Cores used by foreign processes above which a window is disturbed."""
+    """Cores used by foreign processes above which a window is disturbed; None: only a move disturbs."""
     sli: Sli | None = field(default=None, metadata=part(Sli))
     """Where the latency comes from that the SLO bounds; None: from the server, or from our own requests."""
     grids: Grids = field(
@@ -298,7 +295,7 @@ class Setting:
     def __post_init__(self) -> None:
         if self.window is not None and not 0 < self.window < math.inf:
             raise InvalidInput("window", f"{self.window} is not a positive number of seconds")
-        if not self.foreign_limit >= 0:
+        if self.foreign_limit is not None and not self.foreign_limit >= 0:
             raise InvalidInput(
                 "--foreign-limit", f"{self.foreign_limit} is not a number of cores of at least 0"
             )

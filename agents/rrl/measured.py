@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.agents.load_levels import neighbours, same_neighbours
 from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.smoothing import Points
 
@@ -25,6 +26,8 @@ cost is nearly straight, so that the mean stands for all."""
 STEEPEST = 2.0
 """The least cost of a load is taken to grow at most with this power of the load. Where only dear
 configurations were measured at a load, the least cost of others bounds what is possible there."""
+ERA_SPAN = 1 << 20
+"""Eras of one share of foreign processes; see :meth:`MeasuredWindows.machine`."""
 ERAS = 3
 """Eras that are remembered, the present one included: a machine that changes back is still known."""
 
@@ -97,12 +100,21 @@ class MeasuredWindows:
         """Levels at which anything was measured, increasing."""
         return sorted(self._visits)
 
-    def since(self, configuration: int, load: float) -> int:
-        """Return how often a configuration was measured in this era within a quarter octave of a load."""
+    def machine(self, level: int) -> float:
+        """Return the number of the machine that a level has in this era.
+
+        A machine that neighbours share is another one to the smoother, as one that has changed is: what was
+        measured without them is correlated with what is measured beside them, and yields to it.
+        """
+        return _machine(self.era, level)
+
+    def since(self, configuration: int, load: float, level: int) -> int:
+        """Return how often a configuration was measured on this machine near (a quarter octave) a load."""
         return sum(
             group.windows
-            for level in self._visits
-            for group in self._groups.get((self.era, level, configuration), ())
+            for at in self._visits
+            if same_neighbours(at, level)
+            for group in self._groups.get((self.era, at, configuration), ())
             if abs(group.load - load) <= 2 * NEAR
         )
 
@@ -132,7 +144,7 @@ class MeasuredWindows:
             level: Only what was measured at this level; None for all.
         """
         chosen = [
-            (era, configuration, group)
+            (_machine(era, at), configuration, group)
             for (era, at, configuration), groups in self._groups.items()
             if level is None or at == level
             for group in groups
@@ -142,10 +154,10 @@ class MeasuredWindows:
         windows = np.array([group.windows for *_, group in chosen], dtype=np.float64)
         loads = np.array([group.load for *_, group in chosen])
         logs = np.array([group.log for *_, group in chosen])
-        eras = np.array([era for era, *_ in chosen], dtype=np.float64)
+        machines = np.array([machine for machine, *_ in chosen], dtype=np.float64)
         numbers = np.array([configuration for _, configuration, _ in chosen], dtype=np.int64)
-        places = np.column_stack([self._places[numbers], loads, eras])
-        return Points(places, np.minimum(logs, _least(loads, logs, eras) + ceiling), windows, numbers)
+        places = np.column_stack([self._places[numbers], loads, machines])
+        return Points(places, np.minimum(logs, _least(loads, logs, machines) + ceiling), windows, numbers)
 
     def _enter(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
         if era > self.era - ERAS:
@@ -163,10 +175,14 @@ class MeasuredWindows:
             self._enter(*row)
 
 
-def _least(loads: np.ndarray, logs: np.ndarray, eras: np.ndarray) -> np.ndarray:
-    """Return bounds on the least cost at each point's load, from all points of the same era.   # (n,)."""
+def _machine(era: int, level: int) -> float:
+    return float(era + ERA_SPAN * neighbours(level))
+
+
+def _least(loads: np.ndarray, logs: np.ndarray, machines: np.ndarray) -> np.ndarray:
+    """Return bounds on the least cost at each point's load, from all points of the same machine.   # (n,)."""
     if not logs.size:
         return logs
     apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])
-    there = np.where(eras[:, None] == eras[None, :], logs[None, :] + apart, np.inf)
+    there = np.where(machines[:, None] == machines[None, :], logs[None, :] + apart, np.inf)
     return np.asarray(there.min(axis=1))

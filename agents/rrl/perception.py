@@ -15,6 +15,8 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *Load levels.* What is learned at one load holds at others as far as the reach of the load goes (``carry``).
   The load is the window's own rate where it is known: a level spans a quarter, and near overload costs rise
   steeply within it.
+* *Neighbours.* A level also says how much of the machine foreign processes take. What was measured beside
+  other neighbours counts as measured on a similar machine, exactly as after a drift.
 * *A start.* A calibrated simulation may give a prior (:mod:`tuner.agents.rrl.prior`).
 * *Drift.* When predictions stay wrong, the machine has changed and a new era begins
   (:mod:`tuner.agents.rrl.drift`). What was measured before then counts as measured on a similar machine: it
@@ -35,6 +37,7 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.agents.load_levels import neighbours
 from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
@@ -111,7 +114,7 @@ class SmoothPerception:
     def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:  # noqa: ARG002
         """Take in what a configuration cost in one window."""
         load, since = self._load(state), None
-        if self.parameters.detect_drift and self.measured.since(configuration, load) >= SETTLED:
+        if self.parameters.detect_drift and self.measured.since(configuration, load, state.level) >= SETTLED:
             mean, deviation = self._predict(state, np.array([configuration]))
             error = log_cost(cost) - float(mean[0])
             spread = math.hypot(float(deviation[0]), math.exp(self.theta[-1]))  # of prediction and of window
@@ -172,6 +175,8 @@ class SmoothPerception:
         levels = self.measured.levels
         if not levels:
             return
+        least = min(map(neighbours, levels))  # a prior has one machine: the one shared least
+        levels = [level for level in levels if neighbours(level) == least]
         everything = np.arange(self.space.size)
         loads = [math.log2(self.parameters.levels.rate(level)) for level in levels]
         states = [State(level=level, configuration=0) for level in levels]
@@ -277,7 +282,7 @@ class SmoothPerception:
         if not points.logs.size:
             return prior_mean, np.full(configurations.size, smoothing.deviation)
         count = configurations.size
-        now = [np.full((count, 1), load), np.full((count, 1), float(self.measured.era))]
+        now = [np.full((count, 1), load), np.full((count, 1), self.measured.machine(state.level))]
         where = np.concatenate([self._places[configurations], *now], axis=1)
         with one_blas_thread():
             mean, deviation = posterior(theta, points, smoothing, where)

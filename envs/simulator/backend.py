@@ -23,7 +23,7 @@ from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_ki
 from tuner.adapters.triton.configuration import DELAY, INSTANCES
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE as MAX_BATCH
 from tuner.envs.simulator.server import MODELS, ServerModel
-from tuner.envs.simulator.world import World, batching_of
+from tuner.envs.simulator.world import Neighbour, World, batching_of
 from tuner.errors import InvalidInput, UnknownModel
 from tuner.knobs import ApplyCost, Configuration, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -34,7 +34,7 @@ __all__ = ["DELAY", "INSTANCES", "MAX_BATCH", "SimulatedTriton", "connect", "tri
 
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64
-OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1"}
+OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1", "foreign": "0", "period": ""}
 
 
 class SimulatedTriton:
@@ -84,13 +84,13 @@ class SimulatedTriton:
         return self._world.server
 
     @property
-    def foreign(self) -> float:
-        """Cores in use by foreign processes; assign to disturb the server."""
-        return self._world.foreign
+    def neighbour(self) -> Neighbour:
+        """The foreign processes on its machine; assign to have others there from now on."""
+        return self._world.neighbour
 
-    @foreign.setter
-    def foreign(self, cores: float) -> None:
-        self._world.foreign = cores
+    @neighbour.setter
+    def neighbour(self, neighbour: Neighbour) -> None:
+        self._world.neighbour = neighbour
 
     @property
     def slowdown(self) -> float:
@@ -103,9 +103,11 @@ class SimulatedTriton:
 
     def reseeded(self, seed: int) -> SimulatedTriton:
         """Return the same server under the same load at time 0, with other random numbers."""
-        return SimulatedTriton(
+        other = SimulatedTriton(
             self.server, self._schedule, seed=seed, grids=self._grids, shape=self._shape, target=self._target
         )
+        other.neighbour = self.neighbour
+        return other
 
     @property
     def rate(self) -> float:
@@ -249,11 +251,12 @@ def _kinds(batch: int, instances: int) -> dict[str, KnobKind]:
 
 
 def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTriton:
-    """Open ``sim://MODEL?rate=200&seed=1&server=FILE.json&cores=2&shape=1``.
+    """Open ``sim://MODEL?rate=200&seed=1&server=FILE.json&cores=2&shape=1&foreign=1&period=60``.
 
     ``rate`` may have steps (``0:150,60:300``: from second 60 on 300 requests/s), ``server`` is a file of
     :meth:`ServerModel.save <tuner.envs.simulator.server.ServerModel.save>`, ``cores`` overrides its cores
-    and ``shape`` is that of gamma distributed gaps between requests (1 Poisson, below 1 bursts).
+    and ``shape`` is that of gamma distributed gaps between requests (1 Poisson, below 1 bursts). Foreign
+    processes use ``foreign`` cores: all the time, or in the second half of every ``period`` of seconds.
 
     Raises:
         InvalidInput: An option or grid is unusable, or the model is unknown and no file is given.
@@ -268,7 +271,7 @@ def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTri
         raise UnknownModel(url.hostname or "", tuple(MODELS))
     if options["cores"]:
         server = server.replace(cores=_number("cores", options["cores"]))
-    return SimulatedTriton(
+    simulated = SimulatedTriton(
         server,
         parse_schedule(options["rate"]),
         seed=int(_number("seed", options["seed"])),
@@ -276,6 +279,9 @@ def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTri
         shape=_number("shape", options["shape"]),
         target=target,
     )
+    period = _number("period", options["period"]) if options["period"] else math.inf
+    simulated.neighbour = Neighbour(cores=_number("foreign", options["foreign"]), period=period)
+    return simulated
 
 
 def _number(name: str, text: str) -> float:

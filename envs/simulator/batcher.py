@@ -36,7 +36,7 @@ ARRIVED, ANSWERED, DROPPED, EXECUTIONS = 0, 1, 2, 3
 
 GOLDEN = 0.6180339887498949
 """Multiples of it spread evenly over 0..1, modulo 1: which batches are closed needs no randomness."""
-QUEUED, COMPUTED, BUSY = 0, 1, 2
+QUEUED, COMPUTED, BUSY, WAITED = 0, 1, 2, 3
 
 
 class Batching(NamedTuple):
@@ -90,7 +90,7 @@ class BatcherTotals(NamedTuple):
     """What happened since the beginning; all arrays are modified in place."""
 
     tally: np.ndarray  # (4,) ARRIVED, ANSWERED, DROPPED, EXECUTIONS
-    seconds: np.ndarray  # (3,) QUEUED and COMPUTED, summed over requests; BUSY core-seconds
+    seconds: np.ndarray  # (4,) QUEUED and COMPUTED, summed over requests; BUSY and WAITED for a core
     batch_counts: np.ndarray  # (B+1,) executions per batch size
     batch_seconds: np.ndarray  # (B+1,) s in them
 
@@ -127,16 +127,23 @@ def advance(  # noqa: PLR0917 - a kernel has no keywords
         event = min(finish, arrival, expiry)
         if event > until:
             pass_time(state, until, pace)
-            totals.seconds[BUSY] += (until - now) * busy * machine.threads * share
+            account(totals, (until - now) * busy * machine.threads, share)
             return
         pass_time(state, event, pace)
-        totals.seconds[BUSY] += (event - now) * busy * machine.threads * share
+        account(totals, (event - now) * busy * machine.threads, share)
         if finish == event:
             complete(state, totals, slot)
         elif arrival == event:
             admit(state, totals, arrivals, arrived)
             arrived += 1
         # else a delay has expired: the next round dispatches
+
+
+@njit_flat
+def account(totals: BatcherTotals, wanted: float, share: float) -> None:
+    """Add the core-seconds that threads wanted, and got a share of. ``totals`` is modified in place."""
+    totals.seconds[BUSY] += wanted * share
+    totals.seconds[WAITED] += wanted * (1.0 - share)
 
 
 @njit_flat

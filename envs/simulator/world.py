@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.workload.load import ArrivalStream, RateSchedule
 
-__all__ = ["World", "batching_of", "empty_state", "empty_totals"]
+__all__ = ["Neighbour", "World", "batching_of", "empty_state", "empty_totals"]
 
 QUEUE = 1 << 16
 """Requests that may wait; further ones are dropped, and counted."""
@@ -26,6 +27,40 @@ LOG = 1 << 17
 """Requests whose latency is remembered."""
 GRACE = 1.0
 """How long clients wait for outstanding answers after a window, s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """Foreign processes on the server's machine, which may come and go.
+
+    Raises:
+        InvalidInput: A value is negative.
+    """
+
+    cores: float = 0.0
+    """Cores that they use while they are there."""
+    period: float = math.inf
+    """From one coming to the next, s; they are away for its first half. Infinite: always there."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.cores < math.inf and self.period > 0):
+            raise InvalidInput(
+                "TARGET option foreign", f"{self} is not possible", "write foreign=1&period=60"
+            )
+
+    def at(self, time: float) -> float:
+        """Return the cores that they use at a time, s."""
+        away = math.isfinite(self.period) and self._half(time) % 2 == 0
+        return 0.0 if away else self.cores
+
+    def next_change(self, time: float) -> float:
+        """Return when they come or go next, s; infinite if never."""
+        return (self._half(time) + 1) * self.period / 2 if math.isfinite(self.period) else math.inf
+
+    def _half(self, time: float) -> int:
+        """Return the number of the half period that a time is in."""
+        half = int(time / (self.period / 2))
+        return half + ((half + 1) * self.period / 2 <= time)  # the division may round down
 
 
 class World:
@@ -55,8 +90,7 @@ class World:
         arrivals, noise = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
         self.server = server
         self.batching = Batching(1, 0.0, 1)
-        self.foreign = 0.0
-        """Cores in use by processes that are neither the server nor the clients."""
+        self.neighbour = Neighbour()
         self.slowdown = 1.0
         """Factor on the execution times; assign to let the machine become slower or faster."""
         self._noise = noise
@@ -96,9 +130,8 @@ class World:
         while self.now < end:
             cores, until = self._disturbance
             change = self._since + self._schedule.next_change(self.now - self._since)
-            stop = min(
-                end, change if change > self.now else math.inf, until if until > self.now else math.inf
-            )
+            changes = (change, until, self.neighbour.next_change(self.now))
+            stop = min([end, *(time for time in changes if time > self.now)])
             self._advance_evenly(stop, cores if until > self.now else 0.0)
 
     def offer(self, schedule: RateSchedule) -> None:
@@ -168,11 +201,20 @@ class World:
             + self._others[1]
         )
         own = server.client_cpu_per_request * self._clients
-        return HostReading(time=self.now, server=used, own=own, total=used + own + self._others[0])
+        return HostReading(
+            time=self.now,
+            server=used,
+            own=own,
+            total=used + own + self._others[0],
+            cores=server.cores,
+            ran=used,
+            waited=float(self._totals.seconds[batcher.WAITED]),
+        )
 
     def _advance_evenly(self, until: float, loading: float) -> None:
         """Let time pass up to a point before which neither the rate nor a disturbance changes."""
         passed = until - self.now
+        foreign = self.neighbour.at(self.now)
         front = self.rate * (self.server.cpu_per_request + self.server.client_cpu_per_request)
         machine = Machine(
             self._profile * self.slowdown,
@@ -180,13 +222,13 @@ class World:
             self.server.contention,
             self.server.cores,
             self.server.threads,
-            front + loading + self.foreign,
+            front + loading + foreign,
         )
         times = self._stream.take(until)
         self._remember(times)
         arrivals = BatcherArrivals(times, *self._draw(times.size), np.ones(times.size))
         batcher.advance(self._state, self._totals, self.batching, machine, arrivals, until)
-        self._others[0] += self.foreign * passed
+        self._others[0] += foreign * passed
         self._others[1] += loading * passed
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,7 +289,7 @@ def empty_totals(largest: int) -> BatcherTotals:
     """Return totals before anything has happened."""
     return BatcherTotals(
         tally=np.zeros(4, np.int64),
-        seconds=np.zeros(3),
+        seconds=np.zeros(4),
         batch_counts=np.zeros(largest + 1, np.int64),
         batch_seconds=np.zeros(largest + 1),
     )

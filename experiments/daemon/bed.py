@@ -39,7 +39,6 @@ targets:
     mode: apply
     window: {window}s
     seed: {seed}
-    foreign_limit: 100
     knobs: {{max_batch_size: [1, 2, 4, 8], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]}}
     guard: {{patience: 100000, budget: 1, gain: 0, payback: false,
              reloads_per_hour: 100000, in_place_per_hour: 100000}}

@@ -242,7 +242,7 @@ def _daemon(benches: Benches) -> Iterator[DaemonProcess]:
     ):
         lines = [
             f"  - {{name: {kept.name}, url: '{attachment.description.target}', mode: apply, "
-            f"slo: mean={SLO * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, foreign_limit: 100, "
+            f"slo: mean={SLO * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, "
             f"sli: {{prometheus: '{gateway}', query: '{mean_latency(kept.name)}'}}, "
             f"knobs: {{{kept.knobs}}}}}\n"
             for kept, attachment, _ in benches

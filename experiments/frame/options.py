@@ -22,8 +22,9 @@ class ExperimentOptions:
     """Whether a short version is enough, which shows that it works."""
     folder: Path = Path()
     """Where earlier results lie, which some experiments build on."""
-    foreign_limit: float = 0.25
-    """Cores of foreign processes above which a window on a live server is measured again."""
+    foreign_limit: float | None = None
+    """Cores of foreign processes above which a window on a live server is measured again; None: only windows
+    in which contention moved are."""
     workers: int = field(default_factory=cores)
     """Processes that the measurements are spread over."""
 

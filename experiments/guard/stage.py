@@ -17,6 +17,7 @@ import numpy as np
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.control.decide.orders import Orders
 from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.simulator.world import Neighbour
 from tuner.errors import Refused, TimedOut, Unreachable
 from tuner.experiments.guard.load import Condition, MovingLoad
 from tuner.experiments.guard.server import HeldOut
@@ -141,9 +142,10 @@ class Stage:
         self._changed_now |= wanted != before
         if fate == "refused":
             server = self._case.server
-            foreign, self._sim.foreign = self._sim.foreign, self._sim.foreign + server.reload_cores
+            neighbour = self._sim.neighbour
+            self._sim.neighbour = replace(neighbour, cores=neighbour.cores + server.reload_cores)
             self._sim.sleep(server.reload_seconds)
-            self._sim.foreign = foreign
+            self._sim.neighbour = neighbour
             raise Refused("out of memory")
         if fate == "lost":
             self._sim.sleep(PATIENCE)
@@ -207,11 +209,16 @@ class Stage:
                 cpu=m.cpu,
                 latency=objective.latency(m),
                 tried=self._tried,
-                disturbed=bool(m.disturbed),
+                disturbed=bool(m.disturbed) or self._foreign,
             )
         )
         self._count(m)
         return self._shown(m)
+
+    @property
+    def _foreign(self) -> bool:
+        """Whether foreign processes take part in the window."""
+        return self._number in self._troubles.neighbours
 
     def _begin(self) -> None:
         """Let come what comes before a window."""
@@ -219,7 +226,7 @@ class Stage:
         self._number += 1
         self._tried, self._changed_now, self._rolled_back = self._changed_now, False, False
         self._sim.slowdown = self._load.at(self._sim.now()).slowdown
-        self._sim.foreign = NEIGHBOUR if self._number in self._troubles.neighbours else 0.0
+        self._sim.neighbour = Neighbour(cores=NEIGHBOUR if self._foreign else 0.0)
         if (other := self._troubles.takeovers.get(self._number)) is not None:
             self._sim.apply(self.space.decode(other))
             self._changed_at = self._sim.now()

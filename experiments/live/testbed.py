@@ -11,7 +11,7 @@ from tuner.errors import Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment, attach
-from tuner.setting import FOREIGN_LIMIT, Load
+from tuner.setting import Load
 
 __all__ = [
     "GRIDS",
@@ -52,7 +52,7 @@ def triton(
     seed: int = 0,
     model: str = "mlp",
     grids: dict[str, tuple[float, ...]] | None = None,
-    foreign_limit: float = FOREIGN_LIMIT,
+    foreign_limit: float | None = None,
 ) -> Iterator[Attachment]:
     """Start a fresh embedded server under Poisson load and attach to it."""
     chosen = grids or (QUICK_GRIDS if quick else GRIDS)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.tfserving, pytest.mark.timeout(300)]
 
 def test_the_demo_from_beginning_to_end(tmp_path: Path) -> None:
     """It starts a server, tunes it under two loads, and writes the same report as with Triton."""
-    options = ["--windows", "2", "--rates", "20", "40", "--slo", "p95=300ms", "--foreign-limit", "64"]
+    options = ["--windows", "2", "--rates", "20", "40", "--slo", "p95=300ms"]
 
     done = own_process(tmp_path, "demo", "--server", "tfserving", *options, "--out", "run")
 
@@ -35,9 +35,7 @@ def test_run_puts_back_what_was_there(tmp_path: Path) -> None:
         before = sorted(path.name for path in server.base_path.iterdir())
         options = ["--slo", "p95=300ms", "--rate", "20", "--windows", "3", "--window", "1s"]
 
-        done = own_process(
-            tmp_path, "run", server.target, *options, "--foreign-limit", "64", "--restore", "--out", "run"
-        )
+        done = own_process(tmp_path, "run", server.target, *options, "--restore", "--out", "run")
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert sorted(path.name for path in server.base_path.iterdir()) == before
@@ -63,7 +61,6 @@ targets:
     mode: apply
     window: 1s
     probe_rate: 15
-    foreign_limit: 64
     knobs: {{max_batch_size: [1, 4, 16], batch_timeout: [0, 5ms]}}
 """
         )

@@ -92,7 +92,7 @@ def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
     """The run notices, keeps the last good configuration, restores it, and ends in good order."""
     with EmbeddedTriton() as server:
         command = [sys.executable, "-m", "tuner", "run", server.target, "--slo", "p95=500ms", "--rate", "50"]
-        options = ["--windows", "14", "--window", "1s", "--out", "r", "--foreign-limit", "2"]
+        options = ["--windows", "14", "--window", "1s", "--out", "r"]
         process = subprocess.Popen([*command, *options], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         printed = [line for line, _ in zip(process.stdout, range(4), strict=False)]
@@ -115,7 +115,7 @@ def test_reconfiguring_under_load_loses_no_request(tmp_path: Path, embedded: Emb
 
     done = own_process(
         tmp_path, "run", embedded.target, "--slo", "p95=500ms", "--rate", "50", "--windows", "6",
-        "--window", "1s", "--out", "r", "--restore", "--foreign-limit", "2",
+        "--window", "1s", "--out", "r", "--restore",
     )  # fmt: skip
 
     report = json.loads((tmp_path / "r" / "report.json").read_text())

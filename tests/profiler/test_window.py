@@ -11,7 +11,7 @@ import pytest
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.profiler.window import Reading, arrivals, assemble, dispersion
+from tuner.profiler.window import Limits, Reading, arrivals, assemble, dispersion
 
 CONFIGURATION = Configuration(max_batch_size=4, instances=1)
 
@@ -171,7 +171,7 @@ def test_each_disturbance_is_named() -> None:
     after = HostReading(time=110.0, server=0.0, own=0.0, total=9.0)
     late = replace(sample([0.01] * 1000), lateness=np.full(1000, 0.05))
     end = replace(reading(after, time=110.0, restarts=1), configuration=Configuration(max_batch_size=8))
-    window = assemble(reading(before), end, clients=late)
+    window = assemble(reading(before), end, clients=late, limits=Limits(foreign=0.25))
 
     assert [reason.split(" (")[0] for reason in window.disturbed] == [
         "no request was answered",

@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.options import ForeignLimit, Knobs, Target
 from tuner.cli.signature import Fields, fields_as_options
-from tuner.setting import FOREIGN_LIMIT, Load, parse_grids, parse_window
+from tuner.setting import Load, parse_grids, parse_window
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -32,7 +32,7 @@ def calibrate(
     ] = None,
     *,
     load: Annotated[Load, Fields("arrival", "shapes")],
-    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
+    foreign_limit: ForeignLimit = None,
     knobs: Knobs = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of each of the few windows.")] = "5s",
     out: Annotated[

@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+NOTICED = 0.01
+"""Contention above which a window's line shows it."""
+
+
 def command_line() -> str:
     """Return the command as the user wrote it, to be kept with its results."""
     return " ".join(["tuner", *sys.argv[1:]])
@@ -118,6 +122,8 @@ def measurement_text(measurement: Measurement) -> str:
     parts += [f"queue {format_duration(m.queue_mean):>7}", f"batch {m.batch_mean:4.1f}"]
     if math.isfinite(m.cpu):
         parts += [f"cpu {m.cpu:4.2f}", f"foreign {m.foreign_cpu:4.2f}"]
+    if m.contention > NOTICED:
+        parts += [f"contention {m.contention:.0%}"]
     if math.isfinite(m.gpu):
         parts += [f"gpu {m.gpu:4.0%}"]
     if m.failures:

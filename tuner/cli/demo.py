@@ -14,7 +14,7 @@ from tuner.cli.options import ForeignLimit, Goal, Seed
 from tuner.cli.servers import NAMES, ServerName, start_server
 from tuner.cli.signature import fields_as_options
 from tuner.objective import Objective, parse_slo
-from tuner.setting import FOREIGN_LIMIT, Load, Setting
+from tuner.setting import Load, Setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +87,7 @@ def demo(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
-    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
+    foreign_limit: ForeignLimit = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", show_default="runs/TIME")] = None,
     seed: Seed = 0,
 ) -> None:

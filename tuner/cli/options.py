@@ -25,7 +25,7 @@ Target = Annotated[
 ]
 Goal = Annotated[str, typer_option(Setting, "objective")]
 Knobs = Annotated[list[str] | None, typer_option(Setting, "grids")]
-ForeignLimit = Annotated[float, typer_option(Setting, "foreign_limit")]
+ForeignLimit = Annotated[float | None, typer_option(Setting, "foreign_limit")]
 Policy = Annotated[
     Path | None,
     typer.Option("--policy", metavar="DIR", help="Start from a policy that `tuner train` or a run saved."),

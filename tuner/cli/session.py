@@ -183,8 +183,8 @@ class TuningSession:
         unused = sum(bool(m.disturbed) for m in seen)
         if 2 * unused > len(seen):
             sentence = (
-                f"{unused} of {len(seen)} windows were disturbed and left out: use a quieter machine, "
-                "or raise --foreign-limit where other processes always share the cores"
+                f"{unused} of {len(seen)} windows were disturbed and left out (the report says by what): "
+                "longer windows see less of neighbours that come and go"
             )
             self.recorder.note(sentence)
             self.console.print(f"[yellow]{sentence}[/yellow]")

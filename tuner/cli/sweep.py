@@ -10,7 +10,7 @@ import typer
 
 from tuner.cli.options import ForeignLimit, Seed, Target
 from tuner.cli.signature import Fields, fields_as_options
-from tuner.setting import FOREIGN_LIMIT, Load, parse_grids, parse_window
+from tuner.setting import Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
     from tuner.control.drive.sweep import SweepResult
@@ -26,7 +26,7 @@ EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate
 def sweep(
     target: Target,
     load: Annotated[Load, Fields("rate", "arrival", "shapes")],
-    foreign_limit: ForeignLimit = FOREIGN_LIMIT,
+    foreign_limit: ForeignLimit = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(

@@ -97,9 +97,7 @@ def advise(
     quiet = [m for m in watched if not m.disturbed]
     if not quiet:
         why = "; ".join(sorted({reason for m in watched for reason in m.disturbed}))
-        raise InvalidInput(
-            "TARGET", f"no window could be used ({why})", "see --rate, --window and --foreign-limit"
-        )
+        raise InvalidInput("TARGET", f"no window could be used ({why})", "see --rate and --window")
     rate = float(np.median([m.arrival_rate for m in quiet]))
     now = AdviceRow(
         name="now",

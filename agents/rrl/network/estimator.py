@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tuner.agents.load_levels import without_neighbours
 from tuner.agents.log_cost import log_costs
 from tuner.agents.rrl.network.network import Weights, forward, frozen, initial_weights
 from tuner.agents.threads import one_blas_thread
@@ -200,7 +201,7 @@ class Estimator:
                 self._samples.extend(kept[i] for i in chosen)
 
     def _inputs(self, levels: np.ndarray, configurations: np.ndarray) -> np.ndarray:
-        load = (np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
+        load = without_neighbours(np.asarray(levels) - (self.first_level or 0)) / LEVELS_PER_UNIT
         return np.column_stack([self._features[configurations], load.astype(np.float32)])
 
     def _train(self, requests: int) -> None:

@@ -218,3 +218,23 @@ def test_caution_looks_at_the_upper_bound() -> None:
 def test_where_caution_leaves_nothing_all_may_be_tried() -> None:
     """One that keeps the SLO has to be found first."""
     assert safe(np.log([2.0, 3.0]), np.array([0.1, 0.1]), 1.0).tolist() == [True, True]
+
+
+def test_what_was_learned_beside_other_neighbours_does_not_mislead() -> None:
+    """Beside a neighbour the best is another; both are known again when it has gone, and without a drift."""
+    agent, beside = make(), LOW + 1000
+    best, other = int(TRUTH[LOW].argmin()), int(TRUTH[LOW].argmax())
+    swapped = TRUTH[LOW].copy()
+    swapped[[best, other]] = swapped[[other, best]]
+    for _ in range(4):
+        for level, truth in ((LOW, TRUTH[LOW]), (beside, swapped)):
+            for configuration in (best, other):
+                state = State(level=level, configuration=configuration)
+                agent.update(state, configuration, float(truth[configuration]), state)
+
+    chosen = [
+        agent.best(State(level=level, configuration=best), np.array([best, other])) for level in (LOW, beside)
+    ]
+
+    assert chosen == [best, other]
+    assert smooth(agent).measured.era == 0

@@ -157,3 +157,13 @@ def test_metrics_that_fail_freeze_everything_until_they_are_good_again() -> None
         states.append(memory.frozen)
 
     assert states == [False, False, True, True, True, True, False]
+
+
+def test_what_a_heavier_load_teaches_is_asked_beside_the_same_neighbours() -> None:
+    """Level 1010 is a light load beside others, and heavier than 24 by its number only."""
+    memory = memory_with()
+    memory.record(1010, 1, 0.5, kept=True)
+    memory.record(30, 2, 0.5, kept=True)
+
+    assert memory.good_above(24) == [2]
+    assert memory.good_above(1005) == [1]

@@ -194,3 +194,13 @@ def test_a_change_is_worth_what_it_gains_in_the_windows_that_remain(gain: float,
 
     assert switching.remaining == 5.0
     assert switching.worth(gain, RELOAD) is worth
+
+
+def test_a_neighbour_that_comes_is_another_load() -> None:
+    """With as many requests as before: what was learned beside others does not hold."""
+    switching = SwitchingCost()
+    for number, level in enumerate([24, 24, 24, 1024, 1024, 24]):
+        switching.window(10.0 * number, 10.0 * (number + 1))
+        switching.load(level, 2000.0)
+
+    assert switching.following == Following(1024, 2)

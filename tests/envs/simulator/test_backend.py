@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.adapters import connect
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
+from tuner.envs.simulator.world import Neighbour
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration
 from tuner.testing.backend import BackendContract, Traffic
@@ -187,7 +190,7 @@ def test_counters_never_fall_and_add_up() -> None:
 def test_host() -> None:
     """The server uses its executions and overheads, the clients theirs, and strangers the rest."""
     backend = SimulatedTriton(ServerModel(contention=0.0), RateSchedule.constant(100.0), seed=1)
-    backend.foreign = 0.5
+    backend.neighbour = Neighbour(cores=0.5)
     backend.sleep(100.0)
 
     reading = backend.read()
@@ -203,7 +206,7 @@ def test_foreign_load_hurts() -> None:
     p95 = []
     for foreign in (0.0, 2.0):
         backend = SimulatedTriton(ServerModel(), RateSchedule.constant(150.0), seed=1)
-        backend.foreign = foreign
+        backend.neighbour = Neighbour(cores=foreign)
         backend.sleep(20.0)
         p95.append(float(np.nanquantile(backend.sample(0.0, 20.0).latency, 0.95)))
 
@@ -294,3 +297,27 @@ def test_grid_without_the_default() -> None:
     backend = simulated(grids={"max_batch_size": (4, 8)})
 
     assert backend.current()["max_batch_size"] == 4
+
+
+def test_a_neighbour_comes_and_goes() -> None:
+    """It is away for the first half of each period, whatever the steps in which time passes."""
+    backend = simulated("sim://mlp?rate=50&foreign=1&period=60")
+    used = []
+    for _ in range(8):
+        before = backend.read()
+        backend.sleep(15.0)
+        after = backend.read()
+        used.append(after.total - after.server - after.own - (before.total - before.server - before.own))
+    backend.sleep(600.0)
+
+    assert used == pytest.approx([0, 0, 15, 15, 0, 0, 15, 15], abs=1e-6)
+    assert backend.read().waited > 0
+    assert backend.reseeded(3).neighbour == Neighbour(cores=1.0, period=60.0)
+
+
+@given(st.floats(0.5, 1e3), st.floats(0, 1e6))
+def test_the_next_move_of_a_neighbour_is_ahead(period: float, time: float) -> None:
+    """And within half a period."""
+    ahead = Neighbour(cores=1.0, period=period).next_change(time) - time
+
+    assert 0 < ahead <= period / 2 * (1 + 1e-9) + 1e-9

@@ -27,7 +27,7 @@ from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
-from tuner.setting import FOREIGN_LIMIT, Grids, Load, Setting, Sli
+from tuner.setting import Grids, Load, Setting, Sli
 from tuner.stored import Part, with_fields
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
@@ -236,8 +236,9 @@ class TargetConfig(Section):
     """Requests/s of our own, to time a server that exports no quantiles."""
     sli: SliSection | None = None
     """Where the latency comes from instead of the server."""
-    foreign_limit: float = Field(default=FOREIGN_LIMIT, ge=0)
-    """Cores of foreign processes above which a window is not used."""
+    foreign_limit: float | None = Field(default=None, ge=0)
+    """Cores of foreign processes above which a window is not used, however steady they are; without it
+    a window is set aside only if contention moved in it."""
     canary: bool = True
     """Try configurations on one replica first, where there are several."""
     guard: GuardSection = GuardSection()

@@ -185,7 +185,7 @@ class ControlLoop:
 
     def _mixed(self, base: partial[Facts], m: Measurement) -> None:
         """The quantiles look back to another configuration and teach nothing; the mean does not."""
-        level = self.levels.level(m.arrival_rate, self.level)
+        level = self._level(m)
         good = self.memory.at(level).good
         broken = m.latency_mean > self.objective.slo.latency and self.memory.probation is not None
         back = broken and bool(good) and good[0] != self._index(m.configuration)
@@ -196,7 +196,7 @@ class ControlLoop:
     def _usable(self, base: partial[Facts], now: float, m: Measurement) -> None:
         """The window shows what the configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
-        level = self.level = self.levels.level(m.arrival_rate, self.level)
+        level = self.level = self._level(m)
         memory.switching.load(level, m.arrival_rate * (m.end - m.start))
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=m.arrival_rate)
@@ -299,6 +299,9 @@ class ControlLoop:
         if not math.isfinite(self.objective.cost(m)):
             return f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
         return ""
+
+    def _level(self, m: Measurement) -> int:
+        return self.levels.level(m.arrival_rate, self.level, foreign=m.foreign_share)
 
     def _index(self, configuration: Configuration) -> int:
         """Return the number of the configuration that stands for what ran."""

@@ -9,6 +9,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from tuner.agents.load_levels import same_neighbours
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.switching import SwitchingCost
 from tuner.knobs import ApplyCost, Configuration
@@ -189,7 +190,7 @@ class Memory:
 
     def good_above(self, level: int) -> list[int]:
         """Return what keeps the SLO under the nearest heavier load where anything does, least cost first."""
-        heavier = sorted(other for other in self.levels if other > level)
+        heavier = sorted(other for other in self.levels if other > level and same_neighbours(other, level))
         return next((good for other in heavier if (good := self.levels[other].good)), [])
 
     def begins(self, level: int) -> bool:

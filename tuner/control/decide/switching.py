@@ -18,6 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tuner.agents.load_levels import same_neighbours
 from tuner.knobs import ApplyCost
 
 __all__ = ["Following", "SwitchingCost"]
@@ -59,10 +60,14 @@ class _Stay:
         self.requests += requests
 
     def left_by(self, level: int, requests: float) -> bool:
-        """Whether the load has moved: beyond the next level, and farther than chance explains."""
+        """Whether the load has moved beyond the next level, and farther than chance explains.
+
+        Neighbours that come or go are another load at once.
+        """
         usual = self.requests / self.windows
         deviation = math.sqrt(usual + usual / self.windows)  # of a Poisson count from a mean of such counts
-        return abs(level - self.level) > 1 and abs(requests - usual) > CHANCE * deviation
+        moved = abs(level - self.level) > 1 and abs(requests - usual) > CHANCE * deviation
+        return moved or not same_neighbours(level, self.level)
 
 
 class Following(NamedTuple):

@@ -145,7 +145,10 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             continue
         seen += 1
         level = row["level"]  # none if the mode was `observe`
-        level = loop.levels.level(row["rate"], loop.level) if level is None else level
+        if level is None:
+            foreign = row["foreign_share"]
+            foreign = math.nan if foreign is None else foreign
+            level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
         learn = row["number"] > learned
         loop.observe(Remembered(level, configuration, row["cost"], bool(row["kept"]), learn=learn))
     return seen
