@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +59,7 @@ def run_experiment(
     ] = None,
 ) -> None:
     """Run one experiment, print its rows and store its result."""
-    from tuner.cli.console import make_console, progress_bars
+    from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find
     from tuner.experiments.frame.options import ExperimentOptions, Watcher
     from tuner.storage import make_folder_of
@@ -75,7 +74,7 @@ def run_experiment(
     options = ExperimentOptions(seeds=seeds, quick=quick, folder=folder, foreign_limit=foreign_limit)
     result = kind(options, Watcher(report=console.print, bars=progress_bars(console))).run()
     result.seconds = round(time.monotonic() - begin, 1)
-    result.command = " ".join(["tuner", *sys.argv[1:]])
+    result.command = command_line()
     result.save(path)
     _show(result)
     print(path)
@@ -139,21 +138,13 @@ def write_pages(
 
 
 def _show(result: Result) -> None:
-    from rich.table import Table
+    from tuner.experiments.frame.table import show_figures
 
-    from tuner.cli.console import make_console
-
-    table = Table(
-        title=f"{result.experiment}, {result.seeds} seeds", title_justify="left", header_style="bold"
+    show_figures(
+        f"{result.experiment}, {result.seeds} seeds",
+        ("published", "measured", "low", "high"),
+        [
+            (row.id, (row.published, row.measured, row.low, row.high), row.unit, row.note)
+            for row in result.rows
+        ],
     )
-    table.add_column("figure")
-    for column in ("published", "measured", "low", "high"):
-        table.add_column(column, justify="right")
-    table.add_column("unit")
-    table.add_column("note")
-    for row in result.rows:
-        numbers = [
-            "-" if v is None else f"{v:,.4g}" for v in (row.published, row.measured, row.low, row.high)
-        ]
-        table.add_row(row.id, *numbers, row.unit, row.note)
-    make_console().print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +33,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A short version that shows that it works.")] = False,
 ) -> None:
     """Measure how fast the simulator and the scheduler are, beside SimPy and plain Python in the same run."""
-    from tuner.cli.console import make_console, progress_bars
+    from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.benchmarks.catalogue import run_benchmark
     from tuner.experiments.benchmarks.report import BenchOptions, BenchReport
     from tuner.storage import make_folder_of
@@ -46,7 +45,7 @@ def bench(
     rows = run_benchmark(name, options)
     report = BenchReport(
         benchmark=name,
-        command=" ".join(["tuner", *sys.argv[1:]]),
+        command=command_line(),
         seconds=round(time.monotonic() - begin, 1),
         repeats=repeats,
         rows=rows,
@@ -58,18 +57,10 @@ def bench(
 
 
 def _show(report: BenchReport) -> None:
-    from rich.table import Table
+    from tuner.experiments.frame.table import show_figures
 
-    from tuner.cli.console import make_console
-
-    table = Table(title=f"{report.benchmark} ({report.machine})", title_justify="left", header_style="bold")
-    table.add_column("figure")
-    for column in ("value", "baseline", "ratio"):
-        table.add_column(column, justify="right")
-    table.add_column("unit")
-    table.add_column("note")
-    for row in report.rows:
-        baseline = "-" if row.baseline is None else f"{row.baseline:,.4g}"
-        ratio = "-" if row.ratio is None else f"{row.ratio:,.4g}"
-        table.add_row(row.id, f"{row.value:,.4g}", baseline, ratio, row.unit, row.note)
-    make_console().print(table)
+    show_figures(
+        f"{report.benchmark} ({report.machine})",
+        ("value", "baseline", "ratio"),
+        [(row.id, (row.value, row.baseline, row.ratio), row.unit, row.note) for row in report.rows],
+    )

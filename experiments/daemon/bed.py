@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.control.store.order_book import pin, unpin
 from tuner.control.store.store import Store, configuration_of
 from tuner.errors import AdapterError, TunerError
+from tuner.experiments.daemon.file import daemon_file
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.knobs import Configuration
 from tuner.profiler.load.generator import LoadGenerator
@@ -29,21 +28,15 @@ GRIDS: dict[str, tuple[float, ...]] = {
     "max_queue_delay": (0.0, 0.002, 0.005),
     "instances": (1, 2),
 }
-FILE = """\
-state: servetune.db
-http: {{listen: "127.0.0.1:0"}}
-targets:
-  - name: {name}
-    url: "triton://127.0.0.1:{grpc}/mlp?metrics={metrics}"
-    slo: mean=200ms
-    mode: apply
-    window: {window}s
-    seed: {seed}
-    knobs: {{max_batch_size: [1, 2, 4, 8], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]}}
-    guard: {{patience: 100000, budget: 1, gain: 0, payback: false,
-             reloads_per_hour: 100000, in_place_per_hour: 100000}}
-"""
-"""It is never content, so that changes are under way all the time."""
+RESTLESS = {
+    "patience": 100_000,
+    "budget": 1,
+    "gain": 0,
+    "payback": False,
+    "reloads_per_hour": 100_000,
+    "in_place_per_hour": 100_000,
+}
+"""A guard that is never content, so that changes are under way all the time."""
 
 
 @dataclass(kw_only=True)
@@ -91,7 +84,7 @@ class Bed:
         """Wait until a change is under way; if none comes by itself, order one."""
         if wait_until(self.daemon.applying, windows * self.window, every=0.003):
             return True
-        with self._store() as store:
+        with closing(Store(self.daemon.state, existing=True)) as store:
             running = self.running()
             other = 4.0 if running is None or running["max_batch_size"] != 4.0 else 2.0
             pin(store, TARGET, {"max_batch_size": other})
@@ -106,14 +99,6 @@ class Bed:
         sample = self.load.sample(begun, begun + seconds)
         return bool(len(sample.intended)) and not sample.failed
 
-    @contextmanager
-    def _store(self) -> Iterator[Store]:
-        store = Store(self.daemon.state, existing=True)
-        try:
-            yield store
-        finally:
-            store.close()
-
 
 @contextmanager
 def open_bed(window: float, seed: int) -> Iterator[Bed]:
@@ -123,17 +108,24 @@ def open_bed(window: float, seed: int) -> Iterator[Bed]:
         TunerError: One of them could not be started.
     """
     with ExitStack() as opened:
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="servetune-faults-")))
         server = opened.enter_context(EmbeddedTriton())
         grpc = opened.enter_context(Proxy(server.ports.grpc))
         metrics = opened.enter_context(Proxy(server.ports.metrics))
         direct = TritonBackend(server.target, GRIDS)
         opened.callback(direct.close)
         load = opened.enter_context(LoadGenerator(direct.endpoint(), f"poisson:{RATE}", seed=seed))
-        path = folder / "servetune.yaml"
-        path.write_text(
-            FILE.format(name=TARGET, grpc=grpc.port, metrics=metrics.port, window=window, seed=seed)
-        )
+        target = {
+            "name": TARGET,
+            "url": f"triton://127.0.0.1:{grpc.port}/mlp?metrics={metrics.port}",
+            "slo": "mean=200ms",
+            "mode": "apply",
+            "window": f"{window}s",
+            "seed": seed,
+            "knobs": GRIDS
+            | {"max_queue_delay": [f"{1e3 * delay:g}ms" for delay in GRIDS["max_queue_delay"]]},
+            "guard": RESTLESS,
+        }
+        path = opened.enter_context(daemon_file([target], serve=True))
         daemon = opened.enter_context(DaemonProcess(path))
         if not wait_until(lambda: daemon.seen(TARGET).window >= 3, 60 + 10 * window, every=0.1):
             raise TunerError("the daemon measures nothing: " + " | ".join(daemon.lines[-5:]))

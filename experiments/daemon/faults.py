@@ -19,7 +19,7 @@ import numpy as np
 from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
 from tuner.experiments.daemon.kinds import KINDS, Kind
 from tuner.experiments.daemon.process import wait_until
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DaemonFaults", "FaultOutcome", "suffer", "summary"]
@@ -58,17 +58,13 @@ class FaultOutcome:
     name="daemon-faults",
     title="Fourteen kinds of faults in a live server, its network and the daemon that keeps it",
     minutes=25,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
-class DaemonFaults(Experiment[None, list[FaultOutcome]]):
+class DaemonFaults(RepeatedExperiment[list[FaultOutcome]]):
     """Injects every kind once for each seed, which gives the order and the forms."""
 
     window = Scaled(5.0, quick=3.0)
     """s."""
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, _: None, seed: int) -> list[FaultOutcome]:
         return suffer(seed, self.window, KINDS)

@@ -54,9 +54,16 @@ class ChangingLoad(NamedTuple):
         steps = [(number * half * self.window, (self.low, self.high)[number % 2]) for number in range(count)]
         return simulated_url(MODEL, steps, seed)
 
-    def settings(self, seed: int) -> str:
-        """Return how the daemon is to keep it."""
-        return f"seed: {seed}, slo: {self.slo}, objective: {self.goal}, mode: apply, window: {self.window:g}s"
+    def target(self, windows: int, seed: int) -> dict[str, object]:
+        """Return the target that the daemon is to keep."""
+        return {
+            "url": self.url(windows, seed),
+            "seed": seed,
+            "slo": self.slo,
+            "objective": self.goal,
+            "mode": "apply",
+            "window": f"{self.window:g}s",
+        }
 
 
 CASES = (
@@ -117,7 +124,7 @@ class Hindsight(Experiment[str | StandingStill, Any]):
         if isinstance(task, StandingStill):
             return attainment(task)
         seeds = range(self.options.seeds)
-        targets = [(case.url(self.windows, seed), case.settings(seed)) for case in CASES for seed in seeds]
+        targets = [case.target(self.windows, seed) for case in CASES for seed in seeds]
         with sampled() as memory:
             lives = keep_simulated(targets, self.windows)
         return KeptTargets(lives, growth(memory))

@@ -8,16 +8,16 @@ measuring, deciding and writing.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.experiments.daemon.file import daemon_file
+from tuner.experiments.daemon.memory import cpu_over, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
@@ -65,8 +65,7 @@ MODES = ("observe", "recommend")
     name="daemon-idle",
     title="What watching ten servers costs, and how late a thousand targets in one process are",
     minutes=7,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class DaemonIdle(Experiment[str, Any]):
     """Watches few live targets with every seed, and keeps many simulated ones in both modes."""
@@ -124,13 +123,9 @@ def watch_live(seconds: float, seed: int) -> LiveCost:
             urls.append(f"triton://127.0.0.1:{port}/mlp?metrics={server.ports.metrics}")
         daemon = opened.enter_context(keeping(urls, "observe"))
         wait_until(lambda: _windows(daemon) >= LIVE, 60)
-        process = daemon.usage
-        before, begun = process.cpu_times(), time.monotonic()
-        time.sleep(seconds)
-        after, taken = process.cpu_times(), time.monotonic() - begun
-        used = after.user + after.system - before.user - before.system
-        loaded = any(word in entry.path for entry in process.memory_maps() for word in HEAVY)
-        return LiveCost(used / taken * 100, process.memory_info().rss / 2**20, loaded)
+        cpu = cpu_over(daemon.usage, seconds)
+        loaded = any(word in entry.path for entry in daemon.usage.memory_maps() for word in HEAVY)
+        return LiveCost(cpu, resident(daemon.usage), loaded)
 
 
 def keep_many(mode: str, count: int, seconds: float) -> ManyTargets:
@@ -139,12 +134,10 @@ def keep_many(mode: str, count: int, seconds: float) -> ManyTargets:
     with keeping(urls, mode) as daemon:
         begun = time.monotonic()
         wait_until(lambda: _windows(daemon) >= count, 120, every=0.5)
-        first, before = time.monotonic() - begun, daemon.usage.cpu_times()
-        time.sleep(seconds)
-        after, resident = daemon.usage.cpu_times(), daemon.usage.memory_info().rss / 2**20
+        first = time.monotonic() - begun
+        cpu, memory = cpu_over(daemon.usage, seconds), resident(daemon.usage)
         late = lateness(daemon.rows("SELECT target, time FROM window ORDER BY target, id"))
-    used = (after.user + after.system - before.user - before.system) / seconds * 100
-    return ManyTargets(late, used, resident, first)
+    return ManyTargets(late, cpu, memory, first)
 
 
 def lateness(windows: Sequence[tuple[int, float]]) -> np.ndarray:
@@ -162,15 +155,10 @@ def lateness(windows: Sequence[tuple[int, float]]) -> np.ndarray:
 @contextmanager
 def keeping(urls: Sequence[str], mode: str) -> Iterator[DaemonProcess]:
     """Keep targets in a process of their own, for the length of a block."""
-    with tempfile.TemporaryDirectory(prefix="servetune-idle-") as folder:
-        path = Path(folder) / "servetune.yaml"
-        lines = [
-            f"  - {{name: t{number}, url: '{url}', slo: mean=100ms, mode: {mode}, window: {WINDOW:g}s}}\n"
-            for number, url in enumerate(urls)
-        ]
-        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
-        with DaemonProcess(path) as daemon:
-            yield daemon
+    settings = {"slo": "mean=100ms", "mode": mode, "window": f"{WINDOW:g}s"}
+    targets = [{"name": f"t{number}", "url": url, **settings} for number, url in enumerate(urls)]
+    with daemon_file(targets) as path, DaemonProcess(path) as daemon:
+        yield daemon
 
 
 def _windows(daemon: DaemonProcess) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.store.store import Store
+from tuner.experiments.daemon.file import STATE, daemon_file
 
 __all__ = ["Life", "keep_simulated", "simulated_url"]
 
@@ -30,26 +30,18 @@ def simulated_url(model: str, steps: Iterable[tuple[float, float]], seed: int) -
     return f"sim://{model}?rate={text}&seed={seed}"
 
 
-def keep_simulated(targets: Sequence[tuple[str, str]], windows: int) -> list[Life]:
+def keep_simulated(targets: Sequence[Mapping[str, object]], windows: int) -> list[Life]:
     """Let a daemon keep simulated targets in virtual time.
 
     Args:
-        targets: The URL of each, and its other settings as they stand in the daemon's file.
+        targets: The URL of each and its other settings, as in the daemon's file but for its name.
         windows: How many each has.
     """
-    lines = [
-        f"  - {{name: t{number}, url: '{url}', {settings}}}\n"
-        for number, (url, settings) in enumerate(targets)
-    ]
-    with tempfile.TemporaryDirectory(prefix="servetune-lives-") as folder:
-        path = Path(folder) / "servetune.yaml"
-        path.write_text("state: servetune.db\ntargets:\n" + "".join(lines))
+    named = {f"t{number}": target for number, target in enumerate(targets)}
+    with daemon_file([{"name": name, **target} for name, target in named.items()]) as path:
         Daemon(path, fast=True, windows=windows, say=lambda *_: None).run()
-        store = Store(path.with_name("servetune.db"), reading=True)
-        try:
-            return [_life(store, f"t{number}") for number in range(len(targets))]
-        finally:
-            store.close()
+        with closing(Store(path.with_name(STATE), reading=True)) as store:
+            return [_life(store, name) for name in named]
 
 
 def _life(store: Store, name: str) -> Life:

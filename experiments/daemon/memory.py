@@ -1,15 +1,16 @@
-"""How much memory a process uses over time, and by how much that grows once it is warm."""
+"""How much CPU and memory a process uses, and by how much its memory grows once it is warm."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 
 import psutil
 
-__all__ = ["growth", "resident", "sampled"]
+__all__ = ["cpu_over", "growth", "resident", "sampled"]
 
 WARM_UP = 0.25
 """Share of the time after which memory is expected to stay."""
@@ -26,6 +27,14 @@ def growth(memory: Sequence[float]) -> float:
 def resident(process: psutil.Process) -> float:
     """Return the memory that a process uses, MiB."""
     return float(process.memory_info().rss / 2**20)
+
+
+def cpu_over(process: psutil.Process, seconds: float) -> float:
+    """Wait for a while; return the CPU that a process used meanwhile, % of a core."""
+    before, begun = process.cpu_times(), time.monotonic()
+    time.sleep(seconds)
+    after, taken = process.cpu_times(), time.monotonic() - begun
+    return float(100 * (after.user + after.system - before.user - before.system) / taken)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import psutil
 
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
+from tuner.experiments.daemon.file import STATE
 from tuner.knobs import Configuration
 
 __all__ = ["DaemonProcess", "Seen", "wait_until"]
@@ -46,7 +47,7 @@ class DaemonProcess:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.state = path.with_name("servetune.db")
+        self.state = path.with_name(STATE)
         self.lines: list[str] = []
         """What it has said so far."""
         self._process: subprocess.Popen[str] | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 __all__ = ["SERVERS", "TFSERVING", "TRITON", "Kept"]
 
+SIZES, DELAYS = (1, 2, 4, 8, 16), ("0ms", "2ms", "5ms")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
@@ -17,7 +19,7 @@ class Kept:
     """Low and high, requests/s; the high one is where to begin looking for it."""
     statics: tuple[Mapping[str, float], ...]
     """Configurations that stand still, the default first."""
-    knobs: str
+    knobs: Mapping[str, object]
     """As the daemon's file has them."""
 
 
@@ -31,7 +33,7 @@ TRITON = Kept(
         {"max_batch_size": 4, "max_queue_delay": 0.0, "instances": 2},
         {"max_batch_size": 8, "max_queue_delay": 0.002, "instances": 2},
     ),
-    knobs="max_batch_size: [1, 2, 4, 8, 16], max_queue_delay: [0ms, 2ms, 5ms], instances: [1, 2]",
+    knobs={"max_batch_size": SIZES, "max_queue_delay": DELAYS, "instances": (1, 2)},
 )
 TFSERVING = Kept(
     name="tfserving",
@@ -43,6 +45,6 @@ TFSERVING = Kept(
         {"max_batch_size": 8, "batch_timeout": 0.002},
         {"max_batch_size": 16, "batch_timeout": 0.005},
     ),
-    knobs="max_batch_size: [1, 2, 4, 8, 16], batch_timeout: [0ms, 2ms, 5ms]",
+    knobs={"max_batch_size": SIZES, "batch_timeout": DELAYS},
 )
 SERVERS = (TRITON, TFSERVING)

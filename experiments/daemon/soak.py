@@ -12,11 +12,9 @@ daemon hears of the latency from them, too, as it would from a gateway's metrics
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.adapters.embedded.server import EmbeddedServer
@@ -31,6 +29,7 @@ from tuner.experiments.daemon.clients import (
     load_until_it_breaks,
     serve,
 )
+from tuner.experiments.daemon.file import daemon_file
 from tuner.experiments.daemon.gateway import mean_latency, telling
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
@@ -71,7 +70,7 @@ class Soaked(NamedTuple):
     title="Two live servers under changing load, kept by the daemon for a thousand decisions",
     minutes=24,
     repeated=False,
-    by_clock=("*",),
+    live=True,
 )
 class DaemonSoak(SequentialExperiment[Soaked]):
     """Measures what stands still, then the daemon, then again what stands still."""
@@ -236,18 +235,19 @@ def _benches() -> Iterator[Benches]:
 @contextmanager
 def _daemon(benches: Benches) -> Iterator[DaemonProcess]:
     """Keep them in a process of its own, which learns the latency from the clients."""
-    with (
-        telling({kept.name: client.load for kept, _, client in benches}) as gateway,
-        tempfile.TemporaryDirectory(prefix="servetune-soak-") as folder,
-    ):
-        lines = [
-            f"  - {{name: {kept.name}, url: '{attachment.description.target}', mode: apply, "
-            f"slo: mean={SLO * 1e3:g}ms, objective: {GOAL}, window: {WINDOW:g}s, "
-            f"sli: {{prometheus: '{gateway}', query: '{mean_latency(kept.name)}'}}, "
-            f"knobs: {{{kept.knobs}}}}}\n"
+    with telling({kept.name: client.load for kept, _, client in benches}) as gateway:
+        targets = [
+            {
+                "name": kept.name,
+                "url": attachment.description.target,
+                "mode": "apply",
+                "slo": f"mean={SLO * 1e3:g}ms",
+                "objective": GOAL,
+                "window": f"{WINDOW:g}s",
+                "sli": {"prometheus": gateway, "query": mean_latency(kept.name)},
+                "knobs": kept.knobs,
+            }
             for kept, attachment, _ in benches
         ]
-        path = Path(folder) / "servetune.yaml"
-        path.write_text("state: servetune.db\nhttp: {listen: '127.0.0.1:0'}\ntargets:\n" + "".join(lines))
-        with DaemonProcess(path) as daemon:
+        with daemon_file(targets, serve=True) as path, DaemonProcess(path) as daemon:
             yield daemon

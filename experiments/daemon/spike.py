@@ -75,12 +75,16 @@ class LoadSpike(SequentialExperiment[list[Life]]):
 
 def keep(cases: Sequence[SpikeCase], seeds: Sequence[int]) -> list[Life]:
     """Let a daemon keep a simulated target for each case and seed, as fast as it can."""
-    targets, rises = [], (CALM, 2 * CALM + HIGH)
+    targets: list[dict[str, object]] = []
+    rises = (CALM, 2 * CALM + HIGH)
     for case in cases:
         high = FACTOR * case.rate
         steps = [(0.0, case.rate)] + [s for t in rises for s in ((t, high), (t + HIGH, case.rate))]
-        settings = f"slo: p95={SLO * 1e3:g}ms, objective: {case.objective}, mode: apply, window: {WINDOW:g}s"
-        targets += [(simulated_url(MODEL, steps, seed), f"seed: {seed}, {settings}") for seed in seeds]
+        settings = {"slo": f"p95={SLO * 1e3:g}ms", "objective": case.objective, "window": f"{WINDOW:g}s"}
+        targets += [
+            {"url": simulated_url(MODEL, steps, seed), "seed": seed, "mode": "apply", **settings}
+            for seed in seeds
+        ]
     return keep_simulated(targets, WINDOWS)
 
 

@@ -41,7 +41,8 @@ def _differences(name: str, before: Path, after: Path) -> Iterator[str]:
         yield f"not in {after}"
         return
     old, new = (Result.load(folder / f"{name}.json") for folder in (before, after))
-    patterns = declared()[name].about.by_clock
+    about = declared()[name].about
+    patterns = ("*",) if about.live else about.by_clock
     yield from _compared(_rows(old.rows, patterns), _rows(new.rows, patterns))
     yield from _compared(_curves(old.series, patterns), _curves(new.series, patterns))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from tuner.experiments.frame.about import LIVE, About
+from tuner.experiments.frame.about import About
 from tuner.experiments.frame.options import ExperimentOptions, Watcher
 from tuner.experiments.frame.result import Result, Row
 from tuner.laboratory.parallel import run_all
@@ -21,50 +21,19 @@ from tuner.laboratory.progress import track
 from tuner.report import style
 from tuner.report.series import Series
 
-__all__ = ["Answers", "Experiment", "Scaled", "SequentialExperiment", "experiment"]
+__all__ = ["Answers", "Experiment", "RepeatedExperiment", "Scaled", "SequentialExperiment", "experiment"]
 
 Value = TypeVar("Value")
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Outcome = TypeVar("Outcome")
-Kind = TypeVar("Kind", bound="type[Experiment[Any, Any]]")
 Answers = dict[Task, list[Answer]]
 """The answers to each task, one for each of its seeds."""
 
 
-def experiment(
-    *,
-    name: str,
-    title: str,
-    minutes: float,
-    paper: str = LIVE,
-    in_turn: bool = False,
-    repeated: bool = True,
-    by_clock: tuple[str, ...] = (),
-    shown: int = 16,
-) -> Callable[[Kind], Kind]:
-    """Declare an experiment. The arguments are literals: they are read without importing the module.
-
-    Args:
-        name: Of the command and of the stored result.
-        title: What it shows, in a line.
-        minutes: As in :class:`About`, like the rest.
-        paper: Whose table or figure it is.
-        in_turn: Whether every task needs the machine to itself.
-        repeated: Whether it is repeated for each seed.
-        by_clock: Patterns of the rows and panels that differ from run to run.
-        shown: Most rows that the page of our own measurements shows of it.
-    """
-    about = About(
-        name=name, title=title, minutes=minutes, paper=paper, in_turn=in_turn, repeated=repeated,
-        by_clock=by_clock, shown=shown,
-    )  # fmt: skip
-
-    def declare(kind: Kind) -> Kind:
-        kind.about = about
-        return kind
-
-    return declare
+experiment = About
+"""The decorator that declares an experiment. Its arguments are literals: they are read without importing the
+module."""
 
 
 class Scaled(Generic[Value]):
@@ -158,7 +127,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         Such tasks are measured before the others, one after the other in this process, where they may also
         report their progress.
         """
-        return self.about.in_turn
+        return self.about.live
 
     def prepare(self) -> None:
         """Do what must be done once before the tasks are measured in many processes."""
@@ -210,12 +179,16 @@ class Experiment(ABC, Generic[Task, Answer]):
         return self.measure(*call)
 
 
-class SequentialExperiment(Experiment[None, Answer]):
-    """An experiment that is one sequence of steps, each of which needs the machine to itself."""
+class RepeatedExperiment(Experiment[None, Answer]):
+    """An experiment with one task, which is measured with every seed."""
 
     def tasks(self) -> tuple[None]:
         """Return the one task."""
         return (None,)
+
+
+class SequentialExperiment(RepeatedExperiment[Answer]):
+    """An experiment that is one sequence of steps, each of which needs the machine to itself."""
 
     def seeds_of(self, _: None) -> Sequence[int]:
         """Return one seed: the steps repeat themselves what needs repeating."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.daemon.memory import cpu_over, resident
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 
@@ -32,16 +33,12 @@ class WatcherCost(NamedTuple):
     name="observe-cost",
     title="CPU and memory of tuner observe at one sample per second",
     minutes=2,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
-class ObserveCost(Experiment[None, WatcherCost]):
+class ObserveCost(RepeatedExperiment[WatcherCost]):
     """Watches a loaded server from another process and accounts for that process."""
 
     seconds = Scaled(60, quick=5)
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, _: None, seed: int) -> WatcherCost:
         with triton(RATE, seed=seed) as attachment:
@@ -51,11 +48,7 @@ class ObserveCost(Experiment[None, WatcherCost]):
             try:
                 time.sleep(3.0)  # imports are not watching
                 process = psutil.Process(watcher.pid)
-                before = process.cpu_times()
-                time.sleep(self.seconds)
-                after = process.cpu_times()
-                used = after.user + after.system - before.user - before.system
-                cost = WatcherCost(used / self.seconds * 100, process.memory_info().rss / 2**20)
+                cost = WatcherCost(cpu_over(process, self.seconds), resident(process))
             finally:
                 watcher.terminate()
                 watcher.wait(10)

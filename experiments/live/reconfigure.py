@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import distinct, tfserving, triton
 from tuner.profiler.attachment import Attachment
@@ -29,7 +29,7 @@ class Changes(NamedTuple):
     """The worst latency from each change to a second after it, s."""
 
 
-class Reconfiguration(Experiment[None, Changes]):
+class Reconfiguration(RepeatedExperiment[Changes]):
     """Changes a server's configuration at random under load, and counts."""
 
     rate: ClassVar[float]
@@ -39,10 +39,6 @@ class Reconfiguration(Experiment[None, Changes]):
     @abstractmethod
     def bench(self, seed: int) -> AbstractContextManager[Attachment]:
         """Start a fresh server under the load."""
-
-    def tasks(self) -> tuple[None]:
-        """Return the one task, which is repeated for each seed."""
-        return (None,)
 
     def measure(self, _: None, seed: int) -> Changes:
         """Change a fresh server many times."""
@@ -88,8 +84,7 @@ class Reconfiguration(Experiment[None, Changes]):
     name="triton-reconfigure",
     title="50 live reconfigurations under 200 requests/s: failed requests",
     minutes=3,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class TritonReconfiguration(Reconfiguration):
     """An embedded Triton."""
@@ -104,8 +99,7 @@ class TritonReconfiguration(Reconfiguration):
     name="tfserving-reconfigure",
     title="50 live reconfigurations of TensorFlow Serving under 80 requests/s: failed requests",
     minutes=3,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class TFServingReconfiguration(Reconfiguration):
     """An embedded TensorFlow Serving, or its stand-in."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.adapters.metrics.histogram import Histogram
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import tfserving
 from tuner.profiler.attachment import Attachment
@@ -42,17 +42,13 @@ class QuantileErrors(NamedTuple):
     name="tfserving-quantiles",
     title="Quantiles from TensorFlow Serving's histogram beside those that clients see",
     minutes=3,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
-class ServerQuantiles(Experiment[None, list[dict[str, QuantileErrors]]]):
+class ServerQuantiles(RepeatedExperiment[list[dict[str, QuantileErrors]]]):
     """Compares the ways to read a quantile in windows under several configurations."""
 
     windows = Scaled(8, quick=2)
     seconds = Scaled(15.0, quick=3.0)
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, _: None, seed: int) -> list[dict[str, QuantileErrors]]:
         found = []

@@ -44,8 +44,7 @@ class Convergence(NamedTuple):
     name="triton-convergence",
     title="Windows until RRL is within 15 % of the sweep's best, cold and warm",
     minutes=32,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class TritonConvergence(SequentialExperiment[Convergence]):
     """Runs the control loop cold and warm on fresh servers, and judges where it went."""

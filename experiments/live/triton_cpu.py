@@ -32,8 +32,7 @@ class TunedServer(NamedTuple):
     name="triton-cpu",
     title="CPU saved by --objective cpu under a 40 ms SLO",
     minutes=8,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class CpuSaved(Experiment[str, TunedServer]):
     """Tunes fresh servers for latency and for CPU, and measures where each ends."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 from tuner.knobs import Configuration
@@ -41,18 +41,14 @@ class SizeLatencies(NamedTuple):
     name="triton-profile",
     title="l(b) from statistics against a closed-loop measurement",
     minutes=2,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
-class BatchLatency(Experiment[None, SizeLatencies]):
+class BatchLatency(RepeatedExperiment[SizeLatencies]):
     """Compares the fitted line with groups of b requests sent one after the other."""
 
     seconds = Scaled(20.0, quick=3.0)
     groups = Scaled(30, quick=20)
     rounds = Scaled(ROUNDS, quick=1)
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, _: None, seed: int) -> SizeLatencies:
         with triton(RATE, seed=seed) as attachment:

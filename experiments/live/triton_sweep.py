@@ -39,8 +39,7 @@ def load_sweep(folder: Path, rate: float) -> SweepResult:
     name="triton-sweep",
     title="Exhaustive grid of the embedded Triton's MLP under two loads: the yardstick",
     minutes=20,
-    in_turn=True,
-    by_clock=("*",),
+    live=True,
 )
 class TritonSweep(Experiment[float, SweepResult]):
     """Measures every configuration under both loads, then the best ones again."""

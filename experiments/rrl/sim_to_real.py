@@ -122,7 +122,7 @@ class Study(NamedTuple):
     title="From simulation to a live Triton: predicted latency, and a policy trained in simulation",
     paper="RRL",
     minutes=18,
-    by_clock=("*",),
+    live=True,
 )
 class SimToReal(SequentialExperiment[Study]):
     """Calibrates, predicts, trains and tunes on the embedded Triton."""
