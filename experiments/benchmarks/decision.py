@@ -1,8 +1,8 @@
-"""One live decision: how long a call from Python that tells the scheduler of a request takes.
+"""One live decision: how long a call from Python takes that gives the scheduler a request.
 
 The time per ``Scheduler.arrive``, over a stream of requests at the rate of the scenario; ``finish`` and
-``wake`` are called when their time comes. The baseline is the plain-Python policy, told the same. An empty
-compiled function called from Python shows what of the time no scheduler can save.
+``wake`` are called when their time comes. The baseline is the policy in plain Python on the same events. An
+empty compiled function called from Python shows what of the time no scheduler can save.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _rows(policy: str, size: str, requests: int, repeats: int) -> Iterator[Bench
     live = [_Live(Scheduler(scenario.make_policy())).tell(times, sessions) for _ in range(repeats)]
     plain = [_Plain(build_plain(policy, spec)).tell(times, sessions) for _ in range(repeats)]
     for kind in [kind for kind in ("arrive", "finish") if kind in live[0]]:
-        value, rival = (median(told[kind] for told in many) for many in (live, plain))
+        value, rival = (median(times[kind] for times in many) for many in (live, plain))
         yield compared(
             f"{policy}, {size}, {kind}", value, rival, "us", less=True, note="baseline: plain Python"
         )
 
 
 class _Live:
-    """Tells a scheduler of events in the order of time, as an asyncio driver would, and times the calls."""
+    """Calls a scheduler at events in the order of time, as an asyncio driver would, and times the calls."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
@@ -61,7 +61,7 @@ class _Live:
         self._calls = dict.fromkeys(self._seconds, 0)
 
     def tell(self, times: Sequence[float], sessions: Sequence[int]) -> dict[str, float]:
-        """Tell it all requests; return the time of a call per kind that was called, us."""
+        """Send it all requests; return the time of a call by kind, us."""
         scheduler, ends = self._scheduler, self._ends
         for arrival, session in zip(times, sessions, strict=True):
             while (event := min(ends[0][0] if ends else math.inf, scheduler.wake_at)) < arrival:

@@ -25,12 +25,12 @@ class Belt(NamedTuple):
     finish: np.ndarray  # (N, DEPTH) s, when each batch sent ends: rings
     head: np.ndarray  # (N,) int64, position of the oldest, without wrapping
     tail: np.ndarray  # (N,) int64, position of the next
-    taken: np.ndarray  # (1,) int64, arrivals told so far
+    taken: np.ndarray  # (1,) int64, arrivals that the policy has had so far
     answered: np.ndarray  # (2,) int64, requests sent and requests dropped so far
 
 
 def make_belt(accelerators: int) -> Belt:
-    """Return everything idle, nothing told."""
+    """Return idle accelerators and no arrivals yet."""
     return Belt(
         ends=make_tree(accelerators),
         finish=np.zeros((accelerators, DEPTH)),
@@ -43,7 +43,7 @@ def make_belt(accelerators: int) -> Belt:
 
 @njit_flat
 def drive(policy: Any, belt: Belt, time: np.ndarray, session: np.ndarray) -> int:
-    """Tell a policy all arrivals, and everything that happens up to the last of them.
+    """Drive a policy with all arrivals, and with the ends and timers up to the last of them.
 
     Args:
         policy: The state; modified in place.

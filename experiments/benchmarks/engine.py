@@ -2,8 +2,8 @@
 
 Everything is measured on one core, one after the other, in one process, by the time on that core. The
 engine's time includes drawing the arrivals and all statistics; the rivals are given the arrivals and count
-good, late and dropped requests. How the cost grows is told without the set-up of the cluster, which the note
-has.
+good, late and dropped requests. The growth of the cost leaves out the set-up of the
+cluster, which stands in the note.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROWTH = ((1, 10), (10, 100), (100, 1000), (300, 3000), (1000, 10_000))  # sessi
 GROWTH_REQUESTS = 3_000_000
 MEMORY_REQUESTS = (500_000, 5_000_000)
 QUICK = 100
-"""A quick run simulates so many times fewer requests."""
+"""By which a quick run divides the number of requests."""
 
 Rival = Callable[[PlainPolicy, Sequence[float], Sequence[int]], object]
 

@@ -2,7 +2,7 @@
 
 A rival in the benchmarks, written as one would write it for speed in Python. It counts good, late and dropped
 requests, and nothing else. The tests' twins of the policies are other ones: written to be seen to be right,
-they search lists anew at every event, and would be poor rivals.
+they search lists from the start at every event, and would be poor rivals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Tally:
 class PlainPolicy(ABC):
     """A scheduling policy in plain Python.
 
-    Life: `arrive`, `finish` and `wake` tell of events; `commands` then holds what the event gave, as
+    Life: `arrive`, `finish` and `wake` are called at events; `commands` then holds what is to be done, as
     (accelerator or DROPPED, end, session, number of its oldest requests), to be taken out by the caller.
     `wake_at` is when `wake` wants to be called.
     """
@@ -62,7 +62,7 @@ class PlainPolicy(ABC):
 
 
 def simulate_plain(policy: PlainPolicy, times: Sequence[float], sessions: Iterable[int]) -> Tally:
-    """Tell a policy all arrivals, and everything that happens up to the last of them; return its tally.
+    """Drive a policy with all arrivals, and what happens up to the last of them; return its tally.
 
     Args:
         policy: At its beginning; modified in place.

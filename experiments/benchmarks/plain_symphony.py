@@ -148,7 +148,7 @@ class PlainSymphony(PlainPolicy):
         return start + one.latency[count] <= latest + TOLERANCE
 
     def _form(self, one: _Session, now: float, free: float) -> None:
-        """Form the batch anew; give up what makes it late."""
+        """Form the batch again; drop the requests that would make it late."""
         arrivals, budget, tail = one.arrivals, one.budget, len(one.arrivals)
         keep, suffix = one.head, max(one.suffix, one.head, tail - one.largest)
         while suffix < tail and not self._fits(one, tail - suffix, arrivals[suffix] + budget, now, free):
@@ -173,7 +173,7 @@ class PlainSymphony(PlainPolicy):
         self._trim(one)
 
     def _enlist(self, one: _Session, now: float) -> None:
-        """Say when the candidate is schedulable, or that it is."""
+        """Set when the candidate becomes schedulable, or put it among those that are."""
         planned = one.planned
         one.timer = one.place = math.inf
         if planned == 0:

@@ -22,7 +22,7 @@ LOAD = 0.8
 
 
 def cluster(size: str, policy: str, requests: int) -> Scenario:
-    """Return a scenario of about so many requests, all of which count.
+    """Return a scenario with about the given number of requests, all of which count.
 
     Args:
         size: One of ``SIZES``.

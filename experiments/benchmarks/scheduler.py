@@ -32,7 +32,7 @@ QUICK = 100
 
 
 class Alone:
-    """A policy in memory and the arrivals to tell it; calling it schedules them all, once."""
+    """A policy in memory and its arrivals; a call schedules them all, once."""
 
     def __init__(self, scenario: Scenario, count: int) -> None:
         self.time, self.session = arrivals(scenario, count)
@@ -110,14 +110,14 @@ def thread_counts() -> list[int]:
 
 
 def seconds_alone(scenario: Scenario, requests: int, repeats: int) -> float:
-    """Return the median time on its core in which one thread schedules so many requests, s."""
+    """Return the median time on its core in which one thread schedules a number of requests, s."""
     few = Alone(scenario, 1000)
     few()  # compiles
     return median(cpu_seconds(Alone(scenario, requests)) for _ in range(repeats))
 
 
 def seconds_together(scenario: Scenario, requests: int, threads: int) -> tuple[float, float]:
-    """Let every thread schedule so many requests of its own.
+    """Let every thread schedule a number of requests of its own.
 
     Returns:
         s that pass until the last is done; how many cores they had in this time, which is less than there

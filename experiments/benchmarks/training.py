@@ -1,8 +1,9 @@
 """Learning: windows per minute in the environments, one region update, and what a decision waits for.
 
 *Windows* have about 1,000 requests. The vector form has 256 servers that are given configurations at
-random, good and hopeless ones alike; the single environment of the same kind is the baseline, told the same.
-Both are told per minute of time on *one* core, which other work on the machine does not shorten; the note has
+random, good and hopeless ones alike; the single environment of the same kind, with the same
+actions, is the baseline. Both are per minute of time on *one* core, which other work on the machine does not
+shorten; the note has
 the vector form's by the clock on the wall, with all the cores that it may use and whatever else ran on them.
 
 *The region update* is eq. 2 over a region that is there already, and with finding the region first; the

@@ -1,4 +1,4 @@
-"""A live server behind a network that can fail, clients of it, and the daemon that keeps it."""
+"""The test bed of the faults: a live server behind proxies that can fail, its clients, and a daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RESTLESS = {
 
 @dataclass(kw_only=True)
 class Bed:
-    """Everything that a fault can be injected into."""
+    """A server, its network, its clients and its daemon: all that faults are injected into."""
 
     window: float
     """Length of a window, s."""
@@ -51,20 +51,20 @@ class Bed:
     metrics: Proxy
     """Between the daemon and the server's metrics."""
     direct: TritonBackend
-    """Reaches the server past the network's faults."""
+    """Reaches the server directly, without the proxies."""
     load: LoadGenerator
-    """Clients, which reach it directly, too."""
+    """Clients, which also reach the server directly."""
     daemon: DaemonProcess
 
     def running(self) -> Configuration | None:
-        """Return what the server really runs; None while it does not answer."""
+        """Return the configuration that the server runs; None while it does not answer."""
         try:
             return self.direct.current()
         except AdapterError:
             return None
 
     def explained(self) -> str:
-        """Say why the server runs what it runs, in the daemon's words; empty if it does not know."""
+        """Return the daemon's reason for the configuration that the server runs; empty if it has none."""
         found, seen = self.running(), self.daemon.seen(TARGET)
         nearest = self.direct.space.nearest
         if found is None or seen.running is None or nearest(found) != nearest(seen.running):
@@ -81,7 +81,7 @@ class Bed:
         return str(events[0]["sentence"]) if events else ""
 
     def await_change(self, windows: int = 4) -> bool:
-        """Wait until a change is under way; if none comes by itself, order one."""
+        """Wait until a change is in progress; if none starts by itself, order one."""
         if wait_until(self.daemon.applying, windows * self.window, every=0.003):
             return True
         with closing(Store(self.daemon.state, existing=True)) as store:
@@ -93,7 +93,7 @@ class Bed:
         return found
 
     def serving(self, seconds: float = 0.5) -> bool:
-        """Whether clients are answered now: no request of the next moments fails."""
+        """Return whether clients are answered: no request of the next moments fails."""
         begun = time.monotonic()
         time.sleep(seconds)
         sample = self.load.sample(begun, begun + seconds)

@@ -1,4 +1,4 @@
-"""A gateway's word on latency: what clients saw, told to whoever asks in the way of a Prometheus server."""
+"""A stand-in for a gateway's Prometheus server: it reports the latency that clients measured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tuner.profiler.load.generator import LoadGenerator
 
-__all__ = ["mean_latency", "telling"]
+__all__ = ["mean_latency", "serve_latency"]
 
 ASKED = re.compile(r'server="(?P<name>\w+)"\}\[(?P<range>\d+)ms\]')
-"""All that is read of a query: of which server, and of how long a time."""
+"""The parts of a query that matter: the server, and the length of the window."""
 
 
 def mean_latency(name: str) -> str:
@@ -28,11 +28,11 @@ def mean_latency(name: str) -> str:
 
 
 @contextmanager
-def telling(clients: Mapping[str, LoadGenerator]) -> Iterator[str]:
-    """Tell the mean latency that the clients of each server saw; yields the address to ask.
+def serve_latency(clients: Mapping[str, LoadGenerator]) -> Iterator[str]:
+    """Serve the mean latency that the clients of each server measured; yields the URL.
 
-    It knows `mean_latency` and no other query, and counts a request when it is answered, as a gateway does:
-    of one that is still waiting nothing can be said yet.
+    It answers only the query of `mean_latency`. A request counts when it is answered, as in a gateway: the
+    latency of one that still waits is not known.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -40,15 +40,15 @@ def telling(clients: Mapping[str, LoadGenerator]) -> Iterator[str]:
             query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("query", [""])[0]
             asked = ASKED.search(query)
             if asked is None or asked["name"] not in clients:
-                self._say(400, {"status": "error", "error": f"unknown query: {query}"})
+                self._answer(400, {"status": "error", "error": f"unknown query: {query}"})
                 return
             now = time.monotonic()
             latency = clients[asked["name"]].answered(now - int(asked["range"]) / 1e3, now)
             value = [time.time(), str(latency.mean() if latency.size else "NaN")]
             data = {"resultType": "vector", "result": [{"metric": {}, "value": value}]}
-            self._say(200, {"status": "success", "data": data})
+            self._answer(200, {"status": "success", "data": data})
 
-        def _say(self, status: int, content: Mapping[str, object]) -> None:
+        def _answer(self, status: int, content: Mapping[str, object]) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -57,7 +57,7 @@ def telling(clients: Mapping[str, LoadGenerator]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing of each request."""
+            """Log no requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="gateway", daemon=True)

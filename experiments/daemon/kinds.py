@@ -1,7 +1,7 @@
-"""The faults: what can happen to a daemon, its servers and all that is between them.
+"""The kinds of faults that are injected into a daemon, its server and the network between them.
 
-Each is a function that injects it into a bed, waits until it is over, and says in a few words which of its
-forms it was. The generator chooses the form and the moments.
+Each kind is a function that injects a fault into the test bed, waits until it is over, and returns a few
+words that say which form it had. The random generator chooses the form and the times.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Kind:
 
     name: str
     inject: Callable[[Bed, np.random.Generator], str]
-    """Injects it, waits until it is over, and says which form it had."""
+    """Injects the fault, waits until it is over, and returns which form it had."""
 
 
 def _server_killed(bed: Bed, rng: np.random.Generator) -> str:
@@ -100,7 +100,7 @@ def _apply_refused(bed: Bed, rng: np.random.Generator) -> str:
 
 
 def _apply_hanging(bed: Bed, rng: np.random.Generator) -> str:
-    """The network swallows what is said while a change is under way."""
+    """The network drops all messages while a change is in progress."""
     found = bed.await_change()
     bed.grpc.mode = Mode.HANG
     seconds = rng.uniform(1, 2.5) * bed.window
@@ -123,7 +123,7 @@ def _network_cut(bed: Bed, rng: np.random.Generator) -> str:
 
 
 def _disk_full(bed: Bed, rng: np.random.Generator) -> str:
-    """No file of the daemon's may be written to: each write fails."""
+    """Every write of the daemon to a file fails."""
     if not hasattr(resource, "prlimit"):  # pragma: no cover - Linux only, as is the embedded server
         return "not possible here"
     limits = resource.prlimit(bed.daemon.pid, resource.RLIMIT_FSIZE)
@@ -142,7 +142,7 @@ def _clock_jump(bed: Bed, rng: np.random.Generator) -> str:
 
 
 def _state_corrupted(bed: Bed, rng: np.random.Generator) -> str:
-    """Somebody writes into the file while the daemon uses it."""
+    """Another program overwrites the store while the daemon uses it."""
     _scribble(bed.daemon.state, rng)
     time.sleep(bed.window)
     return "while it ran"
@@ -188,7 +188,7 @@ def _for_a_while(proxy: Proxy, mode: Mode, seconds: float) -> None:
 
 
 def _scribble(path: Path, rng: np.random.Generator) -> None:
-    """Write nonsense over most of a file, beginning somewhere in its first page, and over its log."""
+    """Overwrite most of a file and of its log with random bytes, from a random place in the first page on."""
     for name in (path, path.with_name(f"{path.name}-wal")):
         if not name.exists() or (size := name.stat().st_size) == 0:
             continue

@@ -1,4 +1,4 @@
-"""A daemon as a process of its own, and what its store says about one target."""
+"""Runs a daemon as a process of its own, and reads its store."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["DaemonProcess", "Seen", "wait_until"]
 
 Found = TypeVar("Found")
 PATIENCE = 60.0
-"""How long the daemon may take to end in good order, s."""
+"""How long the daemon may take to stop after SIGTERM, s."""
 
 
 class Seen(NamedTuple):
-    """What the store says of a target; of a store that cannot be read nothing is known."""
+    """The state of one target in the store; empty where the store cannot be read."""
 
     file: int
-    """Which file it is: another one after a damaged store was put aside."""
+    """The inode of the store, which changes when a damaged store is replaced."""
     window: int
     """Number of its newest row of a window; 0 before the first."""
     running: Configuration | None
@@ -39,17 +39,17 @@ class Seen(NamedTuple):
 
 
 class DaemonProcess:
-    """``tuner daemon`` on a file, started and ended at will.
+    """A ``tuner daemon`` that can be started, stopped and killed.
 
     Args:
-        path: The file; ``PATH.clock`` beside it holds the seconds by which its time of day is wrong.
+        path: Its configuration file. A file ``PATH.clock`` beside it holds the error of its clock, s.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.state = path.with_name(STATE)
         self.lines: list[str] = []
-        """What it has said so far."""
+        """The lines that it has printed so far."""
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -70,11 +70,11 @@ class DaemonProcess:
 
     @property
     def usage(self) -> psutil.Process:
-        """The process, to ask what it uses."""
+        """The process, whose use of CPU and memory can be measured."""
         return psutil.Process(self.pid)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the process."""
         command = [sys.executable, "-u", "-m", "tuner.experiments.daemon.keeper", str(self.path)]
         self._process = subprocess.Popen(
             command,
@@ -88,26 +88,26 @@ class DaemonProcess:
         self._reader.start()
 
     def stop(self) -> int:
-        """End it in good order; returns its exit code."""
+        """Stop it with SIGTERM; return its exit code."""
         self.signal(signal.SIGTERM)
         return self._gone()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it with SIGKILL."""
         self.signal(signal.SIGKILL)
         self._gone()
 
     def signal(self, number: int) -> None:
-        """Send a signal, if it runs."""
+        """Send it a signal if it is running."""
         if self.pid:
             self._process.send_signal(number)  # type: ignore[union-attr]  # there is one if it has a pid
 
     def said(self, word: str, since: int = 0) -> list[str]:
-        """Return the lines with a word that it said after the first so many."""
+        """Return the lines with a word, without the first ``since`` of all lines."""
         return [line for line in self.lines[since:] if word in line]
 
     def rows(self, query: str, *values: object) -> list[Any]:
-        """Ask its store; nothing is found in one that cannot be read."""
+        """Query its store; a store that cannot be read has no rows."""
         return self._asked(lambda store: store.rows(query, *values), [])
 
     def _asked(self, ask: Callable[[Store], Found], otherwise: Found) -> Found:
@@ -135,7 +135,7 @@ class DaemonProcess:
         return self._asked(ask, Seen(file, 0, None, None))
 
     def usable(self, target: str, since: Seen) -> bool:
-        """Whether a window that can be learned from, and that kept the SLO, was written since then."""
+        """Return whether an undisturbed window that kept the SLO has been stored since then."""
         after = since.window if self.seen(target).file == since.file else 0
         return bool(
             self.rows(
@@ -147,7 +147,7 @@ class DaemonProcess:
         )
 
     def applying(self) -> bool:
-        """Whether a change is under way just now."""
+        """Return whether a change is in progress."""
         return bool(self.rows("SELECT id FROM decision WHERE outcome = 'applying' LIMIT 1"))
 
     def _read(self, process: subprocess.Popen[str]) -> None:
@@ -172,7 +172,7 @@ class DaemonProcess:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Wait until something is so, for at most so long; returns whether it came about."""
+    """Wait until a condition holds, for a number of seconds at most; return whether it does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:

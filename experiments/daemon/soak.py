@@ -7,7 +7,7 @@ for the best one in hindsight. Then the daemon keeps both, beginning with the de
 Last, the default and the best stand still again, so that what the machine does meanwhile is seen and the best
 of several short turns is not taken for better than it is. The clients are the judges: a short window counts
 as kept if the mean latency of the requests meant to be sent in it is within the SLO and none failed. The
-daemon hears of the latency from them, too, as it would from a gateway's metrics.
+daemon reads the same latency through a stand-in for a gateway's metrics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tuner.experiments.daemon.clients import (
     serve,
 )
 from tuner.experiments.daemon.file import daemon_file
-from tuner.experiments.daemon.gateway import mean_latency, telling
+from tuner.experiments.daemon.gateway import mean_latency, serve_latency
 from tuner.experiments.daemon.memory import growth, resident
 from tuner.experiments.daemon.process import DaemonProcess, wait_until
 from tuner.experiments.daemon.servers import SERVERS, Kept
@@ -234,8 +234,8 @@ def _benches() -> Iterator[Benches]:
 
 @contextmanager
 def _daemon(benches: Benches) -> Iterator[DaemonProcess]:
-    """Keep them in a process of its own, which learns the latency from the clients."""
-    with telling({kept.name: client.load for kept, _, client in benches}) as gateway:
+    """Run the daemon in its own process; it reads the latency that the clients measure."""
+    with serve_latency({kept.name: client.load for kept, _, client in benches}) as gateway:
         targets = [
             {
                 "name": kept.name,

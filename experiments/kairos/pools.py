@@ -25,7 +25,7 @@ NAME = "kairos-pools"
 MEASURED = ("kairos", "oracle")
 QUICK_POOLS = 12
 NEAR = 0.01
-"""Pools within this share of the best cannot be told from it."""
+"""Pools within this share of the best cannot be distinguished from it."""
 
 
 @experiment(

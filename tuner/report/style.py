@@ -203,7 +203,7 @@ def save(drawn: Figure, folder: Path, name: str, *, colors: int | None = None) -
         drawn: The figure.
         folder: Where it goes.
         name: Of the file.
-        colors: Reduce it to so many, 2 to 256: a third of the size where bands lie over each other.
+        colors: The number of colours to reduce it to, 2 to 256: a third of the size where bands overlap.
     """
     path = folder / f"{name}.png"
     write(drawn, path)

@@ -64,7 +64,7 @@ class Valley:
         return np.asarray(0.4 + 0.25 * self.space.distances(best) ** 1.5)
 
     def state(self, level: int, configuration: int, cost: float = 0.0) -> State:
-        """What an agent is told of a window."""
+        """What an agent sees of a window."""
         features = self.space.features()[configuration]
         observation = np.array([level / 10, cost, cost / 2, *features], dtype=np.float32)
         return State(level=level, configuration=configuration, observation=observation)
@@ -219,7 +219,7 @@ class AgentContract:
         np.testing.assert_array_equal(agent.costs(LOW), before)
 
     def test_unused_windows_and_other_choices_are_survived(self, valley: Valley) -> None:
-        """A window may be disturbed and not told; another configuration than chosen may be in force."""
+        """A window may be disturbed and left out; another configuration than chosen may be in force."""
         agent, costs = self.make(valley.space, 0), valley.costs(LOW)
 
         for other in (7, 30, 7, 59):

@@ -28,7 +28,7 @@ from tuner.knobs import ApplyCost, Configuration
 __all__ = ["BackendContract", "Traffic"]
 
 Traffic = Callable[[int], None]
-"""Sends so many requests of one row, and returns when all are answered and counted."""
+"""Sends a number of requests of one row, and returns when all are answered and counted."""
 
 
 class BackendContract:

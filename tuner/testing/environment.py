@@ -58,7 +58,7 @@ class EnvironmentContract:
             assert not terminated
 
     def test_info_tells_what_was_measured(self, env: gym.Env[np.ndarray, np.int64]) -> None:
-        """After reset and step the window, the configuration in force and disturbances are told."""
+        """After reset and step the window, the configuration in force and disturbances are in the info."""
         _, first = env.reset(seed=3)
         _, _, _, _, second = env.step(self.actions(env)[0])
         for info in (first, second):

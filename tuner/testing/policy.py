@@ -123,9 +123,9 @@ class PolicyContract:
 
     def run(self, case: PolicyCase, stretch: Sequence[float] = (1.0,)) -> PolicyRun:
         """Drive a fresh policy through a case."""
-        return drive(self.make(case.spec), self.told(case), stretch, items=self.items(case))
+        return drive(self.make(case.spec), self.arrivals(case), stretch, items=self.items(case))
 
-    def told(self, case: PolicyCase) -> list[tuple[float, int, int]]:
+    def arrivals(self, case: PolicyCase) -> list[tuple[float, int, int]]:
         """The requests of a case with sources that the policy knows."""
         return [(time, session, source % self.sources) for time, session, source in case.arrivals]
 
@@ -218,7 +218,7 @@ class PolicyContract:
     def test_growing_changes_nothing(self, case: PolicyCase) -> None:
         """Whether rings begin tiny and grow, or are large enough, the commands are the same."""
         tiny, large = (
-            drive(with_rings(self.make(case.spec), length), self.told(case), items=self.items(case))
+            drive(with_rings(self.make(case.spec), length), self.arrivals(case), items=self.items(case))
             for length in (2, 256)
         )
 
