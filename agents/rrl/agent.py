@@ -182,12 +182,8 @@ class RRL:
 
 def _read_parameters(values: Mapping[str, Any]) -> RRLParameters | TableParameters:
     """Read the parameters of a saved policy. Older ones hold those of both forms; the other's are ignored."""
-    if values.get("perception") == TABLE:
+    if values.get("perception") == "table":
         from tuner.agents.rrl.table.parameters import TableParameters
 
         return TypeAdapter(TableParameters).validate_python(values)
     return TypeAdapter(RRLParameters).validate_python(values)
-
-
-TABLE = "table"
-"""What a saved policy of the table form says for ``perception``."""

@@ -123,8 +123,7 @@ class Table(RootModel[Annotated[dict[Items, Annotated[float, Field(strict=True)]
     def latency(self, sizes: np.ndarray) -> np.ndarray:
         """Return the execution times of these sizes.   # (n,) s."""
         known, times = self._columns()
-        latency: np.ndarray = np.interp(sizes, known, np.maximum.accumulate(times)) / 1e3
-        return latency
+        return np.asarray(np.interp(sizes, known, np.maximum.accumulate(times)) / 1e3)
 
     def unknown(self, smallest: int, largest: int) -> str:
         """Return what is wrong if sizes from the smallest to the largest come; empty if nothing is."""

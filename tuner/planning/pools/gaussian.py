@@ -47,8 +47,7 @@ def expected_improvement(points: np.ndarray, values: np.ndarray, candidates: np.
     score = (mean - standard.max()) / deviation
     below = np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in score.tolist()])
     density = np.exp(-0.5 * score**2) / math.sqrt(2 * math.pi)
-    gain: np.ndarray = np.maximum(deviation * (score * below + density), 0.0)
-    return gain
+    return np.asarray(np.maximum(deviation * (score * below + density), 0.0))
 
 
 def _fit(points: np.ndarray, values: np.ndarray, length: float) -> _Fit:
@@ -63,5 +62,4 @@ def _matern(left: np.ndarray, right: np.ndarray, length: float) -> np.ndarray:
     """Return the covariance of two sets of points.   # (a, b)."""
     squared = ((left[:, None, :] - right[None, :, :]) ** 2).sum(axis=2)
     distance = np.sqrt(5 * squared) / length
-    covariance: np.ndarray = (1 + distance + distance**2 / 3) * np.exp(-distance)
-    return covariance
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance))

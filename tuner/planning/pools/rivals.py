@@ -142,8 +142,7 @@ def genetic_search(walk: _Walk) -> None:
 def _fitter(population: list[tuple[float, int]], generator: np.random.Generator) -> int:
     """Return the better of two of the population."""
     one, other = generator.choice(len(population), size=2, replace=False).tolist()
-    better: int = max(population[one], population[other])[1]
-    return better
+    return int(max(population[one], population[other])[1])
 
 
 @_search

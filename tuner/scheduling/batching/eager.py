@@ -98,8 +98,7 @@ def _assign(policy: Eager) -> None:
 def _send_at(policy: Eager, free: float) -> float:
     """Return when the next session's largest batch must be sent to start at ``free``, s."""
     cluster = policy.cluster
-    send_at: float = free - delay(cluster, _largest(cluster, least_index(policy.oldest)))
-    return send_at
+    return float(free - delay(cluster, _largest(cluster, least_index(policy.oldest))))
 
 
 @njit_flat
