@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -12,19 +12,14 @@ from tuner.envs.batched_server import BatchedModel, BatchedServer, measure_serve
 from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
 from tuner.envs.simulator.batched import BatchedSimulator
-from tuner.envs.simulator.models import expect_kind
-from tuner.envs.simulator.tfserving_cpu import TFServingCPU
-from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
-from tuner.errors import InvalidInput, check_choice
+from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.setting import Setting
 from tuner.workload import Workload, workload
 
-__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective", "server_of"]
-
-Server = TypeVar("Server", TFServingCPU, TFServingGPU)
+__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective"]
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
@@ -116,18 +111,6 @@ class BatchedEnv(ServingEnv):
     def _info(self, measurement: Measurement, cost: float) -> dict[str, Any]:
         assert self._server is not None, "call reset first"
         return super()._info(measurement, cost) | {"rate": self._server.offered}
-
-
-def server_of(setting: Setting, kind: type[Server], known: Mapping[str, Server], name: str) -> Server:
-    """Return the server of a setting, which must be of a kind, or else a known one by its name.
-
-    Raises:
-        InvalidInput: It is of another kind, or there is none of that name.
-    """
-    if setting.server is not None:
-        return expect_kind(setting.server, kind)
-    check_choice("model", name, known)
-    return known[name]
 
 
 def batched_env(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, server_of
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env
 from tuner.envs.serving import Levels
+from tuner.envs.simulator.models import server_of
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.objective import Objective, parse_slo
@@ -82,7 +83,7 @@ def tfserving_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    chosen = server_of(setting, TFServingCPU, CPU_MODELS, model)
+    chosen = server_of(setting.server, TFServingCPU, CPU_MODELS, model)
     return batched_env(TFServingCPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, server_of
+from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env
 from tuner.envs.serving import Levels
+from tuner.envs.simulator.models import server_of
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
 from tuner.envs.vector import ServingVectorEnv
 from tuner.objective import Objective, parse_slo
@@ -70,7 +71,7 @@ def tfserving_gpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    chosen = server_of(setting, TFServingGPU, GPU_MODELS, model)
+    chosen = server_of(setting.server, TFServingGPU, GPU_MODELS, model)
     return batched_env(TFServingGPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 

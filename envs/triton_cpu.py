@@ -14,8 +14,8 @@ from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.batched_triton import BatchedTriton
-from tuner.envs.simulator.models import expect_kind
-from tuner.envs.simulator.server import ServerModel
+from tuner.envs.simulator.models import server_of
+from tuner.envs.simulator.server import MODELS, ServerModel
 from tuner.envs.vector import ServingVectorEnv, measure_each
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
@@ -132,8 +132,7 @@ def triton_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    server = ServerModel() if setting.server is None else expect_kind(setting.server, ServerModel)
-    model = BatchedTriton(server=server)
+    model = BatchedTriton(server=server_of(setting.server, ServerModel, MODELS, "mlp"))
     load = setting.load.workload
     if isinstance(load, str):
         load = workload(load, setting.load.nominal or model.rate)

@@ -182,8 +182,7 @@ def dispatch(state: BatcherState, totals: BatcherTotals, batching: Batching, mac
 @njit_flat
 def oldest(state: BatcherState) -> float:
     """Arrival of the request at the head of a queue that is not empty, s."""
-    arrival: float = state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), ARRIVAL]
-    return arrival
+    return float(state.queue[state.position[HEAD] & (state.queue.shape[0] - 1), ARRIVAL])
 
 
 @njit_flat

@@ -15,7 +15,7 @@ from tuner.envs.simulator.model_file import ModelFile, read_values
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.tfserving_cpu import INTER_OP, INTRA_OP, REQUEST_PARALLELISM, TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import BATCH_THREADS, MAX_BATCH, TIMEOUT, TFServingGPU
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, check_choice
 from tuner.knobs import Configuration, KnobSpace, Role
 
 __all__ = [
@@ -24,11 +24,11 @@ __all__ = [
     "AnyModel",
     "as_cpu_model",
     "batcher_of",
-    "expect_kind",
     "kind_of",
     "load_model",
     "model_from_json",
     "probes_of",
+    "server_of",
 ]
 
 Kind = TypeVar("Kind", bound=ModelFile)
@@ -90,19 +90,28 @@ def _kind(values: Mapping[str, Any], source: str) -> type[AnyModel]:
     return KINDS[kind]
 
 
-def expect_kind(model: object, kind: type[Kind]) -> Kind:
-    """Return a model, which must be of the kind that an environment simulates.
+def server_of(server: object, kind: type[Kind], known: Mapping[str, Kind], name: str) -> Kind:
+    """Return a server model, which must be of the kind that an environment simulates.
+
+    Args:
+        server: The model; None for the one known by the name.
+        kind: Its class.
+        known: Models of the kind.
+        name: Of one of them.
 
     Raises:
-        InvalidInput: It is not.
+        InvalidInput: It is of another kind, or there is none of that name.
     """
-    if not isinstance(model, kind):
-        found = getattr(model, "kind", type(model).__name__)
+    if server is None:
+        check_choice("model", name, known)
+        return known[name]
+    if not isinstance(server, kind):
+        found = getattr(server, "kind", type(server).__name__)
         wanted = next(name for name, one in KINDS.items() if one is kind)
         raise InvalidInput(
             "--server", f"it is a model of {found}, not of {wanted}", "use another environment"
         )
-    return model
+    return server
 
 
 def kind_of(space: KnobSpace) -> type[AnyModel]:

@@ -251,5 +251,4 @@ def select(values: np.ndarray, count: int, rank: int) -> float:
             low = left
         else:
             break
-    found: float = values[rank]
-    return found
+    return float(values[rank])
