@@ -83,7 +83,7 @@ def foreign_figures(old: HostReading, new: HostReading) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no single answer to ==
 class _Seen:
     """What a window showed of its neighbours."""
 

@@ -142,6 +142,14 @@ def test_a_neighbour_that_comes_back_is_known() -> None:
     assert set_aside(*spans) == [6]
 
 
+def test_windows_that_are_all_the_same_are_no_error() -> None:
+    """Without any noise, as figures of a server that nothing but its executions are known of may be."""
+    unknown = math.nan
+    spans = [Span(6, unknown, unknown), Span(6, unknown, unknown, execution=0.01)] * 3
+
+    assert set_aside(*spans, noise=0.0) == [6]
+
+
 def test_cores_that_nobody_misses_disturb_nothing() -> None:
     """Others use more and less of idle cores; the server waits no more than before."""
     assert set_aside(Span(10, 0.01, 0.075), Span(10, 0.012, 0.25), Span(10, 0.01, 0.075)) == []

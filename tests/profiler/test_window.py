@@ -182,6 +182,19 @@ def test_each_disturbance_is_named() -> None:
     ]
 
 
+def test_lateness_counts_beside_the_latency() -> None:
+    """30 ms late is too much where requests take 10 ms, and does not show where they take 5 s."""
+    quick, slow = (
+        assemble(
+            reading(), reading(**END), clients=replace(sample([seconds] * 1000), lateness=np.full(1000, 0.03))
+        )
+        for seconds in (0.01, 5.0)
+    )
+
+    assert quick.disturbed == ("our own load was sent 30 ms late (limit 20 ms)",)
+    assert slow.disturbed == ()
+
+
 def test_silent_window_has_no_latency() -> None:
     """Without requests means are NaN and nothing is divided by 0."""
     window = assemble(reading(), reading(time=110.0), clients=sample([]))
