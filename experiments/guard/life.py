@@ -80,7 +80,7 @@ def _prepared(load: str, seed: int, windows: int) -> Prepared:
         case=case,
         load=LOADS[load](case.rate, windows * WINDOW * LONGER),
         troubles=wrong,
-        yardstick=Yardstick(case, WINDOW, failing=wrong.failing),
+        yardstick=Yardstick(case, WINDOW, failing=wrong.bad),
         seed=seed,
     )
 

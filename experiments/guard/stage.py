@@ -21,7 +21,7 @@ from tuner.envs.simulator.world import Neighbour
 from tuner.errors import Refused, TimedOut, Unreachable
 from tuner.experiments.guard.load import Condition, MovingLoad
 from tuner.experiments.guard.server import HeldOut
-from tuner.experiments.guard.trouble import ABSENCE, Troubles
+from tuner.experiments.guard.trouble import ABSENCE, BLIND, Troubles
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
@@ -37,6 +37,8 @@ PATIENCE = 5.0
 """How long it takes to learn that nobody hears of a change's end, s."""
 AGE = 60.0
 """How old stale metrics are, s."""
+SLOWER = 6.0
+"""Factor on the execution times with a slow configuration."""
 LAG = 4
 """Windows after which the answers to a window's requests are counted."""
 DISTURBED, UNSEEN, MIXED = "unused window", "blind", "quantiles look back"
@@ -97,6 +99,7 @@ class Stage:
         self._random = np.random.default_rng([seed, 1])
         self._number = -1
         self._away_until = -math.inf
+        self._blind_until = -1
         self._changed_at = -math.inf
         self._recent: deque[Measurement] = deque()
         self._ends: deque[float] = deque([0.0])
@@ -153,6 +156,8 @@ class Stage:
         report = self._sim.apply(configuration)
         if report.changed:
             self._changed_at = self._sim.now()
+        if fate == "blinding" and report.changed:
+            self._blind_until = self._number + BLIND
         if fate == "late":
             self._sim.sleep(PATIENCE)
             raise TimedOut("no answer")
@@ -225,11 +230,12 @@ class Stage:
         self._check_orders()
         self._number += 1
         self._tried, self._changed_now, self._rolled_back = self._changed_now, False, False
-        self._sim.slowdown = self._load.at(self._sim.now()).slowdown
         self._sim.neighbour = Neighbour(cores=NEIGHBOUR if self._foreign else 0.0)
         if (other := self._troubles.takeovers.get(self._number)) is not None:
             self._sim.apply(self.space.decode(other))
             self._changed_at = self._sim.now()
+        slow = self.space.encode(self._sim.current()) in self._troubles.slow
+        self._sim.slowdown = self._load.at(self._sim.now()).slowdown * (SLOWER if slow else 1.0)
 
     def _check_orders(self) -> None:
         """Ask after a turn whether it obeyed the order that it read."""
@@ -260,7 +266,8 @@ class Stage:
 
     def _shown(self, m: Measurement) -> Measurement:
         """Return what the metrics show of a window."""
-        fate = self._troubles.metrics.get(self._number, "")
+        seen = self._number > self._blind_until
+        fate = self._troubles.metrics.get(self._number, "") if seen else "missing"
         if fate == "no metrics":
             raise TimedOut("metrics: no answer")
         if self._troubles.memory:

@@ -10,14 +10,19 @@ import numpy as np
 from tuner.control.decide.orders import Orders
 from tuner.knobs import KnobSpace
 
-__all__ = ["ABSENCE", "SPARED", "Troubles", "troubles"]
+__all__ = ["ABSENCE", "BLIND", "SPARED", "Troubles", "troubles"]
 
 SPARED = 8
 """Windows at the beginning of a life in which nothing goes wrong yet."""
 METRICS = {"stale": 0.02, "missing": 0.02, "false": 0.02, "no metrics": 0.01}
 """What may be wrong with the metrics of a window, and how often."""
-CHANGES = {"refused": 0.05, "late": 0.04, "lost": 0.04}
-"""What may become of a change: refused, or nobody hears of its end, whether it came about or not."""
+CHANGES = {"refused": 0.05, "late": 0.04, "lost": 0.04, "blinding": 0.08}
+"""What may become of a change: refused, nobody hears of its end, whether it came about or not, or it comes
+about and nothing can be seen for a while."""
+BLIND = 4
+"""For how many windows nothing can be seen after such a change."""
+SLOW = 0.08
+"""Share of the configurations with which executions take many times as long, without a pattern."""
 BLACKOUTS, BLACKOUT = 2, 5
 """How often, and for how many windows, all metrics are missing."""
 REFUSALS, REFUSAL = 2, 15
@@ -54,10 +59,17 @@ class Troubles:
     """The number of the configuration that somebody else sets before a window."""
     failing: frozenset[int] = frozenset()
     """Configurations under which some requests fail."""
+    slow: frozenset[int] = frozenset()
+    """Configurations with which executions take many times as long."""
     orders: Mapping[int, Orders] = field(default_factory=dict)
     """What the operator wants after a window."""
     memory: float = 0.0
     """How far the server's quantiles look back, s."""
+
+    @property
+    def bad(self) -> frozenset[int]:
+        """Configurations that never keep the SLO."""
+        return self.failing | self.slow
 
 
 def troubles(rng: np.random.Generator, space: KnobSpace, windows: int, number: int) -> Troubles:
@@ -78,6 +90,7 @@ def troubles(rng: np.random.Generator, space: KnobSpace, windows: int, number: i
     changes = _fates(rng, CHANGES, windows) | dict.fromkeys(runs(REFUSALS, REFUSAL), "refused")
     anything = rng.choice(space.distinct, TAKEOVERS + 2)
     *set_by_others, pinned, back = map(int, anything)
+    slow = rng.choice(space.distinct, int(SLOW * space.distinct.size), replace=False)
     largest = space.coordinates[:, 0] == len(space.knobs[0].grid) - 1
     return Troubles(
         metrics=metrics,
@@ -87,6 +100,7 @@ def troubles(rng: np.random.Generator, space: KnobSpace, windows: int, number: i
         absences=runs(AWAY, 1),
         takeovers=dict(zip(sorted(runs(TAKEOVERS, 1)), set_by_others, strict=False)),
         failing=frozenset(map(int, np.flatnonzero(largest))),
+        slow=frozenset(map(int, slow)) - {space.encode(space.default)},
         orders=_orders(rng, space, windows, pinned, back),
         memory=MEMORY if number % 2 else 0.0,
     )

@@ -59,7 +59,7 @@ class Yardstick:
     Args:
         case: The server, and what is wanted of it.
         seconds: Length of a window.
-        failing: Numbers of configurations under which requests fail: they never keep the SLO.
+        failing: Numbers of configurations that never keep the SLO, whatever the simulation says.
     """
 
     def __init__(self, case: HeldOut, seconds: float, *, failing: Collection[int] = ()) -> None:

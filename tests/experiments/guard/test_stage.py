@@ -98,6 +98,20 @@ def test_changes_are_refused_or_lost() -> None:
     assert server.changes == 3
 
 
+def test_some_configurations_are_slow_or_blind() -> None:
+    """Executions take six times as long; after a change that blinds, metrics are missing for four windows."""
+    slow = stage(slow=frozenset({CASE.space.encode(OTHER)}), changes={0: "blinding"})
+    usual = slow.measure(5.0)
+    slow.apply(OTHER)
+
+    shown = [slow.measure(5.0) for _ in range(5)]
+
+    assert [math.isnan(one.latency_p95) for one in shown] == [True] * 4 + [False]
+    assert slow.happened[1].latency > 2 * usual.latency_p95
+    assert slow.happened[1].tried
+    assert not slow.happened[2].tried
+
+
 def test_a_server_that_was_away_comes_back_with_its_default() -> None:
     """Nothing answers meanwhile."""
     server = stage(absences=frozenset({0}))
