@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from tuner.scheduling.cluster import ClusterSpec
+from tuner.scheduling.fleet import TOLERANCE
+
 __all__ = ["DROPPED", "SLACK", "PlainPolicy", "Tally", "simulate_plain"]
 
 DROPPED = -1
@@ -37,16 +40,22 @@ class PlainPolicy(ABC):
     Life: `arrive`, `finish` and `wake` are called at events; `commands` then holds what is to be done, as
     (accelerator or DROPPED, end, session, number of its oldest requests), to be taken out by the caller.
     `wake_at` is when `wake` wants to be called.
+
+    Args:
+        spec: Sessions and accelerators, which must be of one kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spec: ClusterSpec) -> None:
+        kind, delays = spec.kinds[0], spec.delays
+        assert set(spec.kinds) == {kind}, spec.kinds
         self.commands: list[tuple[int, float, int, int]] = []
         self.tally = Tally()
         self.wake_at = math.inf
-
-    @abstractmethod
-    def budget(self, session: int) -> float:
-        """Return the time from a request's arrival to the end of its execution at the latest, s."""
+        self.budgets = [session.slo - delays.response for session in spec.sessions]
+        """From a request's arrival to the end of its execution at the latest, by session, s."""
+        self._latencies: list[list[float]] = [session.latency[kind].tolist() for session in spec.sessions]
+        self._control, self._data = delays.control, delays.data
+        self._free = [(0.0, accelerator) for accelerator in range(len(spec.kinds))]  # heap
 
     @abstractmethod
     def arrive(self, session: int, now: float) -> None:
@@ -59,6 +68,30 @@ class PlainPolicy(ABC):
     @abstractmethod
     def wake(self, now: float) -> None:
         """The time `wake_at` has come."""
+
+    def _fits(self, session: int, size: int, latest: float, now: float, free: float) -> bool:
+        """Return whether a batch ends in time on an accelerator that is free from a time on."""
+        start = max(now + (self._control + self._data * size), free)
+        return start + self._latencies[session][size] <= latest + TOLERANCE
+
+    def _occupy(self, session: int, size: int, now: float) -> float:
+        """Send a batch to the accelerator that is free first; return when it ends."""
+        free, accelerator = heappop(self._free)
+        end = max(now + (self._control + self._data * size), free) + self._latencies[session][size]
+        heappush(self._free, (end, accelerator))
+        self.commands.append((accelerator, end, session, size))
+        return end
+
+    def _count(self, size: int, late: int) -> None:
+        """Count a batch that was sent."""
+        self.tally.late += late
+        self.tally.good += size - late
+        self.tally.batches += 1
+
+    def _drop(self, session: int, count: int, now: float) -> None:
+        """Drop the oldest requests of a session."""
+        self.tally.dropped += count
+        self.commands.append((DROPPED, now, session, count))
 
 
 def simulate_plain(policy: PlainPolicy, times: Sequence[float], sessions: Iterable[int]) -> Tally:

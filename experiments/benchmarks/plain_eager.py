@@ -6,9 +6,8 @@ import math
 from collections import deque
 from heapq import heappop, heappush
 
-from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy
+from tuner.experiments.benchmarks.plain import SLACK, PlainPolicy
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.fleet import TOLERANCE
 
 __all__ = ["PlainEager"]
 
@@ -21,27 +20,17 @@ class PlainEager(PlainPolicy):
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
-        super().__init__()
-        kind, delays = spec.kinds[0], spec.delays
-        assert set(spec.kinds) == {kind}, spec.kinds
-        self._budgets = [session.slo - delays.response for session in spec.sessions]
-        self._latencies = [session.latency[kind].tolist() for session in spec.sessions]
-        self._control, self._data = delays.control, delays.data
-        self._free = [(0.0, accelerator) for accelerator in range(len(spec.kinds))]  # heap
+        super().__init__(spec)
         self._waiting: list[deque[float]] = [deque() for _ in spec.sessions]  # arrivals, s
         # Heap of (deadline of the oldest request, session); what is out of date stays until it is met.
         self._oldest: list[tuple[float, int]] = []
-
-    def budget(self, session: int) -> float:
-        """See :class:`PlainPolicy`."""
-        return self._budgets[session]
 
     def arrive(self, session: int, now: float) -> None:
         """Take in a request."""
         queue = self._waiting[session]
         queue.append(now)
         if len(queue) == 1:
-            heappush(self._oldest, (now + self._budgets[session], session))
+            heappush(self._oldest, (now + self.budgets[session], session))
         self._assign(now)
 
     def finish(self, accelerator: int, now: float) -> None:  # noqa: ARG002 - as believed
@@ -51,7 +40,9 @@ class PlainEager(PlainPolicy):
     def wake(self, now: float) -> None:
         """Drop what is past its deadline."""
         while (first := self._first()) is not None and first[0] <= now:
-            self._drop(first[1], now)
+            self._waiting[first[1]].popleft()
+            self._drop(first[1], 1, now)
+            self._requeue(first[1])
         self._assign(now)
 
     def _assign(self, now: float) -> None:
@@ -81,7 +72,7 @@ class PlainEager(PlainPolicy):
         while oldest:
             deadline, session = oldest[0]
             queue = self._waiting[session]
-            if queue and queue[0] + self._budgets[session] == deadline:
+            if queue and queue[0] + self.budgets[session] == deadline:
                 return oldest[0]
             heappop(oldest)
         return None
@@ -97,39 +88,23 @@ class PlainEager(PlainPolicy):
                 high = middle - 1
         return low
 
-    def _fits(self, session: int, size: int, deadline: float, now: float, free: float) -> bool:
-        start = max(now + (self._control + self._data * size), free)
-        return bool(start + self._latencies[session][size] <= deadline + TOLERANCE)
-
     def _send(self, session: int, size: int, now: float) -> None:
-        free, accelerator = heappop(self._free)
-        end = max(now + (self._control + self._data * size), free) + self._latencies[session][size]
-        heappush(self._free, (end, accelerator))
-        queue, latest = self._waiting[session], end - self._budgets[session] - SLACK
+        end = self._occupy(session, size, now)
+        queue, latest = self._waiting[session], end - self.budgets[session] - SLACK
         late = 0
         for _ in range(size):
             late += queue.popleft() < latest
-        self.tally.late += late
-        self.tally.good += size - late
-        self.tally.batches += 1
-        self.commands.append((accelerator, end, session, size))
+        self._count(size, late)
         self._requeue(session)
 
     def _drop_hopeless(self, session: int, now: float, free: float) -> None:
-        queue, budget = self._waiting[session], self._budgets[session]
+        queue, budget = self._waiting[session], self.budgets[session]
         while queue and not self._fits(session, 1, queue[0] + budget, now, free):
             queue.popleft()
-            self.tally.dropped += 1
-            self.commands.append((DROPPED, now, session, 1))
-        self._requeue(session)
-
-    def _drop(self, session: int, now: float) -> None:
-        self._waiting[session].popleft()
-        self.tally.dropped += 1
-        self.commands.append((DROPPED, now, session, 1))
+            self._drop(session, 1, now)
         self._requeue(session)
 
     def _requeue(self, session: int) -> None:
         queue = self._waiting[session]
         if queue:
-            heappush(self._oldest, (queue[0] + self._budgets[session], session))
+            heappush(self._oldest, (queue[0] + self.budgets[session], session))

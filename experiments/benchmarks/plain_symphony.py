@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy
+from tuner.experiments.benchmarks.plain import SLACK, PlainPolicy
 from tuner.scheduling.batching.candidate import LOOK, NOTICEABLE, WINDOW
 from tuner.scheduling.batching.symphony import GRACE
 from tuner.scheduling.cluster import ClusterSpec
@@ -27,8 +27,6 @@ class _Session:
 
     number: int
     slo: float
-    budget: float
-    """s from arrival to the end of the execution."""
     latency: list[float]
     """s per batch size; [0] unused."""
     largest: int
@@ -58,29 +56,15 @@ class PlainSymphony(PlainPolicy):
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
-        super().__init__()
-        kind, delays = spec.kinds[0], spec.delays
-        assert set(spec.kinds) == {kind}, spec.kinds
-        self._control, self._data = delays.control, delays.data
-        self._free = [(0.0, accelerator) for accelerator in range(len(spec.kinds))]  # heap
+        super().__init__(spec)
         self._timers: list[tuple[float, int]] = []  # heap of (time, session); some out of date
         self._ready: list[tuple[float, int]] = []  # heap of (place, session); some out of date
         self._sessions = [
-            _Session(
-                number=number,
-                slo=session.slo,
-                budget=session.slo - delays.response,
-                latency=session.latency[kind].tolist(),
-                largest=session.latency.shape[1] - 1,
-            )
-            for number, session in enumerate(spec.sessions)
+            _Session(number=number, slo=session.slo, latency=latency, largest=len(latency) - 1)
+            for number, (session, latency) in enumerate(zip(spec.sessions, self._latencies, strict=True))
         ]
         for one in self._sessions:
             one.target = self._target(one)
-
-    def budget(self, session: int) -> float:
-        """See :class:`PlainPolicy`."""
-        return self._sessions[session].budget
 
     def arrive(self, session: int, now: float) -> None:
         """Take in a request."""
@@ -121,7 +105,9 @@ class PlainSymphony(PlainPolicy):
             if send_at > now:
                 break
             send_at = math.inf
-            if self._fits(one, one.planned, one.arrivals[one.head] + one.budget, now, free):
+            if self._fits(
+                one.number, one.planned, one.arrivals[one.head] + self.budgets[one.number], now, free
+            ):
                 self._send(one, now)
                 free = -math.inf
             self._form(one, now, free)
@@ -143,32 +129,29 @@ class PlainSymphony(PlainPolicy):
             heappop(ready)
         return None
 
-    def _fits(self, one: _Session, count: int, latest: float, now: float, free: float) -> bool:
-        start = max(now + (self._control + self._data * count), free)
-        return start + one.latency[count] <= latest + TOLERANCE
-
     def _form(self, one: _Session, now: float, free: float) -> None:
         """Form the batch again; drop the requests that would make it late."""
-        arrivals, budget, tail = one.arrivals, one.budget, len(one.arrivals)
+        arrivals, budget, tail = one.arrivals, self.budgets[one.number], len(one.arrivals)
         keep, suffix = one.head, max(one.suffix, one.head, tail - one.largest)
-        while suffix < tail and not self._fits(one, tail - suffix, arrivals[suffix] + budget, now, free):
+        while suffix < tail and not self._fits(
+            one.number, tail - suffix, arrivals[suffix] + budget, now, free
+        ):
             suffix += 1
         count = min(tail - suffix, one.target, one.largest)
         if count == 0:
             keep = tail
-        while keep < suffix and not self._fits(one, count, arrivals[keep] + budget, now, free):
+        while keep < suffix and not self._fits(one.number, count, arrivals[keep] + budget, now, free):
             keep += 1
         if keep == suffix:
             count = min(tail - keep, one.largest)
         else:
             latest = arrivals[keep] + budget if keep < tail else 0.0
             most = min(tail - keep, one.largest)
-            while count < most and self._fits(one, count + 1, latest, now, free):
+            while count < most and self._fits(one.number, count + 1, latest, now, free):
                 count += 1
         one.suffix, one.planned = max(suffix, keep), count
         if keep > one.head:
-            self.tally.dropped += keep - one.head
-            self.commands.append((DROPPED, now, one.number, keep - one.head))
+            self._drop(one.number, keep - one.head, now)
         one.head = keep
         self._trim(one)
 
@@ -178,7 +161,7 @@ class PlainSymphony(PlainPolicy):
         one.timer = one.place = math.inf
         if planned == 0:
             return
-        must_end = one.arrivals[one.head] + one.budget
+        must_end = one.arrivals[one.head] + self.budgets[one.number]
         latest = must_end - one.latency[planned] - (self._control + self._data * planned)
         sched_at = latest
         if planned < one.largest:
@@ -194,17 +177,12 @@ class PlainSymphony(PlainPolicy):
 
     def _send(self, one: _Session, now: float) -> None:
         size = one.planned
-        free, accelerator = heappop(self._free)
-        end = max(now + (self._control + self._data * size), free) + one.latency[size]
-        heappush(self._free, (end, accelerator))
-        latest = end - one.budget - SLACK
+        end = self._occupy(one.number, size, now)
+        latest = end - self.budgets[one.number] - SLACK
         batch = one.arrivals[one.head : one.head + size]
         late = sum(arrival < latest for arrival in batch) if batch[0] < latest else 0
         one.head += size
-        self.tally.late += late
-        self.tally.good += size - late
-        self.tally.batches += 1
-        self.commands.append((accelerator, end, one.number, size))
+        self._count(size, late)
 
     def _trim(self, one: _Session) -> None:
         if one.head > TRIM:
@@ -215,7 +193,7 @@ class PlainSymphony(PlainPolicy):
     def _target(self, one: _Session) -> int:
         budget, each = one.slo / 2, 0.0
         if one.rate > 0:
-            budget, each = one.budget - self._control, self._data + 1 / one.rate
+            budget, each = self.budgets[one.number] - self._control, self._data + 1 / one.rate
         count = 1
         while count < one.largest and one.latency[count + 1] + (count + 1) * each <= budget:
             count += 1

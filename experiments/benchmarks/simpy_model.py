@@ -132,7 +132,7 @@ class _Processes(_Model):
         end = yield answer
         if end is None:
             self.tally.dropped += 1
-        elif end - now > self.policy.budget(session) + SLACK:
+        elif end - now > self.policy.budgets[session] + SLACK:
             self.tally.late += 1
         else:
             self.tally.good += 1
