@@ -72,7 +72,8 @@ def foreign_figures(old: HostReading, new: HostReading) -> dict[str, float]:
     return {
         "cpu": server / seconds,
         "foreign_cpu": foreign / seconds,
-        "steal": steal / seconds,
+        # The one NaN of what is not known: measurements can be compared.
+        "steal": NOT_KNOWN if math.isnan(steal) else steal / seconds,
         "foreign_share": _either(_share(foreign, seconds * new.cores), gpu),
         "run_delay": run_delay,
         # Without the run delay an absent steal says nothing: the server may wait all the same.
