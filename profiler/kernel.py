@@ -71,15 +71,16 @@ class ControlGroup:
     """The control group (cgroup v2) of a process.
 
     Args:
-        process: The process. If it is None or gone, or in no group but the root, pressure is the machine's.
+        process: The process. If it is None, gone, or in no such group, pressure is the machine's.
         proc: Where the kernel shows its processes.
         mount: Where cgroup v2 is mounted; None: wherever the machine's table of mounts says.
     """
 
     def __init__(self, process: int | None, *, proc: Path = PROC, mount: Path | None = None) -> None:
         mount = mount or _mount()
-        path = _group(_text(proc / str(process) / "cgroup")) if process is not None else ""
-        folder = mount / path if mount is not None and path else None
+        path = _group(_text(proc / str(process) / "cgroup")) if process is not None else None
+        # In a container the root that is seen is the container's own group.
+        folder = mount / path if mount is not None and path is not None else None
         self._throttling = folder / "cpu.stat" if folder is not None else None
         own = folder / "cpu.pressure" if folder is not None else None
         self._pressure = own if own is not None and _text(own) else proc / "pressure" / "cpu"
@@ -124,10 +125,10 @@ def _microseconds(values: dict[str, str], name: str) -> float:
     return int(text) / 1e6 if text.isdigit() else NOT_KNOWN
 
 
-def _group(text: str) -> str:
-    """Return the path of a process's group of version 2 below its mount; empty for the root."""
+def _group(text: str) -> str | None:
+    """Return the path of a process's group of version 2 below its mount; None if it is in none."""
     lines = (line.split(":", 2) for line in text.splitlines())
-    return next((line[2].strip("/") for line in lines if line[:2] == ["0", ""] and len(line) == 3), "")
+    return next((line[2].strip("/") for line in lines if line[:2] == ["0", ""] and len(line) == 3), None)
 
 
 def _mount() -> Path | None:

@@ -106,6 +106,16 @@ def test_without_a_group_pressure_is_the_machines(tmp_path: Path, cgroup: str) -
     assert math.isnan(group.throttled())
 
 
+def test_in_a_container_the_root_is_the_containers_group(tmp_path: Path) -> None:
+    """There the process is in the root, as far as can be seen, and the root has files of its own."""
+    proc, mount = machine(tmp_path, "0::/\n")
+    (mount / "cpu.pressure").write_text(PRESSURE.format(4_000_000))
+    (mount / "cpu.stat").write_text("throttled_usec 500000\n")
+    group = ControlGroup(7, proc=proc, mount=mount)
+
+    assert (group.pressure(), group.throttled()) == (4.0, 0.5)
+
+
 def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
     """Old kernels and other systems: everything is NaN."""
     group = ControlGroup(None, proc=tmp_path, mount=tmp_path)
