@@ -7,7 +7,7 @@ the errors of :mod:`tuner.errors`. Each adapter is tested with the contract test
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -63,6 +63,33 @@ class ApplyReport:
         """Return the report of a server that ran the configuration already."""
         return cls(
             configuration=configuration, changed=False, cost=ApplyCost.FREE, seconds=seconds, settle=0.0
+        )
+
+    @classmethod
+    def together(
+        cls,
+        reports: Iterable[ApplyReport],
+        configuration: Configuration,
+        *,
+        seconds: float,
+        affected: float | None = None,
+    ) -> ApplyReport:
+        """Return the report of a change that was made in several parts.
+
+        Args:
+            reports: Of the parts.
+            configuration: What all of them run now.
+            seconds: How long all changes took.
+            affected: Requests that had to wait; None if nobody counted them.
+        """
+        parts = list(reports)
+        return cls(
+            configuration=configuration,
+            changed=any(part.changed for part in parts),
+            cost=max((part.cost for part in parts), default=ApplyCost.FREE),
+            seconds=seconds,
+            settle=max((part.settle for part in parts), default=0.0),
+            affected=affected,
         )
 
     def noted(self, measurement: Measurement) -> Measurement:

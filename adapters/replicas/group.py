@@ -24,7 +24,7 @@ from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
-from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["ReplicaGroup"]
@@ -195,12 +195,10 @@ class ReplicaGroup:
                 raise Refused(f"{target}: {error}; the other replicas went back") from error
         if not reports:
             raise Unreachable("; ".join(self._away.values()))
-        return ApplyReport(
-            configuration=next(iter(reports.values())).configuration,
-            changed=any(report.changed for report in reports.values()),
-            cost=max((report.cost for report in reports.values()), default=ApplyCost.FREE),
+        return ApplyReport.together(
+            reports.values(),
+            next(iter(reports.values())).configuration,
             seconds=time.monotonic() - begun,
-            settle=max(report.settle for report in reports.values()),
             affected=_affected(reports.values()),
         )
 

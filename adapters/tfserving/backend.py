@@ -20,7 +20,7 @@ from tuner.adapters.tfserving.statistics import Statistics, largest_request
 from tuner.adapters.tfserving.target import TFServingTarget, parse_target
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile, NewestServes, Steering
+from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
 from tuner.errors import AdapterError, ReadOnly, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
@@ -72,7 +72,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         target = self._target
         if target.base_path is None:
             return None
-        steering: Steering | None = NewestServes() if not target.label else None
+        steering: Steering | None = Steering() if not target.label else None
         if target.config is not None:
             steering = ConfigFile(target.config, target.model, target.label, self._client, self._load_timeout)
         return VersionKnobs(self, Versions(target.base_path), steering, self._load_timeout)

@@ -27,7 +27,7 @@ from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
+from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
@@ -147,13 +147,7 @@ class EnsembleBackend:
         except AdapterError as error:
             self._back({name: before[name] for name in reports})
             raise Refused(f"{error}; all models of the ensemble run as before") from error
-        return ApplyReport(
-            configuration=self.current(),
-            changed=any(report.changed for report in reports.values()),
-            cost=max((report.cost for report in reports.values()), default=ApplyCost.FREE),
-            seconds=time.monotonic() - begun,
-            settle=max((report.settle for report in reports.values()), default=0.0),
-        )
+        return ApplyReport.together(reports.values(), self.current(), seconds=time.monotonic() - begun)
 
     def _check(self, configuration: Configuration) -> None:
         """Check the configurations of all models before any is changed; errors name the model."""

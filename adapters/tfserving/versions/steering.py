@@ -25,10 +25,9 @@ from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.storage import write_atomically
 
-__all__ = ["ConfigFile", "NewestServes", "Reloader", "Steering"]
+__all__ = ["ConfigFile", "Reloader", "Steering"]
 
 KEPT = ".servetune-original"
-LARGEST_FILE = 16_000_000
 
 
 class Reloader(Protocol):
@@ -39,58 +38,33 @@ class Reloader(Protocol):
         ...
 
 
-class Steering(Protocol):
-    """Brings requests to a version."""
+class Steering:
+    """Brings requests to a version, of a server that finds new versions by itself and serves the newest.
 
-    @property
-    def label(self) -> str:
-        """The label that clients ask for; empty if they name no version."""
-        ...
+    Nothing is to be done there. For other servers see :class:`ConfigFile`.
+    """
+
+    label = ""
+    """The label that clients ask for; empty if they name no version."""
 
     def admit(self, number: int) -> None:
         """Have the server load a version beside those it serves."""
-        ...
 
     def switch(self, number: int) -> None:
         """Bring the requests to a version that is available."""
-        ...
 
     def dismiss(self, numbers: Iterable[int]) -> None:
         """Have the server no longer load these versions."""
-        ...
 
     def revert(self) -> None:
         """Undo what was done since the last switch."""
-        ...
 
     def restore(self) -> None:
         """Put back what was found at opening."""
-        ...
 
 
-class NewestServes:
-    """For a server that finds a new version by itself and serves the newest: nothing is to be done."""
-
-    label = ""
-
-    def admit(self, number: int) -> None:
-        """Nothing is to be done."""
-
-    def switch(self, number: int) -> None:
-        """Nothing is to be done."""
-
-    def dismiss(self, numbers: Iterable[int]) -> None:
-        """Nothing is to be done."""
-
-    def revert(self) -> None:
-        """Nothing is to be done."""
-
-    def restore(self) -> None:
-        """Nothing is to be done."""
-
-
-class ConfigFile:
-    """The model configuration file of a server.
+class ConfigFile(Steering):
+    """Brings requests to a version by the model configuration file of a server.
 
     Args:
         path: The file, as it is seen from here.
