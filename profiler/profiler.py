@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from tuner.adapters.backend import Backend
+from tuner.adapters.backend import Backend, Counters
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.contention import ContentionMonitor
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble
+from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, waiting
 
 __all__ = ["Profiler"]
 
@@ -74,6 +74,7 @@ class Profiler:
         self._contention = ContentionMonitor()
         self._last: Reading | None = None
         self._came: deque[Arrivals] = deque(maxlen=REMEMBERED_WINDOWS)
+        self._window_before: tuple[Counters, Counters] | None = None
         self._changed_at = -math.inf
 
     def measure(self, seconds: float, settle: float = 0.0) -> Measurement:
@@ -86,6 +87,7 @@ class Profiler:
         Raises:
             AdapterError: The server cannot be asked.
         """
+        window_before, self._window_before = self._window_before, None  # an outage is no change's fault
         self._clock.sleep(settle)
         before = self._read()
         slices = 1 if self._clients is not None else min(max(round(seconds / SLICE), 1), MOST_SLICES)
@@ -96,7 +98,11 @@ class Profiler:
         self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
         self._came.append(arrivals([*readings, after.counters]))
-        return self._assemble(before, after, self._came)
+        measurement = self._assemble(before, after, self._came)
+        self._window_before = window = before.counters, after.counters
+        if window_before is None:
+            return measurement
+        return replace(measurement, waiting=waiting(window_before, window))
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end, with as few questions to the server as possible.

@@ -21,13 +21,15 @@ from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.profiler.contention import foreign_figures
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion"]
+__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion", "waiting"]
 
 OTHERS = 1.2
 """If the server counts more than this many times the clients' requests, others send too."""
 FEWEST_BINS = 8
 """Fewest sub-intervals for a dispersion: its relative error is sqrt(2/(bins-1))."""
 MOST_BINS = 100
+CHANCE = 3.0
+"""Standard deviations by which a number of requests may differ by chance."""
 PER_BIN = 10
 """Fewest requests per sub-interval, on average."""
 
@@ -122,6 +124,28 @@ def arrivals(readings: Sequence[Counters]) -> Arrivals:
     return np.array(counts), np.diff([reading.time for reading in readings])
 
 
+def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -> float:
+    """Return how long requests waited for what happened between two windows, s over all of them.
+
+    An answered request waited for as long as it took beyond the mean of the slower window: a change is not to
+    blame for a configuration that is slow. One that came and found no answer, as far as the load shows it,
+    waited half the time between the windows.
+
+    Args:
+        before: Read at both ends of the window before.
+        now: Read at both ends of the window that has just ended.
+    """
+    (start, left), (back, end) = before, now
+    seconds = back.time - left.time
+    answered = back.requests - left.requests
+    slower = max((mean for mean in (_mean(*before), _mean(*now)) if not math.isnan(mean)), default=0.0)
+    late = max(back.latency - left.latency - answered * slower, 0.0)
+    rate = min(_arrived(start, left) / (left.time - start.time), _arrived(back, end) / (end.time - back.time))
+    came = max(rate * seconds, 0.0)
+    missing = max(came - answered - CHANCE * math.sqrt(came), 0.0)
+    return late + missing * seconds / 2
+
+
 def dispersion(windows: Sequence[Arrivals]) -> float:
     """Return the index of dispersion of arrival counts: 1 for Poisson, more for bursts; NaN for too few.
 
@@ -145,13 +169,18 @@ def _latency(
     if clients is not None:
         latency = np.where(np.isnan(clients.latency), longest, clients.latency)
         return latencies(latency.mean(), np.quantile(latency, shares)), "client"
-    requests = new.requests - old.requests
-    mean = (new.latency - old.latency) / requests if requests > 0 else NOT_KNOWN
+    mean = _mean(old, new)
     if old.latencies is not None and new.latencies is not None:
         counted = new.latencies.since(old.latencies)
         return latencies(mean, map(counted.quantile, shares)), "server"
     known = [new.quantiles.get(share, NOT_KNOWN) for share in shares]
     return latencies(mean, known), "server" if new.quantiles else "none"
+
+
+def _mean(old: Counters, new: Counters) -> float:
+    """Return the mean latency between two readings, s."""
+    requests = new.requests - old.requests
+    return (new.latency - old.latency) / requests if requests > 0 else NOT_KNOWN
 
 
 def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:

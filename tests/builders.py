@@ -40,6 +40,7 @@ def measurement(
     end: float = 10.0,
     failures: int = 0,
     cpu: float = 1.0,
+    waiting: float = 0.0,
     disturbed: tuple[str, ...] = (),
 ) -> Measurement:
     """A window of five seconds."""
@@ -56,6 +57,7 @@ def measurement(
         latency_p99=p95 * 1.4,
         quantiles_from="client",
         cpu=cpu,
+        waiting=waiting,
         disturbed=disturbed,
     )
 

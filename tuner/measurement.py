@@ -155,6 +155,9 @@ class Measurement:
     gpu_memory: Annotated[float, Quantity("GPU memory in use", "bytes")] = NOT_KNOWN
     lateness_p99: Annotated[float, Quantity("Lateness of our load", "s", metric="load_lateness")] = NOT_KNOWN
     """How late our own load generator sent, 99 % quantile; large values blame the client."""
+    waiting: Annotated[float, Quantity("Waiting for the change before, over all requests", "s")] = 0.0
+    """How much longer than usual the requests took that came since the window before: that is what a change
+    costs those who use the server. It is 0 if the old instances serve well until the new ones take over."""
     change_seconds: float = 0.0
     """How long the change of the configuration before this window took, s; 0 without one."""
     change_requests: float = 0.0

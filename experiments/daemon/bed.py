@@ -28,15 +28,8 @@ GRIDS: dict[str, tuple[float, ...]] = {
     "max_queue_delay": (0.0, 0.002, 0.005),
     "instances": (1, 2),
 }
-RESTLESS = {
-    "patience": 100_000,
-    "budget": 1,
-    "gain": 0,
-    "payback": False,
-    "reloads_per_hour": 100_000,
-    "in_place_per_hour": 100_000,
-}
-"""A guard that is never content, so that changes are under way all the time."""
+RESTLESS = {"patience": 100_000, "budget": 1, "reloads_per_hour": 100_000}
+"""A guard that goes on searching, so that changes are under way again and again."""
 
 
 @dataclass(kw_only=True)

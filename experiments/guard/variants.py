@@ -20,28 +20,20 @@ SETTING_ASIDE = frozenset((DISTURBED, UNSEEN, MIXED))
 they would set aside are shown as sound instead."""
 OFF: dict[str, float] = {
     "step": 1000.0,
-    "cooldown": 0,
-    "rollback_cooldown": 0,
     "budget": 1.0,
-    "gain": 0.0,
-    "payback": False,
     "patience": MOST,
     "review": MOST,
     "retry_after": 0,
     "stale_after": math.inf,
-    "in_place_per_hour": MOST,
     "reloads_per_hour": MOST,
     "restarts_per_hour": MOST,
     "breaker": MOST,
-    "breaker_pause": 1,
-    "breaker_longest": 1,
     "blind": MOST,
-    "thaw": 0,
 }
 """The value with which a limit limits nothing; a limit that is not here cannot be switched off."""
-IN_TROUBLE = frozenset(("stale_after", "breaker", "breaker_pause", "breaker_longest", "blind", "thaw"))
+IN_TROUBLE = frozenset(("stale_after", "breaker", "blind"))
 """Limits that decide nothing while nothing goes wrong."""
-ELSEWHERE = frozenset(("in_place_per_hour", "restarts_per_hour"))
+ELSEWHERE = frozenset(("restarts_per_hour",))
 """Limits on changes that the simulated server does not have: all of its changes are reloads."""
 FROM_NOTHING = (1.0, 3.0)
 """Values of a limit that limits nothing as it is."""

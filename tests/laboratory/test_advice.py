@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tuner.control import GuardLimits
+from tuner.control.decide.evidence import SPREAD
 from tuner.laboratory.advice import advise
 
 
@@ -13,7 +13,7 @@ from tuner.laboratory.advice import advise
 def test_a_change_is_advised_where_the_control_loop_would_make_it(share: float, change: bool) -> None:
     """From the same gain on."""
     agent, watched = ScriptedAgent(), measurement(0.020)
-    expected = OBJECTIVE.cost(watched) * (1 - GuardLimits().gain - share)
+    expected = OBJECTIVE.cost(watched) * (1 - SPREAD - share)
     agent.learned = {SPACE.encode(configuration()): 1.0, SPACE.encode(configuration(4)): expected}
 
     advice = advise(SPACE, OBJECTIVE, configuration(), [watched], agent=agent)

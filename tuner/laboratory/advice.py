@@ -10,7 +10,7 @@ import numpy as np
 
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
-from tuner.control.decide.limits import GuardLimits
+from tuner.control.decide.evidence import SPREAD
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.measurement import NOT_KNOWN, Measurement, known
@@ -18,7 +18,7 @@ from tuner.objective import Objective
 
 __all__ = ["Advice", "AdviceRow", "advise"]
 
-WORTH = 1 - GuardLimits().gain
+WORTH = 1 - SPREAD
 """A change is recommended if it costs less than this share of the present cost; the control loop asks for
 the same gain."""
 

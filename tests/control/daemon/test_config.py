@@ -186,7 +186,7 @@ def test_days_may_wrap_around_the_week(load: Load) -> None:
         (TARGET + "    seed: -1\n", "targets[0].seed: must be greater than or equal to 0, but got -1"),
         (TARGET + "    seed: 5000000000\n", "targets[0].seed: must be less than 4294967296"),
         (TARGET + "    guard: {step: 1.0e+300}\n", "guard.step: must be less than or equal to 1000"),
-        (TARGET + "    guard: {horizon: 1000000000000}\n", "guard.horizon: must be less than or equal to"),
+        (TARGET + "    guard: {patience: 1000000000000}\n", "guard.patience: must be less than or equal to"),
         ("http: {listen: '127.0.0.1:\u00b2'}\n" + TARGET, "http.listen: must be such as 127.0.0.1:7411"),
         (TARGET.replace("name: a", "name: 'a b'"), "line 2: targets[0].name"),
         (TARGET + TARGET.removeprefix("targets:\n"), "two targets have the name 'a'"),

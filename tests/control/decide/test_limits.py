@@ -27,7 +27,7 @@ from tuner.knobs import Configuration
 
 def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
     agent = ScriptedAgent(*proposals)
-    return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(rollback_cooldown=0, **limits)), agent
+    return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(**limits)), agent
 
 
 def test_no_more_reloads_than_an_hour_has() -> None:
@@ -68,15 +68,15 @@ def test_a_rollback_is_never_kept_back() -> None:
 
 def test_nothing_is_tried_while_changes_fail() -> None:
     """Refused twice: the agent's third idea has to wait."""
-    loop, _ = loop_with(*[configuration(b) for b in (2, 4, 2, 4, 2, 4)], breaker=2, breaker_pause=2, step=9)
+    loop, _ = loop_with(*[configuration(b) for b in (2, 4) * 6], breaker=2, step=9)
     decisions = []
-    for now in (10.0, 20.0, 30.0, 40.0, 50.0):
-        decisions.append(turn(loop, now, measurement(0.020, end=now)))
+    for now in range(10, 90, 10):
+        decisions.append(turn(loop, now, measurement(0.020, end=float(now))))
         if isinstance(decisions[-1], Apply):
             loop.observe(Failed(decisions[-1], refused=False))
 
-    assert [type(d) for d in decisions] == [Apply, Apply, Hold, Hold, Apply]
-    assert decisions[2].reason == "2 changes in a row failed; the next try is 2 windows away"
+    assert [type(d) for d in decisions] == [Apply, Apply, *[Hold] * 5, Apply]
+    assert decisions[2].reason == "2 changes in a row failed; the next try is 5 windows away"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_nothing_is_tried_while_changes_fail() -> None:
     ],
 )
 def test_a_change_that_cannot_be_judged_is_undone(kind: dict[str, Any], word: str) -> None:
-    """Missing, stale or implausible metrics on probation: back to what ran before, and frozen."""
+    """Missing, stale or implausible metrics on probation: back to what ran before."""
     loop, agent = loop_with(configuration(2), configuration(4), blind=2)
     turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration(), now=10.0)
@@ -97,7 +97,7 @@ def test_a_change_that_cannot_be_judged_is_undone(kind: dict[str, Any], word: st
     first, second, again = (turn(loop, 20.0, m) for m in bad[:3])
     taken_back(loop, configuration(2), now=20.0)
     last = turn(loop, 20.0, bad[3])
-    thawing = turn(loop, 30.0, measurement(0.020, end=30.0))
+    sound = turn(loop, 30.0, measurement(0.020, end=30.0))
 
     assert isinstance(first, Hold)
     assert word in first.reason
@@ -106,11 +106,11 @@ def test_a_change_that_cannot_be_judged_is_undone(kind: dict[str, Any], word: st
     assert "2 windows without usable metrics" in second.reason
     assert isinstance(again, Rollback), "it did not come about"
     assert isinstance(last, Hold)
-    assert "frozen" in thawing.reason
+    assert isinstance(sound, Apply)
     assert len(agent.updates) == 2
 
 
-def test_noise_and_idleness_do_not_freeze() -> None:
+def test_noise_and_idleness_are_no_fault_of_the_metrics() -> None:
     """A machine that others use, and an hour without requests, are no fault of the metrics."""
     loop, _ = loop_with(configuration(2), blind=1)
     idle = dataclasses.replace(measurement(math.nan), requests=0, arrival_rate=0.0)

@@ -16,7 +16,6 @@ from tests.builders import (
     changed,
     configuration,
     measurement,
-    taken_back,
     turn,
 )
 from tuner.control import Apply, ControlLoop, Decision, GuardLimits, Hold, Rollback
@@ -125,28 +124,28 @@ def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:
 
 def test_never_explores_while_the_error_budget_is_spent() -> None:
     """With the budget spent the agent is not asked to explore, only for its best known choice."""
-    loop, agent = loop_with(*[configuration(2)] * 40, budget=0.1, horizon=20, rollback_cooldown=0)
-    turn(loop, 10.0, measurement(0.020))
-    for end in (20.0, 30.0):
-        turn(loop, end, measurement(0.045, end=end))
+    loop, agent = loop_with(*[configuration(2)] * 40, patience=100)
+    for end, p95 in enumerate(2 * [*[0.020] * 9, 0.045]):
+        turn(loop, 10.0 * end, measurement(p95, end=10.0 * end))
     assert loop.memory.budget_spent
     agent.selects = 0
 
-    decision = turn(loop, 40.0, measurement(0.020, end=40.0))
+    decision = turn(loop, 200.0, measurement(0.020, end=200.0))
 
     assert isinstance(decision, Hold)
     assert "error budget" in decision.reason
     assert agent.selects == 0
 
 
-def test_windows_lost_to_a_change_are_charged_to_the_error_budget() -> None:
-    """Two windows passed unmeasured while the server was changed; its users were there all the same."""
-    loop, agent = loop_with(configuration(2), configuration(4), budget=0.1, horizon=20)
+def test_requests_that_a_change_delayed_are_charged_to_the_error_budget() -> None:
+    """A thousand requests came per window, and those of two waited for the change as long as the SLO."""
+    loop, agent = loop_with(configuration(2), configuration(4))
     turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
     agent.selects = 0
 
-    decision = turn(loop, 25.0, measurement(0.020, running=configuration(2), end=25.0))
+    after = measurement(0.020, running=configuration(2), end=25.0, waiting=2000 * 0.030)
+    decision = turn(loop, 25.0, after)
 
     assert isinstance(decision, Hold)
     assert agent.selects == 0
@@ -155,10 +154,10 @@ def test_windows_lost_to_a_change_are_charged_to_the_error_budget() -> None:
 
 def test_windows_of_an_earlier_life_are_charged_to_the_error_budget() -> None:
     """Otherwise a daemon that is restarted again and again would have a fresh budget each time."""
-    loop, _ = loop_with(budget=0.1, horizon=20)
+    loop, _ = loop_with()
     level = loop.levels.level(100.0, None)
 
-    for kept in (True, False, False):
+    for kept in (*[True] * 9, False, False):
         loop.observe(Remembered(level, configuration(), 0.5 if kept else 1.5, kept))
 
     assert loop.memory.budget_spent
@@ -211,16 +210,16 @@ def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles() -> None
 
 def test_the_search_ends_when_nothing_better_is_found() -> None:
     """After the patience the best stays, and only every so often one step is explored."""
-    others = [configuration(b, d, i) for b in (1, 2, 4) for d in (0.0, 0.002) for i in (1, 2)]
-    loop, agent = loop_with(*others * 9, patience=3, review=5, rollback_cooldown=0)
+    others = [configuration(b, d, i) for b in (2, 4, 8, 16) for d in (0.0, 0.002) for i in (1, 2)]
+    loop, agent = loop_with(*others * 9, patience=3, review=5)
 
     explored = []
-    for window in range(1, 15):
+    for window, running in enumerate(others[:14], 1):
         agent.selects = 0
-        turn(loop, window * 10.0, measurement(0.010, end=window * 10.0))
+        turn(loop, window * 10.0, measurement(0.010, running=running, end=window * 10.0))
         explored.append(bool(agent.selects))
 
-    assert explored == [True] * 4 + [False] * 4 + [True] + [False] * 4 + [True]
+    assert explored == [True] * 5 + [False] * 4 + [True] + [False] * 4
 
 
 def test_the_incumbent_is_the_best_that_kept_the_slo() -> None:
@@ -237,31 +236,65 @@ def test_the_incumbent_is_the_best_that_kept_the_slo() -> None:
 
 def test_small_gains_between_tried_configurations_do_not_disturb_the_server() -> None:
     """Switching costs the server a reload, so it must be worth it."""
-    loop, _ = loop_with(configuration(2), configuration(), gain=0.05)
-    turn(loop, 10.0, measurement(0.0196))
+    loop, _ = loop_with(configuration(2), configuration())
+    turn(loop, 10.0, measurement(0.0190))
     changed(loop, configuration())
 
     decision = turn(loop, 20.0, measurement(0.020, running=configuration(2), end=20.0))
 
     assert isinstance(decision, Hold)
-    assert "5% better" in decision.reason
+    assert "by more than chance explains" in decision.reason
 
 
-def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made() -> None:
-    """The change lost three windows; the load has lasted for two: a sixth of the SLO does not pay for it."""
+@pytest.mark.parametrize(("delayed", "changes"), [(3000, False), (100, True)])
+def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made(
+    delayed: int, changes: bool
+) -> None:
+    """The load has lasted for two windows: a sixth of the SLO pays for few requests that wait, not many."""
     loop, _ = loop_with(configuration(2), configuration())
     turn(loop, 10.0, measurement(0.010))
     changed(loop, configuration())
 
-    decision = turn(loop, 30.0, measurement(0.015, running=configuration(2), end=30.0))
+    after = measurement(0.015, running=configuration(2), end=30.0, waiting=delayed * 0.030)
+    decision = turn(loop, 30.0, after)
 
-    assert isinstance(decision, Hold)
-    assert "before the load moves on" in decision.reason
+    assert isinstance(decision, Apply) is changes
+    assert changes or "before the load moves on" in decision.reason
 
-    careless, _ = loop_with(configuration(2), configuration(), payback=False)
-    turn(careless, 10.0, measurement(0.010))
-    changed(careless, configuration())
-    assert isinstance(turn(careless, 30.0, measurement(0.015, running=configuration(2), end=30.0)), Apply)
+
+@pytest.mark.parametrize(
+    ("p95", "requests", "kind"), [(0.033, 60, Hold), (0.033, 60000, Rollback), (0.060, 6000, Rollback)]
+)
+def test_a_change_is_judged_by_enough_requests(p95: float, requests: int, kind: type[Decision]) -> None:
+    """A tenth above the SLO is nothing sure after few requests, but it is after many."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    decisions = []
+    for end in (20.0, 30.0, 40.0):
+        window = measurement(p95, running=configuration(2), end=end, rate=requests / 5)
+        window = dataclasses.replace(window, arrival_rate=200.0)
+        decisions.append(turn(loop, end, window))
+
+    assert isinstance(decisions[0], kind)
+    assert kind is Rollback or "too few requests" in decisions[0].reason
+    assert any(isinstance(decision, Rollback) for decision in decisions)
+
+
+def test_a_window_is_longer_where_few_requests_come_and_shorter_while_the_slo_burns() -> None:
+    """Five requests beyond the quantile are enough, and it grows sixfold at most."""
+    loop, _ = loop_with(patience=0)
+    lengths = [loop.window(10.0)]
+    for end, rate in ((10.0, 200.0), (20.0, 5.0), (30.0, 0.1)):
+        turn(loop, end, measurement(0.020, rate=rate, end=end))
+        lengths.append(loop.window(10.0))
+    assert lengths == pytest.approx([10.0, 10.0, 20.0, 60.0])
+
+    for end in range(40, 100, 10):
+        turn(loop, end, measurement(0.020 if end < 70 else 0.090, rate=200.0, end=float(end)))
+
+    assert loop.window(10.0) == 5.0
 
 
 @pytest.mark.parametrize(("every", "explores"), [(4, True), (12, False)])
@@ -288,16 +321,28 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse: float, 
     agent.select = agent.best  # type: ignore[method-assign]
 
     def windows(
-        begin: int, count: int, *, rate: float = 200.0, p95: float = 0.018, size: float = 1
+        begin: int,
+        count: int,
+        *,
+        rate: float = 200.0,
+        p95: float = 0.018,
+        size: float = 1,
+        waiting: float = 0.0,
     ) -> Decision:
         for end in range(begin + 5, begin + 5 * count + 1, 5):
-            window = measurement(p95, rate=rate, running=configuration(size), end=float(end))
+            window = measurement(
+                p95,
+                rate=rate,
+                running=configuration(size),
+                end=float(end),
+                waiting=waiting * (end == begin + 5),
+            )
             decision = turn(loop, float(end), window)
         return decision
 
     windows(0, 4, p95=0.009, size=2)
     changed(loop, configuration(2))
-    windows(25, 4)  # 5 s were lost
+    windows(25, 4, waiting=1000 * 0.030)
     windows(45, 8, rate=800.0)
     windows(85, 1)
     agent.costs = lambda level: np.where(  # type: ignore[method-assign]
@@ -310,19 +355,6 @@ def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse: float, 
 
     assert isinstance(decision, Apply) is switches
     assert switches or "before the load moves on" in decision.reason
-
-
-def test_cooldown_holds_after_a_rollback() -> None:
-    """The windows after a rollback are left in peace."""
-    loop, _ = loop_with(*[configuration(2), configuration(4)] * 3, rollback_cooldown=2, budget=1.0)
-    turn(loop, 10.0, measurement(0.020))
-    changed(loop, configuration())
-    turn(loop, 20.0, measurement(0.045, running=configuration(2), end=20.0))
-    taken_back(loop, configuration(2))
-
-    decisions = [turn(loop, end, measurement(0.020, end=end)) for end in (30.0, 40.0, 50.0)]
-
-    assert [type(d) for d in decisions] == [Hold, Hold, Apply]
 
 
 def test_restores_the_last_good_configuration_when_the_server_returns() -> None:
@@ -439,8 +471,8 @@ def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search() -> None
 
 
 def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more() -> None:
-    """Then the search begins anew."""
-    loop, _ = loop_with(configuration(2), configuration(2), patience=0)
+    """Then the search begins again."""
+    loop, _ = loop_with(*[configuration(2)] * 9, patience=0)
     for end in range(10, 60, 10):
         turn(loop, float(end), measurement(0.020, end=float(end)))
 
@@ -453,34 +485,22 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more() -> None:
 
 def test_what_breaks_the_slo_every_third_window_is_not_good() -> None:
     """It would use up the error budget for good; where it breaks the SLO, something else is tried."""
-    loop, _ = loop_with(*[configuration(2)] * 9, patience=0, budget=0.1, horizon=20)
+    loop, _ = loop_with(*[configuration(2)] * 30, patience=0)
     decision = None
     for end in range(1, 19):
         decision = turn(loop, 10.0 * end, measurement(0.020 if end % 3 else 0.045, end=10.0 * end))
 
-    assert loop.memory.budget_spent
     assert isinstance(decision, Apply)
-
-
-def test_a_spent_budget_keeps_a_server_that_has_just_recovered_from_everything_untried() -> None:
-    """After many bad windows one good one is not trusted yet, but no reason to go where nobody has been."""
-    loop, agent = loop_with(budget=0.1, horizon=20)
-    for end, p95 in enumerate([0.020] * 3 + [0.045] * 6):
-        turn(loop, 10.0 * end, measurement(p95, end=10.0 * end))
-    agent.learned[SPACE.encode(configuration(2))] = 0.1
-
-    decision = turn(loop, 90.0, measurement(0.020, end=90.0))
-
-    assert isinstance(decision, Hold)
-    assert "error budget used, not exploring" in decision.reason
 
 
 def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo() -> None:
     """There is nothing left to lose: without a search the SLO would stay broken for good."""
-    loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8) * 3], budget=0.1, horizon=10)
-    turn(loop, 10.0, measurement(0.020))
+    loop, agent = loop_with(budget=0.01)
+    for end in range(5):
+        turn(loop, 10.0 * end, measurement(0.020, end=10.0 * end))
+    agent.proposals = [SPACE.encode(configuration(b)) for b in (2, 4, 8) * 3]
 
-    decisions = [turn(loop, end, measurement(0.050, end=end)) for end in (20.0, 30.0, 40.0)]
+    decisions = [turn(loop, end, measurement(0.050, end=end)) for end in (50.0, 60.0, 70.0)]
 
     assert loop.memory.budget_spent
     assert isinstance(decisions[-1], Apply)
@@ -502,5 +522,5 @@ def test_where_nothing_keeps_the_slo_the_changes_end() -> None:
             running = decision.configuration
 
     assert sum(end < 30 for end in changes) >= 3
-    assert sum(end > 60 for end in changes) <= 6
+    assert sum(end > 60 for end in changes) <= 10
     assert SPACE.encode(running) in agent.learned

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.control.decide.random_life import random_life
-from tests.control.decide.trace import LIVES, TRACES, WINDOWS, daemon_life, digest, read
+from tests.control.decide.trace import (
+    HISTORIES,
+    LIVES,
+    TOGETHER,
+    TRACES,
+    WINDOWS,
+    daemon_life,
+    digest,
+    histories,
+    read,
+)
 
 
 @pytest.mark.compiled
@@ -25,3 +35,9 @@ def test_random_lives_are_decided_as_recorded() -> None:
     for seed, life in enumerate(recorded["lives"]):
         assert lives[seed] == life, f"seed {seed}"
     assert [digest(life) for life in lives] == recorded["digests"]
+
+
+@pytest.mark.slow
+def test_ten_thousand_histories_are_decided_as_recorded() -> None:
+    """Short ones, so that nearly all of them begin in another way."""
+    assert [histories(number) for number in range(HISTORIES // TOGETHER)] == read("random")["histories"]

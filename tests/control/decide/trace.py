@@ -7,7 +7,7 @@ The files in ``traces/`` hold two kinds of records:
   targets are those of the experiments ``daemon-spike`` and ``daemon-hindsight``; the daemon keeps them in
   virtual time.
 * ``random.json``: the decisions of some random lives (`tests.control.decide.random_life`) in the same form,
-  and digests of the decisions of many.
+  and digests of the decisions of a hundred long and ten thousand short ones.
 
 ``python -m tests.control.decide.trace`` records all of them again. Do that only when decisions are meant to
 change, and read the difference.
@@ -30,6 +30,8 @@ from tuner.control.store.store import Store
 TRACES = Path(__file__).with_name("traces")
 WINDOWS, LIVES, READABLE = 150, 100, 4
 """Of a random life; how many lives have a digest, and how many of them are recorded decision by decision."""
+HISTORIES, SHORT, TOGETHER = 10_000, 12, 100
+"""Short random lives, their windows, and how many of them share a digest."""
 DECISIONS = """
 SELECT window.number, window.level, window.kept, decision.action, decision.exploring, decision.outcome,
     decision.configuration
@@ -55,6 +57,12 @@ def digest(decisions: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(decisions).encode()).hexdigest()[:16]
 
 
+def histories(number: int) -> str:
+    """Return the digest of a hundred short lives, none of which is among the long ones."""
+    seeds = range(LIVES + number * TOGETHER, LIVES + (number + 1) * TOGETHER)
+    return digest([line for seed in seeds for line in random_life(seed, SHORT)])
+
+
 def read(name: str) -> dict[str, Any]:
     """Return the content of a file of traces."""
     trace: dict[str, Any] = json.loads((TRACES / f"{name}.json").read_text())
@@ -68,7 +76,9 @@ def record() -> None:
         trace["decisions"] = daemon_life(trace["target"], trace["windows"])
         _write(path.stem, trace)
     lives = [random_life(seed, WINDOWS) for seed in range(LIVES)]
-    _write("random", {"digests": [digest(life) for life in lives], "lives": lives[:READABLE]})
+    short = [histories(number) for number in range(HISTORIES // TOGETHER)]
+    digests = [digest(life) for life in lives]
+    _write("random", {"digests": digests, "histories": short, "lives": lives[:READABLE]})
 
 
 def _write(name: str, trace: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def test_a_refused_configuration_leaves_the_old_one_and_is_banned() -> None:
     records = [driver.step() for _ in range(4)]
 
     assert "out of memory" in records[0].error
-    assert [r.report is None for r in records] == [True, True, True, False]
+    assert [r.report is None for r in records] == [True, True, False, True]
     assert server.running == configuration(4)
 
 

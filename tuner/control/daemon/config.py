@@ -34,7 +34,7 @@ __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection"
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
-FIXED = {"rollback_cooldown", "stale_after", "breaker_pause", "breaker_longest", "thaw"}
+FIXED = {"stale_after"}
 """Limits of the guard that no file sets: one follows from the window, nobody needed to change the others."""
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
 from tuner.control.daemon.config import Bounds, TargetConfig
-from tuner.control.decide.cost_map import CostMap, cost_map
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.cost_map import CostMap, cost_map
 from tuner.control.drive.driver import Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target

@@ -26,6 +26,7 @@ class Verdict(Enum):
     PASSED = "the change broke nothing"
     FAILING = "requests failed after the change"
     BROKEN = "the change broke the SLO, and something better is known"
+    UNCLEAR = "too few requests came to say"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +42,8 @@ class Proposal:
     """Its learned cost; NaN if nothing is known of it."""
     known: bool
     """Whether it was tried under this load."""
-    cost: float
-    """Mean cost of the configuration in force."""
+    differs: bool
+    """Whether, if it was tried, it costs less than the one in force by more than chance explains."""
     at_once: bool
     """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
     pays: bool
@@ -67,8 +68,6 @@ class Facts:
     """Why nothing was seen: no window, or metrics that are stale, missing or implausible; else empty."""
     blind: int = 0
     """Windows in a row in which nothing was seen."""
-    frozen: str = ""
-    """Why nothing may be changed after such windows; empty if it may."""
     breaker: str = ""
     """Why nothing may be changed after changes that failed; empty if it may."""
     probation: Configuration | None = None
@@ -80,8 +79,6 @@ class Facts:
     """What to go back to: the best other configuration known to keep the SLO under this load."""
     standing: str = ""
     """The window's latency beside the SLO, in words."""
-    cooling: bool = False
-    """Whether the server is left alone after a change."""
     ask: Callable[[], Proposal] | None = None
     """Asks the agent, which may draw random numbers; only asked if no rule before needs no proposal."""
 
@@ -112,8 +109,9 @@ def propose(
         explore: False never draws a configuration only to learn from it.
     """
     record = memory.at(state.level)
+    present = record.configurations[state.configuration]
     # What breaks the SLO time and again spends the budget by itself: standing still would not protect it.
-    spent = kept and memory.budget_spent and record.steady(state.configuration)
+    spent = kept and memory.budget_spent and present.good
     good = record.good
     over = memory.search_over(state.level) and (kept or not good)
     reachable = good or ([state.configuration] if kept else _remedies(memory, state.level, over=over))
@@ -126,8 +124,9 @@ def propose(
     allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
     best = agent.best(state, allowed)
     choice = agent.select(state, allowed) if search and explore else best
-    present, known = record.configurations[state.configuration], choice in record.configurations
-    expected = float(agent.costs(state.level)[choice]) if choice != state.configuration else present.cost
+    known, moves = choice in record.configurations, choice != state.configuration
+    expected = float(agent.costs(state.level)[choice]) if moves else present.cost
+    gain = present.cost - (record.configurations[choice].cost if known else expected)
     urgent = not kept and present.failing
     why = "the search is over, this is the best known" if over else "nothing better is expected"
     why = "the first window under this load" if first else why
@@ -138,11 +137,9 @@ def propose(
         exploring=choice != best,
         expected=expected,
         known=known,
-        cost=present.cost,
+        differs=known and memory.differ(state.level, choice, state.configuration),
         at_once=urgent and not memory.search_over(state.level),
-        pays=urgent
-        or not known
-        or _pays(agent, space, memory, (state.configuration, choice), present.cost - expected),
+        pays=urgent or not known or _pays(agent, space, memory, (state.configuration, choice), gain),
         stay="; ".join([*used_up.values(), why]),
     )
 
@@ -150,7 +147,7 @@ def propose(
 def _pays(agent: Agent, space: KnobSpace, memory: Memory, change: tuple[int, int], gain: float) -> bool:
     """Whether a change pays for itself, with what it adds to the cost under the load that follows."""
     running, choice = change
-    if not memory.limits.payback or choice == running:
+    if choice == running:
         return True
     after = 0.0
     if (following := memory.switching.following) is not None:

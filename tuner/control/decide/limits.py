@@ -32,21 +32,10 @@ class GuardLimits:
 
     step: float = _limit(2.0, ge=1, le=1000)
     """Farthest step into untried configurations, in grid steps."""
-    cooldown: int = _limit(0, ge=0, le=MOST)
-    """Windows to hold after a change that proved good."""
-    rollback_cooldown: int = _limit(1, ge=0, le=MOST)
-    """Windows to hold after a rollback."""
     budget: float = _limit(0.02, gt=0, le=1)
-    """Share of the last windows that may break the SLO, or be lost to changes, before exploring stops."""
-    horizon: int = _limit(100, ge=1, le=MOST)
-    """Windows that the error budget looks back."""
-    gain: float = _limit(0.1, ge=0, lt=1)
-    """Least relative gain for which the server is switched between configurations already tried: two windows
-    of the same configuration differ by as much."""
-    payback: bool = True
-    """Whether that gain must also make up for the switching cost before the load is expected to move on."""
+    """Share of the last 100 windows that may break the SLO, or be lost to changes, before exploring stops."""
     patience: int = _limit(10, ge=0, le=MOST)
-    """Windows without such a gain under one load after which the search is over and the best stays."""
+    """Windows without anything better under one load after which the search is over and the best stays."""
     review: int = _limit(100, ge=1, le=MOST)
     """When the search is over, one step is explored every ``review`` windows, in case the server has
     changed."""
@@ -54,23 +43,15 @@ class GuardLimits:
     """Windows for which a configuration that was rolled back is not tried again under that load."""
     stale_after: float = _limit(30.0, gt=0)
     """Age at which a measurement is no longer acted on, s."""
-    in_place_per_hour: int = _limit(240, ge=0, le=MOST)
-    """Changes within an hour that the model keeps serving through. Like those below, they are counted for
-    rollbacks and restorations, too, but never hold these up."""
     reloads_per_hour: int = _limit(60, ge=0, le=MOST)
-    """Changes within an hour for which the model is loaded again."""
+    """Changes within an hour for which the model is loaded again. Like restarts, they are counted for
+    rollbacks and restorations, too, but never hold these up."""
     restarts_per_hour: int = _limit(4, ge=0, le=MOST)
     """Changes within an hour for which the server is started again."""
     breaker: int = _limit(3, ge=1, le=MOST)
-    """Changes in a row that fail before the circuit breaker opens: none is tried for a while."""
-    breaker_pause: int = _limit(5, ge=1, le=MOST)
-    """Windows for which it is open at first; twice as many after each further failure."""
-    breaker_longest: int = _limit(320, ge=1, le=MOST)
-    """Most windows for which it is open."""
+    """Changes in a row that fail before the circuit breaker opens: none is tried for a while, ever longer."""
     blind: int = _limit(3, ge=1, le=MOST)
-    """Windows in a row with stale, missing or implausible metrics after which nothing is changed."""
-    thaw: int = _limit(2, ge=0, le=MOST)
-    """Good windows after that before anything is changed."""
+    """Windows in a row with stale, missing or false metrics after which an unjudged change is undone."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -81,7 +62,5 @@ class GuardLimits:
                     raise InvalidInput(f"guard {one.name}", f"must be {words} {bound:g}, but got {value!r}")
 
 
-WATCHED = GuardLimits(
-    budget=0.2, horizon=20, in_place_per_hour=MOST, reloads_per_hour=MOST, restarts_per_hour=MOST
-)
+WATCHED = GuardLimits(budget=0.04, reloads_per_hour=MOST, restarts_per_hour=MOST)
 """For a short search on a server that nobody depends on: it risks more, to learn within tens of windows."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-
-import numpy as np
+from typing import Any
 
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
+from tuner.control.decide.evidence import Load, margin
 from tuner.control.decide.facts import Facts, Verdict, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.memory import Memory
@@ -24,10 +24,19 @@ from tuner.control.decide.rules import decide
 from tuner.control.decide.validation import implausible
 from tuner.duration import format_duration
 from tuner.knobs import Configuration, KnobSpace
-from tuner.measurement import Measurement
+from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Objective
 
 __all__ = ["ControlLoop"]
+
+SURE, ENOUGH = 0.9, 3
+"""How likely a verdict on a change must be, and the windows after which the likelier one counts."""
+FEW = {statistic: 5 / (1 - share) for statistic, share in QUANTILES.items()} | {"mean": 30.0}
+"""Requests for a verdict: five of them lie beyond the quantile."""
+LONGEST = 6
+"""A window is lengthened this many times at most."""
+ALARMS = ((12, 10.0), (3, 10.0))
+"""Windows, and the multiple of the rate at which the error budget would just last."""
 
 
 class ControlLoop:
@@ -67,6 +76,7 @@ class ControlLoop:
         self.memory = Memory(self.limits, objective.broken)
         self.orders = Orders()
         self.level: int | None = None
+        self.load = Load()
         self.last_good: Configuration | None = None
         self._facts: Facts | None = None
         self._learn = learn
@@ -99,18 +109,26 @@ class ControlLoop:
         return Apply(configuration=wanted, reason=reason, restores=True)
 
     def incumbent(self) -> Configuration | None:
-        """Return what to leave a server with under the present load: the best of those tried.
+        """Return what to leave a server with under the present load: the best by evidence of those tried.
 
         Those that kept the SLO come first; None if nothing was tried.
         """
-        if self.level is None or not (tried := self._tried(self.level)):
-            return None
-        state = State(level=self.level, configuration=tried[0])
-        return self.space.decode(self.agent.best(state, np.array(tried, dtype=np.int64)))
+        best = self.memory.incumbent(self.level) if self.level is not None else None
+        return self.space.decode(best) if best is not None else None
 
-    def _tried(self, level: int) -> list[int]:
-        record = self.memory.at(level)
-        return record.good or record.tried
+    def window(self, seconds: float) -> float:
+        """Return how long the next window is to be, s.
+
+        It is longer than ``seconds`` where too few requests come in that time for a verdict on the SLO, and
+        half as long while the error budget burns: fast over the last windows, and still in the newest.
+
+        Args:
+            seconds: The usual length.
+        """
+        least = seconds / 2 if all(self.memory.burning(*alarm) for alarm in ALARMS) else seconds
+        if not self.load.rate > 0:
+            return least
+        return min(max(FEW[self.objective.slo.statistic] / self.load.rate, least), LONGEST * seconds)
 
     def observe(self, event: on.Event) -> None:
         """Take in what happened; events come in the order of time."""
@@ -139,117 +157,127 @@ class ControlLoop:
 
     def _window(self, now: float, m: Measurement) -> None:
         """A window has ended."""
-        self.memory.window_passed(m.start, m.end)
-        base = self._begin_facts(m.configuration, m)
+        self._order(m.configuration)
+        self.memory.window_passed(self._lost(m))
         if reason := _unused(m):
-            self._facts = base(unused=reason)
+            self._facts = self._gather(m, unused=reason)
         elif reason := self._unseen_because(now, m):
-            self._blind(base, reason)
+            self._blind(m.configuration, reason, m)
         elif m.quantiles_mixed and self.objective.slo.statistic != "mean":
-            self._mixed(base, m)
+            self._mixed(m)
         else:
-            self._usable(base, now, m)
+            self._usable(now, m)
+        self.memory.turn_passed()
 
     def _unseen(self, running: Configuration, reason: str) -> None:
         """There is no window."""
+        self._order(running)
         self.memory.switching.unseen()
-        self._blind(self._begin_facts(running, None), reason)
+        self._blind(running, reason)
+        self.memory.turn_passed()
 
-    def _begin_facts(self, running: Configuration, measurement: Measurement | None) -> partial[Facts]:
-        """Gather what is known in every case, and count one turn."""
+    def _order(self, running: Configuration) -> None:
+        """What the operator wants and has is not on probation."""
         if self._kept_by_order(running):
-            self._overtaken()
-        memory, breaker = self.memory, ""
-        if memory.pause > 0:
-            # Every turn counts, also one without a usable window: the pause gives the server time, not data.
-            memory.pause -= 1
-            breaker = (
-                f"{memory.failures} changes in a row failed; the next try is {memory.pause + 1} windows away"
-            )
-        return partial(
-            Facts,
-            space=self.space,
-            limits=self.limits,
-            orders=self.orders,
-            running=running,
-            measurement=measurement,
-            breaker=breaker,
-            probation=memory.probation.previous if memory.probation is not None else None,
-        )
+            self.memory.end_probation()
 
-    def _blind(self, base: partial[Facts], reason: str) -> None:
+    def _gather(self, m: Measurement | None, **seen: Any) -> Facts:
+        """Return the facts of a window: what is known in every case, and what was seen in this one."""
+        memory = self.memory
+        tries = f"the next try is {memory.pause} windows away"
+        known = {
+            "space": self.space,
+            "limits": self.limits,
+            "orders": self.orders,
+            "measurement": m,
+            "running": m.configuration if m is not None else None,
+            "blind": memory.blind,
+            "breaker": f"{memory.failures} changes in a row failed; {tries}" if memory.pause else "",
+            "probation": memory.probation.previous if memory.probation is not None else None,
+        }
+        return Facts(**{**known, **seen})
+
+    def _blind(self, running: Configuration, reason: str, m: Measurement | None = None) -> None:
         """Nothing was seen. Where the operator has given orders nothing depends on it."""
-        if not self._ordered(base.keywords["running"]):
+        if not self._ordered(running):
             self.memory.unusable()
-        self._facts = base(unseen=reason, blind=self.memory.blind, frozen=self._frozen())
+        self._facts = self._gather(m, running=running, unseen=reason)
 
-    def _mixed(self, base: partial[Facts], m: Measurement) -> None:
+    def _mixed(self, m: Measurement) -> None:
         """The quantiles look back to another configuration and teach nothing; the mean does not."""
-        level = self._level(m)
-        good = self.memory.at(level).good
+        level = self._level(self.load.after(m), m)
+        good = self._better(level, self._index(m.configuration), self.memory.at(level).good)
         broken = m.latency_mean > self.objective.slo.latency and self.memory.probation is not None
-        back = broken and bool(good) and good[0] != self._index(m.configuration)
-        if back and not self._ordered(m.configuration):
+        if broken and good is not None and not self._ordered(m.configuration):
             self.level = level
-        self._facts = base(mean_breaks=back, best_good=self.space.decode(good[0]) if back else None)
+        self._facts = self._gather(m, mean_breaks=broken, best_good=good)
 
-    def _usable(self, base: partial[Facts], now: float, m: Measurement) -> None:
+    def _usable(self, now: float, m: Measurement) -> None:
         """The window shows what the configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
-        level = self.level = self._level(m)
+        self.load = self.load.after(m)
+        level = self.level = self._level(self.load, m)
         memory.switching.load(level, m.arrival_rate * (m.end - m.start))
         index = self._index(m.configuration)
-        state = State(level=level, configuration=index, rate=m.arrival_rate)
-        cost, kept = self.objective.cost(m), self.objective.kept(m)
-        memory.record(level, index, cost, kept)
+        state = State(level=level, configuration=index, rate=self.load.rate)
+        cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
+        memory.record(level, index, cost, 0.0 if m.failures else shown.kept)
         if self._learn:
             self.agent.update(state, index, cost, state)
         if kept:
             self.last_good = self.incumbent()
         memory.usable()
+        good = self._better(level, index, memory.at(level).good)
+        probation = memory.probation
+        if probation is not None and not self._ordered(m.configuration):
+            probation = memory.probation = probation.judged_by(shown)
+        verdict = self._verdict(m, kept=kept, good=good is not None)
         sign = "within" if kept else "breaks"
-        good = [c for c in memory.at(level).good if c != index]
-        verdict, cooling = Verdict.NONE, False
-        if not self._ordered(m.configuration):
-            verdict = self._verdict(m, kept=kept, good=bool(good))
-            cooling = self._settle(verdict, _failure_share(m))
-        self._facts = base(
+        self._facts = self._gather(
+            m,
             verdict=verdict,
-            best_good=self.space.decode(good[0]) if good else None,
+            best_good=good,
             standing=f"{slo.statistic} {format_duration(self.objective.latency(m))} {sign} "
             f"{format_duration(slo.latency)}",
-            frozen=self._frozen(),
-            cooling=cooling,
             ask=partial(
                 propose, self.agent, self.space, memory, state, now=now, kept=kept, explore=self._explore
             ),
         )
+        if verdict is Verdict.PASSED:
+            memory.end_probation()
+        if verdict in (Verdict.NONE, Verdict.PASSED):
+            memory.failure_share = _failure_share(m)
+
+    def _better(self, level: int, index: int, good: list[int]) -> Configuration | None:
+        """Return what to go back to: the best that keeps the SLO, if that is not what runs."""
+        best = self.memory.best_of(level, [c for c in good if c != index])
+        return self.space.decode(best) if best is not None else None
+
+    def _lost(self, m: Measurement) -> float:
+        """Return how many windows' requests the change before a window delayed for as long as the SLO."""
+        requests = m.requests + m.failures
+        return m.waiting / self.objective.slo.latency / requests if requests else 0.0
 
     def _verdict(self, m: Measurement, *, kept: bool, good: bool) -> Verdict:
-        """What the window says about a change on probation."""
-        if (probation := self.memory.probation) is None:
+        """What the windows since a change say about it."""
+        probation = self.memory.probation
+        if probation is None or self._ordered(m.configuration):
             return Verdict.NONE
         if _failure_share(m) > probation.failure_share:
             return Verdict.FAILING
-        return Verdict.BROKEN if not kept and good else Verdict.PASSED
-
-    def _settle(self, verdict: Verdict, failure_share: float) -> bool:
-        """End a probation that was passed; return whether the server is to be left alone for this window."""
-        memory = self.memory
-        if verdict in (Verdict.FAILING, Verdict.BROKEN):
-            return False
-        if verdict is Verdict.PASSED:
-            memory.end_probation(self.limits.cooldown)
-        memory.failure_share = failure_share
-        cooling = memory.cooldown > 0 and not memory.frozen
-        memory.cooldown -= cooling
-        return cooling
+        assert probation.seen is not None
+        likely = probation.seen.kept
+        if good and (likely < 1 - SURE or (likely < 0.5 and probation.windows >= ENOUGH)):
+            return Verdict.BROKEN
+        if good and likely < SURE and not kept and probation.windows < ENOUGH:
+            return Verdict.UNCLEAR
+        return Verdict.PASSED
 
     def _remember(self, event: on.Remembered) -> None:
         """Take in a window of an earlier life; nothing is decided."""
         index = self._index(event.configuration)
         self.level = event.level
-        self.memory.record(event.level, index, event.cost, event.kept)
+        self.memory.record(event.level, index, event.cost, float(event.kept))
         if event.learn and self._learn:
             state = State(level=event.level, configuration=index)
             self.agent.update(state, index, event.cost, state)
@@ -285,11 +313,6 @@ class ControlLoop:
         wanted = pinned is not None and self._same(pinned, running) and not self.orders.paused
         return wanted and (back is None or self._same(back, running))
 
-    def _frozen(self) -> str:
-        if not self.memory.frozen:
-            return ""
-        return f"frozen until the metrics were good for {self.limits.thaw} windows (now {self.memory.thawed})"
-
     def _unseen_because(self, now: float, m: Measurement) -> str:
         """Why the metrics are stale, missing or implausible; empty if they are not."""
         if now - m.end > self.limits.stale_after:
@@ -300,8 +323,8 @@ class ControlLoop:
             return f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
         return ""
 
-    def _level(self, m: Measurement) -> int:
-        return self.levels.level(m.arrival_rate, self.level, foreign=m.foreign_share)
+    def _level(self, load: Load, m: Measurement) -> int:
+        return self.levels.level(load.rate, self.level, foreign=m.foreign_share)
 
     def _index(self, configuration: Configuration) -> int:
         """Return the number of the configuration that stands for what ran."""

@@ -10,60 +10,22 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tuner.agents.load_levels import same_neighbours
+from tuner.control.decide.evidence import ConfigurationRecord, Margin, Spread
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.switching import SwitchingCost
 from tuner.knobs import ApplyCost, Configuration
 
-__all__ = ["HOUR", "ConfigurationRecord", "LevelRecord", "Memory", "Probation", "Search"]
+__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search"]
 
 HOUR = 3600.0
 """s."""
-NEWEST_COST = 0.4
-"""Least weight of the newest window in a mean cost: servers change, so old windows must fade."""
-NEWEST_KEPT, GOOD = 0.15, 0.75
-"""Least weight of the newest window in the share that kept the SLO, and what that share must exceed: one
-broken window after several good ones is chance, two in a row or every third are not."""
-NEWEST_STEADY, STEADY, JUDGED = 0.02, 0.9, 20
-"""The same over a longer time, what that share must reach, and the windows before it is judged."""
-KINDS = {ApplyCost.IN_PLACE: "changes in place", ApplyCost.RELOAD: "reloads", ApplyCost.RESTART: "restarts"}
-
-
-@dataclass(slots=True)
-class ConfigurationRecord:
-    """All windows of one configuration under one load level."""
-
-    windows: int = 0
-    cost: float = math.nan
-    """Mean cost; newer windows weigh more."""
-    kept: float = 0.0
-    """Share of windows that kept the SLO; newer windows weigh more."""
-    ever_kept: bool = False
-    steadily: float = 1.0
-    """As ``kept``, over a longer time."""
-
-    @property
-    def good(self) -> bool:
-        """Whether it keeps the SLO, as far as is known."""
-        return self.kept > GOOD
-
-    @property
-    def steady(self) -> bool:
-        """Whether a server may be left with it for good: it keeps the SLO in nine windows of ten."""
-        return self.windows < JUDGED or self.steadily >= STEADY
-
-    @property
-    def failing(self) -> bool:
-        """Whether it breaks the SLO at least as often as it keeps it."""
-        return self.kept <= 0.5
-
-    def add(self, cost: float, kept: bool) -> None:
-        """Add a window."""
-        self.windows += 1
-        weight = max(1.0 / self.windows, NEWEST_COST)
-        self.cost = cost if self.windows == 1 else (1 - weight) * self.cost + weight * cost
-        self.kept += max(1.0 / self.windows, NEWEST_KEPT) * (kept - self.kept)
-        self.steadily += max(1.0 / self.windows, NEWEST_STEADY) * (kept - self.steadily)
-        self.ever_kept |= kept
+HORIZON = 100
+"""Windows that the error budget looks back."""
+LITTLE = 2
+"""Windows up to which little is known of a configuration."""
+PAUSE, LONGEST_PAUSE = 5, 320
+"""Windows for which the circuit breaker is open at first, and at most."""
+KINDS = {ApplyCost.RELOAD: "reloads", ApplyCost.RESTART: "restarts"}
 
 
 @dataclass(slots=True)
@@ -72,31 +34,34 @@ class Search:
 
     best: float
     """Least cost of a tried configuration when it last improved; NaN if there was none."""
-    since: int = 0
-    """Windows since then."""
+    tries: int = 0
+    """Windows since then in which something little known ran."""
     over: int = 0
     """Windows since the search ended."""
     repeats: int = 0
     """How often the search began again without finding anything better."""
 
-    def add(self, best: float, limits: GuardLimits, *, good: bool) -> None:
+    def add(self, best: float, spread: float, limits: GuardLimits, *, tried: bool, good: bool) -> None:
         """Add a window.
 
-        A search that is over begins again if what runs does not keep the SLO steadily. Where nothing can,
-        each repetition waits twice as long, up to ``review`` windows: else the changes would never end.
+        A search that is over begins again if what runs does not keep the SLO. Where nothing can, each
+        repetition waits twice as long, up to ``review`` windows: else the changes would never end.
 
         Args:
             best: Least cost of a tried configuration; NaN if there is none.
+            spread: Relative deviation of single windows: a smaller gain is none.
             limits: How long a search may last.
-            good: Whether a configuration is known to keep the SLO, and what runs does so steadily.
+            tried: Whether little was known of what runs.
+            good: Whether what runs keeps the SLO, as far as is known.
         """
-        self.since += 1
-        if best < self.best * (1 - limits.gain):
-            self.best, self.since, self.over, self.repeats = best, 0, 0, 0
-        elif self.since > limits.patience:
+        if best < self.best * (1 - spread):
+            self.best, self.tries, self.over, self.repeats = best, 0, 0, 0
+        elif self.tries <= limits.patience:
+            self.tries += tried
+        else:
             self.over += 1
             if not good and self.over > min(limits.patience * 2**self.repeats, limits.review):
-                self.best, self.since, self.over, self.repeats = best, 0, 0, self.repeats + 1
+                self.best, self.tries, self.over, self.repeats = best, 0, 0, self.repeats + 1
 
 
 @dataclass(slots=True)
@@ -124,25 +89,24 @@ class LevelRecord:
         """Least mean cost of a tried configuration; NaN if there is none."""
         return min((one.cost for one in self.configurations.values()), default=math.nan)
 
-    @property
-    def achievable(self) -> bool:
-        """Whether any configuration has ever kept the SLO here."""
-        return any(one.ever_kept for one in self.configurations.values())
-
-    def steady(self, configuration: int) -> bool:
-        """Whether nothing speaks against leaving the server with a configuration."""
-        one = self.configurations.get(configuration)
-        return one is None or one.steady
-
 
 @dataclass(frozen=True, slots=True)
 class Probation:
-    """A change that the next usable window judges."""
+    """A change that the next windows judge."""
 
     previous: Configuration
     """What the server ran before."""
     failure_share: float
     """Share of requests that failed before the change."""
+    windows: int = 0
+    """How many windows have judged it so far."""
+    seen: Margin | None = None
+    """What they show together; None before the first."""
+
+    def judged_by(self, window: Margin) -> Probation:
+        """Return the probation after another window."""
+        seen = window if self.seen is None else self.seen.with_another(window)
+        return Probation(self.previous, self.failure_share, self.windows + 1, seen)
 
 
 class Memory:
@@ -155,24 +119,21 @@ class Memory:
 
     def __init__(self, limits: GuardLimits, broken: float) -> None:
         self.limits = limits
+        self.broken = broken
         self.levels: dict[int, LevelRecord] = {}
+        self.spread = Spread()
         self.switching = SwitchingCost(broken)
         self.probation: Probation | None = None
-        self.cooldown = 0
-        """Windows for which the server is left alone after a change."""
         self.failure_share = 0.0
         """Of the last window that left the server as it was."""
         self.windows = 0
         self.blind = 0
         """Windows without usable metrics in a row."""
-        self.frozen = False
-        self.thawed = 0
-        """Usable windows since then."""
         self.failures = 0
         """Changes in a row that failed."""
         self.pause = 0
         """Windows until the next change may be tried after such failures."""
-        self._charged: deque[float] = deque(maxlen=limits.horizon)
+        self._charged: deque[float] = deque(maxlen=HORIZON)
         self._lost = 0.0  # windows lost to changes that are not charged yet
         self._changes: dict[ApplyCost, deque[float]] = {kind: deque() for kind in KINDS}
 
@@ -187,6 +148,26 @@ class Memory:
             for level, record in self.levels.items()
             if record.configurations
         }
+
+    def incumbent(self, level: int) -> int | None:
+        """Return the best of those tried under a load level by evidence; None if nothing was.
+
+        That is the one with the least cost at worst, of those that keep the SLO if there are any.
+        """
+        record = self.at(level)
+        return self.best_of(level, record.good or record.tried)
+
+    def best_of(self, level: int, choices: list[int]) -> int | None:
+        """Return what costs least at worst under a load level, of those that were tried there."""
+        known, spread = self.at(level).configurations, self.spread.deviation
+        costs = {c: known[c].worst(spread, self.broken) for c in choices if c in known}
+        return min(costs, key=lambda c: (costs[c], c), default=None)
+
+    def differ(self, level: int, better: int, worse: int) -> bool:
+        """Whether one configuration costs less than another by more than chance explains."""
+        known, spread = self.at(level).configurations, self.spread.deviation
+        gain = known[worse].cost - known[better].cost
+        return gain > math.hypot(known[worse].error(spread), known[better].error(spread))
 
     def good_above(self, level: int) -> list[int]:
         """Return what keeps the SLO under the nearest heavier load where anything does, least cost first."""
@@ -205,17 +186,25 @@ class Memory:
     def search_over(self, level: int) -> bool:
         """Whether to explore is not worth disturbing the server: nothing better was found for a while."""
         search = self.at(level).search
-        beyond = search.since - self.limits.patience if search is not None else 0
-        return beyond > 0 and beyond % self.limits.review != 0
+        return (
+            search is not None
+            and search.tries > self.limits.patience
+            and search.over % self.limits.review != 0
+        )
 
     @property
     def budget_spent(self) -> bool:
         """Whether no more windows may be put at risk."""
         return sum(self._charged) >= self._allowed * (1 - 1e-9)  # 0.07 * 100 is more than 7
 
+    def burning(self, windows: int, rate: float) -> bool:
+        """Whether the last windows spent the error budget at this multiple of the rate at which it lasts."""
+        last = list(self._charged)[-windows:]
+        return bool(last) and sum(last) >= rate * self.limits.budget * len(last)
+
     @property
     def _allowed(self) -> float:
-        return self.limits.budget * self.limits.horizon
+        return self.limits.budget * HORIZON
 
     def budget_text(self) -> str:
         """Return how much of the error budget is used, in words."""
@@ -223,11 +212,8 @@ class Memory:
 
     def used_up(self, now: float) -> dict[ApplyCost, str]:
         """Return the kinds of change that this hour has no more of, each with a sentence."""
-        most = {
-            ApplyCost.IN_PLACE: self.limits.in_place_per_hour,
-            ApplyCost.RELOAD: self.limits.reloads_per_hour,
-            ApplyCost.RESTART: self.limits.restarts_per_hour,
-        }
+        limits = self.limits
+        most = {ApplyCost.RELOAD: limits.reloads_per_hour, ApplyCost.RESTART: limits.restarts_per_hour}
         recent = {kind: sum(time > now - HOUR for time in times) for kind, times in self._changes.items()}
         return {
             kind: f"the {most[kind]:g} {word} of this hour are used up"
@@ -237,41 +223,38 @@ class Memory:
 
     # Commands.
 
-    def window_passed(self, start: float, end: float) -> None:
-        """A window was measured, usable or not: note how many windows the change before it took."""
-        self._lost += self.switching.lost_between(start, end)
-        self.switching.window(start, end)
+    def window_passed(self, lost: float) -> None:
+        """A window was measured, usable or not; the change before it delayed ``lost`` windows' requests."""
+        self._lost += lost
+        self.switching.window(lost)
 
-    def record(self, level: int, configuration: int, cost: float, kept: bool) -> None:
-        """Record a usable window.
+    def record(self, level: int, configuration: int, cost: float, kept: float) -> None:
+        """Record a usable window, which kept the SLO with a probability.
 
-        A window that breaks the SLO is charged to the error budget, and so are windows lost to a change:
-        nothing is measured in them, but requests come and may wait. Both are charged only where a
-        configuration has kept the SLO under that load: elsewhere there was nothing to lose.
+        A window that breaks the SLO is charged to the error budget, and so are requests that a change
+        delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
+        was nothing to lose.
         """
         record = self.levels.setdefault(level, LevelRecord())
-        self._charged.append(self._lost + (not kept) if record.achievable else 0.0)
+        self._charged.append(self._lost + (kept < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += 1
-        record.configurations.setdefault(configuration, ConfigurationRecord()).add(cost, kept)
+        one = record.configurations.setdefault(configuration, ConfigurationRecord())
+        self.spread.add(cost, one)
+        one.add(cost, kept)
         if record.search is None:
             record.search = Search(record.least)
-        else:
-            good = bool(record.good) and record.steady(configuration)
-            record.search.add(record.least, self.limits, good=good)
+        elif not self.budget_spent or not one.good:
+            tried = one.windows <= LITTLE or not one.good
+            record.search.add(record.least, self.spread.deviation, self.limits, tried=tried, good=one.good)
 
     def usable(self) -> None:
         """A window had metrics that make sense."""
         self.blind = 0
-        self.thawed += 1
-        if self.thawed > self.limits.thaw:
-            self.frozen = False
 
     def unusable(self) -> None:
         """A window had no metrics, or metrics that make no sense."""
         self.blind += 1
-        self.thawed = 0
-        self.frozen |= self.blind >= self.limits.blind
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
@@ -282,29 +265,32 @@ class Memory:
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""
-        if times := self._changes.get(cost):
+        if (times := self._changes.get(cost)) is not None:
             while times and times[0] <= now - HOUR:
                 times.popleft()
-        if cost in self._changes:
-            self._changes[cost].append(now)
+            times.append(now)
 
     def failed(self) -> None:
         """A change failed: after several in a row none is tried for a while, each time twice as long."""
         self.failures += 1
         beyond = self.failures - self.limits.breaker
         if beyond >= 0:
-            self.pause = min(self.limits.breaker_pause * 2**beyond, self.limits.breaker_longest)
+            self.pause = min(PAUSE * 2**beyond, LONGEST_PAUSE)
+
+    def turn_passed(self) -> None:
+        """A turn has ended, with or without a window: the circuit breaker gives the server time, not data."""
+        self.pause = max(self.pause - 1, 0)
 
     def begin_probation(self, previous: Configuration) -> None:
-        """The next usable window judges a change."""
-        self.probation, self.cooldown = Probation(previous, self.failure_share), 0
+        """The next usable windows judge a change."""
+        self.probation = Probation(previous, self.failure_share)
 
-    def end_probation(self, cooldown: int = 0) -> None:
-        """Leave the server alone for some windows; nothing is on probation any more."""
-        self.probation, self.cooldown = None, cooldown
+    def end_probation(self) -> None:
+        """Nothing is on probation any more."""
+        self.probation = None
 
     def ban(self, level: int, configuration: int) -> None:
         """A configuration was bad under a load: do not try it again there soon."""
         record = self.levels.setdefault(level, LevelRecord())
         record.bans[configuration] = self.windows + self.limits.retry_after
-        self.end_probation(self.limits.rollback_cooldown)
+        self.end_probation()

@@ -67,7 +67,7 @@ def unused_window(facts: Facts) -> Decision | None:
 
 def blind_on_probation(facts: Facts) -> Decision | None:
     """Undo a change that cannot be judged because nothing has been seen for several windows."""
-    if not (facts.unseen and facts.frozen and facts.probation is not None):
+    if not (facts.unseen and facts.blind >= facts.limits.blind and facts.probation is not None):
         return None
     why = f"{facts.blind} windows without usable metrics ({facts.unseen})"
     text = facts.space.format(facts.probation)
@@ -112,14 +112,11 @@ def broken_on_probation(facts: Facts) -> Decision | None:
     return _back(facts, f"the change broke the SLO ({facts.standing})", facts.best_good)
 
 
-def frozen(facts: Facts) -> Decision | None:
-    """Hold after windows in which nothing was seen, until the metrics have proved sound."""
-    return Hold(reason=f"{facts.frozen}; {facts.standing}") if facts.frozen else None
-
-
-def cooling_down(facts: Facts) -> Decision | None:
-    """Leave the server alone after a change, so that its effect is seen by itself."""
-    return Hold(reason=f"cooling down after a change; {facts.standing}") if facts.cooling else None
+def too_few_requests(facts: Facts) -> Decision | None:
+    """Wait while too few requests came to judge the change before."""
+    if facts.verdict is not Verdict.UNCLEAR:
+        return None
+    return Hold(reason=f"{facts.standing}; too few requests came to judge the change")
 
 
 def nothing_better(facts: Facts) -> Decision | None:
@@ -131,13 +128,11 @@ def nothing_better(facts: Facts) -> Decision | None:
 
 
 def gains_too_little(facts: Facts) -> Decision | None:
-    """Hold unless a known configuration is better by more than windows of the same one differ."""
+    """Hold unless a known configuration is better by more than chance explains."""
     proposal = facts.proposal
-    if not proposal.known or proposal.at_once:
+    if not proposal.known or proposal.at_once or proposal.differs:
         return None
-    if proposal.expected < proposal.cost * (1 - facts.limits.gain):
-        return None
-    return Hold(reason=f"{facts.standing}; no known configuration is {facts.limits.gain:.0%} better")
+    return Hold(reason=f"{facts.standing}; no known configuration is better by more than chance explains")
 
 
 def costs_too_much(facts: Facts) -> Decision | None:
@@ -175,9 +170,7 @@ RULES = (
     # Failures come before latency: what ran before is known to fail less, and they lead back to that.
     Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
-    # After the verdicts: a bad change that this window shows is undone even while nothing else is changed.
-    Rule(frozen, "no action on bad data"),
-    Rule(cooling_down, "changes come one at a time"),
+    Rule(too_few_requests, "changes come one at a time"),
     Rule(nothing_better, "no needless change"),
     Rule(gains_too_little, "no needless change"),
     Rule(costs_too_much, "no needless change"),

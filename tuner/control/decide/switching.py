@@ -1,9 +1,9 @@
 """The switching cost: whether a change of the server pays for itself before the load moves on.
 
-While a server is changed, and until its new instances have taken over, nothing is measured and its users may
-wait. Every window lost in this way counts as one that just breaks the SLO. Against it stands what the change
-gains per window, for as long as the present load is expected to stay: as long as it stayed before under this
-level or, where that is not known or already over, as long again as it has stayed so far.
+While a server is changed, and until its new instances have taken over, its users may wait. The requests
+that wait count like those of a window that just breaks the SLO. Against it stands what the change gains per
+window, for as long as the present load is expected to stay: as long as it stayed before under this level or,
+where that is not known or already over, as long again as it has stayed so far.
 
 Then comes the load that followed the last time, under which the new configuration may be worse than the
 present one. Either the server is changed back in the first window that shows it, which costs that window and
@@ -92,11 +92,10 @@ class SwitchingCost:
         self._followed: dict[int, int] = {}
         self._left: int | None = None  # the load before, unless it lasted one window only
         self._now: _Stay | None = None
-        self._end: float | None = None
         self._changing: ApplyCost | None = None
 
     def lost(self, cost: ApplyCost) -> float:
-        """Return the windows that a kind of change costs; 0 before the first."""
+        """Return the windows' requests that a kind of change delays; 0 before the first."""
         return self._lost[cost].value if cost in self._lost else 0.0
 
     @property
@@ -130,17 +129,6 @@ class SwitchingCost:
         keep = stay.count * (gain * stay.value - worse) - worse
         return now + max(keep, -change - after) >= 0
 
-    def lost_between(self, start: float, end: float) -> float:
-        """Return how many windows of a window's length a change took before it; 0 without a change.
-
-        Args:
-            start: When the window began, s.
-            end: When it ended, s.
-        """
-        if self._changing is None or self._end is None or not end > start:
-            return 0.0
-        return max(start - self._end, 0.0) / (end - start)
-
     def _usual(self) -> _Mean:
         """How long the present load stayed before, and how often; zeros if that is not known."""
         here = _near(self._stays, self._now.level) if self._now is not None else None
@@ -148,12 +136,11 @@ class SwitchingCost:
 
     # Commands.
 
-    def window(self, start: float, end: float) -> None:
-        """A window was measured, whether or not it is usable; its times are in s."""
-        if self._changing is not None and self._end is not None and end > start:
-            self._lost.setdefault(self._changing, _Mean()).add(self.lost_between(start, end))
+    def window(self, lost: float) -> None:
+        """A window was measured: the change before it, if there was one, delayed its requests."""
+        if self._changing is not None:
+            self._lost.setdefault(self._changing, _Mean()).add(lost)
         self._changing = None
-        self._end = end
 
     def load(self, level: int, requests: float) -> None:
         """The window was measured under a load level, with a number of requests.
@@ -177,8 +164,8 @@ class SwitchingCost:
             self._left = self._now.level
 
     def unseen(self) -> None:
-        """No window was measured, so that the length of the next gap says nothing about a change."""
-        self._changing = self._end = None
+        """No window was measured, so that nothing is known of what the change before it delayed."""
+        self._changing = None
 
     def changed(self, cost: ApplyCost) -> None:
         """The server was changed since the last window."""

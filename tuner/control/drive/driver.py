@@ -181,7 +181,7 @@ class Driver:
     def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
         self._number += 1
         try:
-            measurement = self.profiler.measure(self.window, settle=self._settle)
+            measurement = self.profiler.measure(self.loop.window(self.window), settle=self._settle)
         except AdapterError as error:
             return self._recover(error)
         if self._change_before is not None:

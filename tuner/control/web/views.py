@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from tuner.control.daemon.worker import Worker
-    from tuner.control.decide.cost_map import CostMap
     from tuner.control.decide.orders import Orders
+    from tuner.control.drive.cost_map import CostMap
 
 __all__ = [
     "CostView",

@@ -1,0 +1,170 @@
+"""Evidence: what is known of one configuration under one load, and how surely.
+
+A window of few requests proves little, and old windows prove less than new ones. So each window counts with
+the probability that it kept the SLO, given its number of requests (:func:`margin`), and fades.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
+
+from tuner.measurement import QUANTILES, Measurement
+from tuner.objective import Slo
+
+__all__ = ["SPREAD", "ConfigurationRecord", "Load", "Margin", "Spread", "margin"]
+
+FADING = 0.9
+"""How much of a window's weight is left after the next one: servers change."""
+SHARE = 0.9
+"""Share of windows in which a configuration must keep the SLO."""
+SPREAD = 0.1
+"""Relative deviation of the cost of two windows of one configuration, where nothing is known of a server."""
+PRIOR = 5
+"""Windows that this guess counts for."""
+LARGEST = 1.0
+"""Largest relative deviation that counts: one spike says nothing about the others."""
+SEEN = 0.02
+"""Least weight of the newest window in the spread."""
+CHANCE = 3.0
+"""Standard deviations by which a number of requests may differ by chance."""
+BETWEEN = 0.05
+"""Relative deviation of a latency between windows of one configuration, however many requests they have."""
+USUAL_SPREAD = 0.5
+"""Standard deviation of the logarithm of latencies where no quantiles show it."""
+TINY = 1e-9
+"""s."""
+NORMAL = NormalDist()
+
+
+class Margin(NamedTuple):
+    """How far a latency is from the bound of the SLO."""
+
+    excess: float
+    """Logarithm of the latency over the bound; negative if the SLO was kept."""
+    error: float
+    """Its standard error."""
+
+    @property
+    def kept(self) -> float:
+        """The probability that the SLO was kept."""
+        return NORMAL.cdf(-self.excess / self.error)
+
+    def with_another(self, other: Margin) -> Margin:
+        """Return what two windows of the same configuration show together."""
+        mine, its = self.error**-2, other.error**-2
+        return Margin((mine * self.excess + its * other.excess) / (mine + its), (mine + its) ** -0.5)
+
+
+def margin(m: Measurement, slo: Slo) -> Margin:
+    """Return how far a window was from the bound of the SLO, whose statistic must have been measured.
+
+    The error follows from the number of requests, as if latencies were lognormal with the spread that the
+    window's quantiles show. Requests of one batch wait together and count as one. However many there are, two
+    windows of one configuration differ by :data:`BETWEEN`.
+    """
+    shown = ((m.latency(name), share) for name, share in reversed(QUANTILES.items()))
+    high, share = next((pair for pair in shown if pair[0] > m.latency_p50 > 0), (math.nan, 0.0))
+    spread = math.log(high / m.latency_p50) / NORMAL.inv_cdf(share) if share else USUAL_SPREAD
+    count = max(m.requests / max(1.0, m.batch_mean), 1.0)
+    if (wanted := QUANTILES.get(slo.statistic)) is None:
+        sampling = math.sqrt(math.expm1(spread**2) / count)
+    else:
+        density = NORMAL.pdf(NORMAL.inv_cdf(wanted))
+        sampling = spread * math.sqrt(wanted * (1 - wanted) / count) / density
+    latency = max(m.latency(slo.statistic), TINY)
+    return Margin(math.log(latency / slo.latency), math.hypot(sampling, BETWEEN))
+
+
+@dataclass(slots=True)
+class Load:
+    """The arrival rate, over all windows in which it differed by no more than chance explains."""
+
+    rate: float = 0.0
+    """requests/s"""
+    seconds: float = 0.0
+    """Length of these windows, of which old ones count less."""
+
+    def after(self, m: Measurement) -> Load:
+        """Return the load after another window; a load that has moved begins with that window."""
+        expected = self.rate * m.seconds
+        dispersion = max(1.0, m.burstiness)  # 1 where it is not known
+        deviation = math.sqrt(dispersion * expected * (1 + m.seconds / self.seconds)) if self.seconds else 0.0
+        if abs(m.arrival_rate * m.seconds - expected) > CHANCE * deviation:
+            return Load(m.arrival_rate, m.seconds)
+        seconds = FADING * self.seconds + m.seconds
+        return Load(self.rate + (m.arrival_rate - self.rate) * m.seconds / seconds, seconds)
+
+
+@dataclass(slots=True)
+class Spread:
+    """How much the costs of two windows of one configuration differ, over all configurations of a server."""
+
+    variance: float = SPREAD**2
+    windows: int = PRIOR
+
+    @property
+    def deviation(self) -> float:
+        """The relative standard deviation."""
+        return math.sqrt(self.variance)
+
+    def add(self, cost: float, record: ConfigurationRecord) -> None:
+        """Add a window whose cost does not yet count in its configuration's record."""
+        if not record.cost > 0:
+            return
+        deviation = min(abs(cost / record.cost - 1.0), LARGEST)
+        self.windows += 1
+        found = deviation**2 / (1.0 + 1.0 / record.weight)  # the mean that it is compared with scatters, too
+        self.variance += max(1.0 / self.windows, SEEN) * (found - self.variance)
+
+
+@dataclass(slots=True)
+class ConfigurationRecord:
+    """All windows of one configuration under one load level."""
+
+    windows: int = 0
+    weight: float = 0.0
+    """Windows, of which old ones count less."""
+    cost: float = 0.0
+    """Mean cost, with the same weights."""
+    kept: float = 0.0
+    """Expected number of windows that kept the SLO, with the same weights."""
+
+    @property
+    def share(self) -> tuple[float, float]:
+        """The least and the largest share of windows that keep the SLO, one standard error wide (Wilson)."""
+        share, n = self.kept / self.weight, self.weight
+        half = math.sqrt(share * (1 - share) / n + 0.25 / n**2)
+        return (share + 0.5 / n - half) / (1 + 1 / n), (share + 0.5 / n + half) / (1 + 1 / n)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing speaks against it: it may well keep the SLO in nine windows of ten."""
+        return self.share[1] >= SHARE
+
+    @property
+    def failing(self) -> bool:
+        """Whether it breaks the SLO at least as often as it keeps it."""
+        return self.kept <= self.weight / 2
+
+    def error(self, spread: float) -> float:
+        """Return the standard error of the mean cost, given the relative deviation of single windows."""
+        return spread * self.cost / math.sqrt(self.weight)
+
+    def worst(self, spread: float, broken: float) -> float:
+        """Return what it costs at worst, by its windows: what was seen but once has to prove itself.
+
+        Args:
+            spread: Relative deviation of single windows.
+            broken: What a window that breaks the SLO costs.
+        """
+        return self.cost + self.error(spread) + max(SHARE - self.share[0], 0.0) * broken
+
+    def add(self, cost: float, kept: float) -> None:
+        """Add a window, which kept the SLO with a probability."""
+        self.windows += 1
+        self.weight = FADING * self.weight + 1.0
+        self.cost += (cost - self.cost) / self.weight
+        self.kept = FADING * self.kept + kept
