@@ -40,7 +40,7 @@ class Gpus:
     def foreign(self, server: Collection[int]) -> float:
         """Return the mean share of time that processes other than the server used since the last call, 0..1.
 
-        NaN if a server that is on a GPU cannot be told from others: in a container its process ids may not
+        NaN if a server that is on a GPU is not to be found among them: in a container its process ids may not
         be those that the driver shows.
         """
         shares = [self._foreign_share(number, server) for number in range(len(self._devices))]

@@ -48,7 +48,7 @@ def run(code: str, folder: Path) -> str:
 
 @compiled
 def test_whoever_comes_later_can_read_the_cache(tmp_path: Path) -> None:
-    """A function compiled for somebody's own tuple is not stored, and a damaged index is begun anew."""
+    """A function compiled for somebody's own tuple is not stored, and a damaged index is begun again."""
     (tmp_path / "theirs.py").write_text(KIND)
     assert run(THEIRS, tmp_path) == "0"
     (tmp_path / "theirs.py").unlink()

@@ -5,7 +5,7 @@ cache therefore lives in a folder named by a hash of all kernel sources.
 
 The index of the cache names the types that a function was compiled for, and a process that cannot import one
 of them cannot read the index at all. What is compiled for types that are not ours, such as a policy of
-somebody's own, is therefore not stored; and an index that cannot be read is begun anew.
+somebody's own, is therefore not stored; and an index that cannot be read is begun again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""YAML files of settings, checked against a pydantic model; mistakes are told with line and field.
+"""YAML files of settings, checked against a pydantic model; a message names line and field of each mistake.
 
 The model is the schema. Validators find the file's folder in ``info.context["folder"]``, for names of other
 files. Aliases are refused, as is a key given twice: the one lets ten lines stand for a billion values, the
@@ -26,8 +26,8 @@ LARGEST = 10_000_000
 """Bytes."""
 DEEPEST = 50
 """Levels of nesting."""
-TOLD = 5
-"""Mistakes that are told at once."""
+LISTED = 5
+"""Mistakes that a message lists."""
 
 Place = tuple[str | int, ...]
 """Where a value is: keys and indices from the top."""
@@ -209,6 +209,6 @@ def _shown(value: Any) -> str:
 def _invalid(path: Path, mistakes: list[_Mistake]) -> InvalidInput:
     if len(mistakes) == 1:
         return InvalidInput(f"{path} line {mistakes[0].line}", mistakes[0].text)
-    told = "".join(f"\n  line {mistake.line}: {mistake.text}" for mistake in mistakes[:TOLD])
-    more = f"\n  and {len(mistakes) - TOLD} more" if len(mistakes) > TOLD else ""
-    return InvalidInput(str(path), f"{len(mistakes)} mistakes{told}{more}")
+    listed = "".join(f"\n  line {mistake.line}: {mistake.text}" for mistake in mistakes[:LISTED])
+    more = f"\n  and {len(mistakes) - LISTED} more" if len(mistakes) > LISTED else ""
+    return InvalidInput(str(path), f"{len(mistakes)} mistakes{listed}{more}")

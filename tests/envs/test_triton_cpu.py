@@ -257,7 +257,7 @@ def test_schedule_without_carrying_over() -> None:
 
 
 def test_failure_in_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend that fails ends its own episode; the others go on, and it begins anew in the next step."""
+    """A backend that fails ends its own episode; the others go on, and it begins again in the next step."""
     vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=1.0)
     vector.reset(seed=3)
     assert isinstance(vector, ServingVectorEnv)

@@ -93,7 +93,7 @@ def test_windows_that_stand_alone_are_not_measured_again(
 
 
 def test_a_finished_training_can_be_asked_for_again(tmp_path: Path) -> None:
-    """Nothing is measured anew, and the policy stays what it was."""
+    """Nothing is measured again, and the policy stays what it was."""
     train(SPEC, tmp_path).agent.close()
     before = contents(tmp_path)
 

@@ -135,7 +135,7 @@ def test_change_by_somebody_else_disturbs_the_window() -> None:
 
 
 def test_restart_disturbs_the_window_and_the_new_processes_are_followed() -> None:
-    """Counters that began anew mark the window; the next one is clean."""
+    """Counters that began again mark the window; the next one is clean."""
     server = ScriptedServer()
     profiler = make(server)
     server.at(52.0, server.restart)
@@ -158,7 +158,7 @@ def test_server_quantiles_are_distrusted_until_they_forget_the_old_configuration
 
 
 def test_change_that_cannot_be_seen_can_be_told() -> None:
-    """changed() starts the memory of the server's quantiles anew."""
+    """changed() starts the memory of the server's quantiles again."""
     server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
     profiler = make(server)
     profiler.measure(5.0)

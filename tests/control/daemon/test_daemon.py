@@ -53,7 +53,7 @@ def test_an_applied_target_ends_within_its_slo(bed: Bed) -> None:
 
 
 def test_a_later_life_goes_on(bed: Bed) -> None:
-    """Window numbers, what was tried and what was learned; the best known is not explored anew."""
+    """Window numbers, what was tried and what was learned; the best known is not explored again."""
     bed.write(("a", "apply", "guard: {patience: 3, review: 1000}"))
     bed.run(windows=25)
     first = bed.running()
@@ -131,7 +131,7 @@ def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
 
 
 def test_the_file_can_be_read_again(bed: Bed) -> None:
-    """What is new begins, what is gone ends, what was changed begins anew, all others notice nothing."""
+    """What is new begins, what is gone ends, what was changed begins again, all others notice nothing."""
     bed.write(("a", "apply", ""), ("b", "recommend", ""), ("c", "observe", ""))
     with Running(bed) as keeper:
         eventually(lambda: all(worker.turns for worker in keeper.workers.values()))
@@ -210,7 +210,7 @@ def test_only_one_daemon_uses_a_store(bed: Bed) -> None:
 
 
 def test_a_damaged_store_is_put_aside(bed: Bed) -> None:
-    """The daemon begins anew and says so; the damaged file is kept."""
+    """The daemon begins again and says so; the damaged file is kept."""
     bed.write(("a", "observe", ""))
     (bed.folder / "s.db").write_bytes(b"garbage" * 1000)
 
@@ -326,7 +326,7 @@ def test_an_error_that_comes_again_is_traced_once(
 
 
 def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one target; it begins anew after a pause."""
+    """Of one target; it begins again after a pause."""
     bed.write(("a", "observe", ""))
     failed: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""Plain twin of Clockwork: a list of requests per kind, session and batch size, searched anew every time."""
+"""Plain twin of Clockwork: a list of requests per kind, session and batch size, searched again every time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Request:
 
 
 class NaiveCluster:
-    """Everything in lists, searched anew at every event; a subclass says what to send."""
+    """Everything in lists, searched again at every event; a subclass says what to send."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
