@@ -33,7 +33,7 @@ def test_run_puts_back_what_was_there(tmp_path: Path) -> None:
     """With --restore nothing of ours is left in the model's folder."""
     with EmbeddedTFServing() as server:
         before = sorted(path.name for path in server.base_path.iterdir())
-        options = ["--slo", "p95=300ms", "--rate", "20", "--windows", "3", "--window", "1s"]
+        options = ["--slo", "mean=300ms", "--rate", "20", "--windows", "3", "--window", "1s"]
 
         done = own_process(tmp_path, "run", server.target, *options, "--restore", "--out", "run")
 

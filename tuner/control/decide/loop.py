@@ -147,7 +147,7 @@ class ControlLoop:
             case on.InForce(previous):
                 self._ban(previous)
             case on.Overtaken():
-                self._overtaken()
+                memory.end_probation()
             case on.Failed():
                 self._failed(event)
             case on.Away():
@@ -284,9 +284,8 @@ class ControlLoop:
 
     def _ban(self, bad: Configuration) -> None:
         """A configuration was bad under the present load."""
-        if self.level is None:
-            self._overtaken()
-        else:
+        self.memory.end_probation()
+        if self.level is not None:
             self.memory.ban(self.level, self._index(bad))
 
     def _failed(self, event: on.Failed) -> None:
@@ -297,10 +296,6 @@ class ControlLoop:
         bad = event.tried or (event.refused and isinstance(decision, Apply) and not decision.restores)
         if bad and self.level is not None and decision.configuration in self.space:
             self.memory.ban(self.level, self.space.encode(decision.configuration))
-
-    def _overtaken(self) -> None:
-        if self.on_probation:
-            self.memory.end_probation()
 
     def _ordered(self, running: Configuration) -> bool:
         """Whether an order decides what happens to a server that runs a configuration."""
