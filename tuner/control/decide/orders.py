@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from tuner.knobs import Configuration
 
-__all__ = ["NoOrders", "OrderBook", "Orders"]
+__all__ = ["Orders"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,33 +24,3 @@ class Orders:
     def standing(self) -> bool:
         """Whether the server is paused or pinned."""
         return bool(self.paused) or self.pinned is not None
-
-
-class OrderBook(Protocol):
-    """Where a driver reads the orders after every window."""
-
-    def read(self) -> Orders:
-        """Return the orders in force."""
-        ...
-
-    def moved(self, configuration: Configuration) -> None:
-        """Move a pin to a configuration that somebody else has set."""
-        ...
-
-    def done(self) -> None:
-        """Strike out an order to roll back: it was carried out, or could not be."""
-        ...
-
-
-class NoOrders:
-    """The order book of a driver that takes no orders."""
-
-    def read(self) -> Orders:
-        """Return no orders."""
-        return Orders()
-
-    def moved(self, configuration: Configuration) -> None:
-        """Do nothing: no server is ever pinned."""
-
-    def done(self) -> None:
-        """Do nothing: no rollback is ever ordered."""

@@ -30,9 +30,9 @@ from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.decide.orders import NoOrders, OrderBook
 from tuner.control.drive.canary import try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
+from tuner.control.drive.order_book import NoOrders, OrderBook
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
 from tuner.knobs import ApplyCost, Configuration
