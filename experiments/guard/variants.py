@@ -22,16 +22,14 @@ OFF: dict[str, float] = {
     "step": 1000.0,
     "budget": 1.0,
     "patience": MOST,
-    "review": MOST,
     "retry_after": 0,
     "stale_after": math.inf,
     "reloads_per_hour": MOST,
     "restarts_per_hour": MOST,
     "breaker": MOST,
-    "blind": MOST,
 }
 """The value with which a limit limits nothing; a limit that is not here cannot be switched off."""
-IN_TROUBLE = frozenset(("stale_after", "breaker", "blind"))
+IN_TROUBLE = frozenset(("stale_after", "breaker"))
 """Limits that decide nothing while nothing goes wrong."""
 ELSEWHERE = frozenset(("restarts_per_hour",))
 """Limits on changes that the simulated server does not have: all of its changes are reloads."""

@@ -54,7 +54,7 @@ def test_an_applied_target_ends_within_its_slo(bed: Bed) -> None:
 
 def test_a_later_life_goes_on(bed: Bed) -> None:
     """Window numbers, what was tried and what was learned; the best known is not explored again."""
-    bed.write(("a", "apply", "guard: {patience: 3, review: 1000}"))
+    bed.write(("a", "apply", "guard: {patience: 3}"))
     bed.run(windows=25)
     first = bed.running()
 
@@ -85,7 +85,7 @@ def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
 
 def test_a_manual_change_is_respected(bed: Bed) -> None:
     """It is noticed, told, and gone on from."""
-    bed.write(("a", "apply", "guard: {patience: 2, review: 1000}"))
+    bed.write(("a", "apply", "guard: {patience: 2}"))
     with Running(bed) as keeper:
         eventually(lambda: keeper.workers["a"].turns > 20)
         bed.servers["a"].set(configuration(16, 0.01, 2))

@@ -49,10 +49,10 @@ OBJECTIVES = [
 CARE: list[dict[str, Any]] = [
     {},
     {"budget": 0.04},
-    {"step": 1.0, "patience": 4, "review": 9},
-    {"breaker": 2, "blind": 1, "retry_after": 3},
+    {"step": 1.0, "patience": 4},
+    {"breaker": 2, "retry_after": 3},
     {"reloads_per_hour": 5},
-    {"budget": 0.1, "patience": 3, "review": 6},
+    {"budget": 0.1, "patience": 3},
 ]
 
 

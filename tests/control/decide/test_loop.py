@@ -6,7 +6,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.builders import (
@@ -209,17 +208,17 @@ def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles() -> None
 
 
 def test_the_search_ends_when_nothing_better_is_found() -> None:
-    """After the patience the best stays, and only every so often one step is explored."""
+    """After the patience the best stays."""
     others = [configuration(b, d, i) for b in (2, 4, 8, 16) for d in (0.0, 0.002) for i in (1, 2)]
-    loop, agent = loop_with(*others * 9, patience=3, review=5)
+    loop, agent = loop_with(*others * 9, patience=3)
 
     explored = []
-    for window, running in enumerate(others[:14], 1):
+    for window, running in enumerate(others[:8], 1):
         agent.selects = 0
         turn(loop, window * 10.0, measurement(0.010, running=running, end=window * 10.0))
         explored.append(bool(agent.selects))
 
-    assert explored == [True] * 5 + [False] * 4 + [True] + [False] * 4
+    assert explored == [True] * 4 + [False] * 4
 
 
 def test_the_incumbent_is_the_best_that_kept_the_slo() -> None:
@@ -244,22 +243,6 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server() ->
 
     assert isinstance(decision, Hold)
     assert "by more than chance explains" in decision.reason
-
-
-@pytest.mark.parametrize(("delayed", "changes"), [(3000, False), (100, True)])
-def test_a_change_that_costs_more_than_it_gains_before_the_load_moves_on_is_not_made(
-    delayed: int, changes: bool
-) -> None:
-    """The load has lasted for two windows: a sixth of the SLO pays for few requests that wait, not many."""
-    loop, _ = loop_with(configuration(2), configuration())
-    turn(loop, 10.0, measurement(0.010))
-    changed(loop, configuration())
-
-    after = measurement(0.015, running=configuration(2), end=30.0, waiting=delayed * 0.030)
-    decision = turn(loop, 30.0, after)
-
-    assert isinstance(decision, Apply) is changes
-    assert changes or "before the load moves on" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -311,50 +294,6 @@ def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every: int, 
 
     assert isinstance(decision, Apply) is explores
     assert explores or "not exploring" in decision.reason
-
-
-@pytest.mark.parametrize(("worse", "switches"), [(0.0, True), (0.5, False)])
-def test_a_change_that_the_next_load_would_undo_must_pay_for_both(worse: float, switches: bool) -> None:
-    """A change costs one window and gains 1.8 before the load moves on: enough for one, not for two."""
-    loop, agent = loop_with()
-
-    agent.select = agent.best  # type: ignore[method-assign]
-
-    def windows(
-        begin: int,
-        count: int,
-        *,
-        rate: float = 200.0,
-        p95: float = 0.018,
-        size: float = 1,
-        waiting: float = 0.0,
-    ) -> Decision:
-        for end in range(begin + 5, begin + 5 * count + 1, 5):
-            window = measurement(
-                p95,
-                rate=rate,
-                running=configuration(size),
-                end=float(end),
-                waiting=waiting * (end == begin + 5),
-            )
-            decision = turn(loop, float(end), window)
-        return decision
-
-    windows(0, 4, p95=0.009, size=2)
-    changed(loop, configuration(2))
-    windows(25, 4, waiting=1000 * 0.030)
-    windows(45, 8, rate=800.0)
-    windows(85, 1)
-    agent.costs = lambda level: np.where(  # type: ignore[method-assign]
-        np.arange(SPACE.size) == SPACE.encode(configuration(2)),
-        0.3 + (level > loop.level) * (0.3 + worse),  # type: ignore[operator]
-        0.6,
-    )
-
-    decision = windows(90, 1)
-
-    assert isinstance(decision, Apply) is switches
-    assert switches or "before the load moves on" in decision.reason
 
 
 def test_restores_the_last_good_configuration_when_the_server_returns() -> None:
@@ -430,33 +369,6 @@ def test_nothing_is_explored_in_the_first_window_under_a_new_load() -> None:
     assert isinstance(second, Apply)
 
 
-def test_an_unknown_load_is_met_with_what_bore_a_heavier_one() -> None:
-    """The SLO is broken and nothing known here: what kept it at the next heavier load comes before trials."""
-    loop, agent = loop_with(step=9)
-    strong = configuration(8, 0.002, 2)
-    turn(loop, 10.0, measurement(0.020, running=strong, rate=600.0))
-    turn(loop, 20.0, measurement(0.010, rate=100.0, end=20.0))
-    agent.proposals = [SPACE.encode(configuration(2))]
-    agent.learned[SPACE.encode(configuration())] = 9.0  # as an agent that takes in how bad it is
-
-    decision = turn(loop, 30.0, measurement(0.090, rate=300.0, end=30.0))
-
-    assert isinstance(decision, Apply)
-    assert decision.configuration == strong
-    assert not decision.exploring
-
-
-def test_what_was_seen_to_fail_is_not_held_on_to_because_it_bore_a_heavier_load_once() -> None:
-    """One lucky window at the load above must not end the search at this one."""
-    loop, _ = loop_with(*[configuration(2)] * 9)
-    turn(loop, 10.0, measurement(0.020, rate=600.0))
-
-    decisions = [turn(loop, end, measurement(0.050, rate=300.0, end=end)) for end in (20.0, 30.0)]
-
-    assert isinstance(decisions[-1], Apply)
-    assert "exploring" in decisions[-1].reason
-
-
 def test_one_bad_window_of_a_good_configuration_is_no_reason_to_search() -> None:
     """It has kept the SLO many times: nothing untried is better founded."""
     loop, agent = loop_with(configuration(2), patience=0)
@@ -485,12 +397,12 @@ def test_what_breaks_the_slo_twice_in_a_row_is_not_good_any_more() -> None:
 
 def test_what_breaks_the_slo_every_third_window_is_not_good() -> None:
     """It would use up the error budget for good; where it breaks the SLO, something else is tried."""
-    loop, _ = loop_with(*[configuration(2)] * 30, patience=0)
-    decision = None
-    for end in range(1, 19):
+    loop, _ = loop_with(*[configuration(2)] * 30)
+    for end in range(1, 10):
         decision = turn(loop, 10.0 * end, measurement(0.020 if end % 3 else 0.045, end=10.0 * end))
 
     assert isinstance(decision, Apply)
+    assert loop.memory.at(loop.level or 0).good == []
 
 
 def test_a_spent_budget_does_not_keep_from_searching_where_nothing_known_keeps_the_slo() -> None:

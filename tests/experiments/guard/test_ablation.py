@@ -31,7 +31,7 @@ def test_rows_say_what_a_variant_changes() -> None:
 def test_limits_of_trouble_are_tried_where_there_is_trouble() -> None:
     """More seeds there, and all above 100."""
     experiment = quick(GuardAblation, seeds=3)
-    tasks = [task for task in experiment.tasks() if task.variant.name == "blind switched off"]
+    tasks = [task for task in experiment.tasks() if task.variant.name == "breaker switched off"]
 
     assert {task.load for task in tasks} == TROUBLED
     assert list(experiment.seeds_of(tasks[0])) == [101, 102, 103, 104, 105, 106]

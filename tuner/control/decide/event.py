@@ -10,7 +10,6 @@ from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
 __all__ = [
-    "Away",
     "Changed",
     "Event",
     "Failed",
@@ -38,10 +37,6 @@ class Unseen(NamedTuple):
     """What the server runs now."""
     reason: str
     """Why nothing was measured."""
-
-
-class Away(NamedTuple):
-    """The server was away and is back."""
 
 
 class Changed(NamedTuple):
@@ -96,4 +91,4 @@ class Remembered(NamedTuple):
     """Whether the agent has yet to learn from it."""
 
 
-Event = WindowEnded | Unseen | Away | Changed | InForce | Overtaken | Failed | Ordered | Remembered
+Event = WindowEnded | Unseen | Changed | InForce | Overtaken | Failed | Ordered | Remembered

@@ -46,8 +46,6 @@ class Proposal:
     """Whether, if it was tried, it costs less than the one in force by more than chance explains."""
     at_once: bool
     """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
-    pays: bool
-    """Whether the change pays for itself before the load moves on."""
     stay: str
     """Why the agent would stay where it does, in words."""
 
@@ -66,8 +64,6 @@ class Facts:
     """Why the window is of no use although the metrics are sound; empty if it is."""
     unseen: str = ""
     """Why nothing was seen: no window, or metrics that are stale, missing or implausible; else empty."""
-    blind: int = 0
-    """Windows in a row in which nothing was seen."""
     breaker: str = ""
     """Why nothing may be changed after changes that failed; empty if it may."""
     probation: Configuration | None = None
@@ -114,7 +110,9 @@ def propose(
     spent = kept and memory.budget_spent and present.good
     good = record.good
     over = memory.search_over(state.level) and (kept or not good)
-    reachable = good or ([state.configuration] if kept else _remedies(memory, state.level, over=over))
+    # When a search is over without success, a change to anything but the best that was tried would only add
+    # to what is lost.
+    reachable = good or ([state.configuration] if kept else record.tried if over else [])
     # A broken SLO is repaired with what is known before anything new is tried.
     repair = not kept and bool(reachable)
     # While the load moves it may go on doing so, and nothing is known of where it will end.
@@ -126,7 +124,6 @@ def propose(
     choice = agent.select(state, allowed) if search and explore else best
     known, moves = choice in record.configurations, choice != state.configuration
     expected = float(agent.costs(state.level)[choice]) if moves else present.cost
-    gain = present.cost - (record.configurations[choice].cost if known else expected)
     urgent = not kept and present.failing
     why = "the search is over, this is the best known" if over else "nothing better is expected"
     why = "the first window under this load" if first else why
@@ -139,33 +136,8 @@ def propose(
         known=known,
         differs=known and memory.differ(state.level, choice, state.configuration),
         at_once=urgent and not memory.search_over(state.level),
-        pays=urgent or not known or _pays(agent, space, memory, (state.configuration, choice), gain),
         stay="; ".join([*used_up.values(), why]),
     )
-
-
-def _pays(agent: Agent, space: KnobSpace, memory: Memory, change: tuple[int, int], gain: float) -> bool:
-    """Whether a change pays for itself, with what it adds to the cost under the load that follows."""
-    running, choice = change
-    if choice == running:
-        return True
-    after = 0.0
-    if (following := memory.switching.following) is not None:
-        costs = agent.costs(following.level)
-        after = float(np.nan_to_num(max(costs[choice] - costs[running], 0.0)))
-    kind = space.apply_cost(space.decode(running), space.decode(choice))
-    return memory.switching.worth(gain, kind, after=after)
-
-
-def _remedies(memory: Memory, level: int, *, over: bool) -> list[int]:
-    """What to choose from where nothing known keeps the SLO; nothing if only a search is left.
-
-    What keeps it under the next heavier load may do so here, unless it was seen not to. When the search is
-    over without success, a change to anything but the best that was tried would only add to what is lost.
-    """
-    tried = memory.at(level).tried
-    untried = [c for c in memory.good_above(level) if c not in tried]
-    return untried or (tried if over else [])
 
 
 def _allowed(

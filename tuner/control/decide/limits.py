@@ -35,10 +35,8 @@ class GuardLimits:
     budget: float = _limit(0.02, gt=0, le=1)
     """Share of the last 100 windows that may break the SLO, or be lost to changes, before exploring stops."""
     patience: int = _limit(10, ge=0, le=MOST)
-    """Windows without anything better under one load after which the search is over and the best stays."""
-    review: int = _limit(100, ge=1, le=MOST)
-    """When the search is over, one step is explored every ``review`` windows, in case the server has
-    changed."""
+    """Windows of little known configurations without anything better, after which the search under a load is
+    over."""
     retry_after: int = _limit(20, ge=0, le=MOST)
     """Windows for which a configuration that was rolled back is not tried again under that load."""
     stale_after: float = _limit(30.0, gt=0)
@@ -50,8 +48,6 @@ class GuardLimits:
     """Changes within an hour for which the server is started again."""
     breaker: int = _limit(3, ge=1, le=MOST)
     """Changes in a row that fail before the circuit breaker opens: none is tried for a while, ever longer."""
-    blind: int = _limit(3, ge=1, le=MOST)
-    """Windows in a row with stale, missing or false metrics after which an unjudged change is undone."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -150,8 +150,6 @@ class ControlLoop:
                 memory.end_probation()
             case on.Failed():
                 self._failed(event)
-            case on.Away():
-                memory.switching.unseen()
             case on.Remembered():
                 self._remember(event)
 
@@ -162,7 +160,7 @@ class ControlLoop:
         if reason := _unused(m):
             self._facts = self._gather(m, unused=reason)
         elif reason := self._unseen_because(now, m):
-            self._blind(m.configuration, reason, m)
+            self._facts = self._gather(m, unseen=reason)
         elif m.quantiles_mixed and self.objective.slo.statistic != "mean":
             self._mixed(m)
         else:
@@ -172,8 +170,7 @@ class ControlLoop:
     def _unseen(self, running: Configuration, reason: str) -> None:
         """There is no window."""
         self._order(running)
-        self.memory.switching.unseen()
-        self._blind(running, reason)
+        self._facts = self._gather(None, running=running, unseen=reason)
         self.memory.turn_passed()
 
     def _order(self, running: Configuration) -> None:
@@ -191,17 +188,10 @@ class ControlLoop:
             "orders": self.orders,
             "measurement": m,
             "running": m.configuration if m is not None else None,
-            "blind": memory.blind,
             "breaker": f"{memory.failures} changes in a row failed; {tries}" if memory.pause else "",
             "probation": memory.probation.previous if memory.probation is not None else None,
         }
         return Facts(**{**known, **seen})
-
-    def _blind(self, running: Configuration, reason: str, m: Measurement | None = None) -> None:
-        """Nothing was seen. Where the operator has given orders nothing depends on it."""
-        if not self._ordered(running):
-            self.memory.unusable()
-        self._facts = self._gather(m, running=running, unseen=reason)
 
     def _mixed(self, m: Measurement) -> None:
         """The quantiles look back to another configuration and teach nothing; the mean does not."""
@@ -217,7 +207,6 @@ class ControlLoop:
         memory, slo = self.memory, self.objective.slo
         self.load = self.load.after(m)
         level = self.level = self._level(self.load, m)
-        memory.switching.load(level, m.arrival_rate * (m.end - m.start))
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=self.load.rate)
         cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
@@ -226,7 +215,6 @@ class ControlLoop:
             self.agent.update(state, index, cost, state)
         if kept:
             self.last_good = self.incumbent()
-        memory.usable()
         good = self._better(level, index, memory.at(level).good)
         probation = memory.probation
         if probation is not None and not self._ordered(m.configuration):

@@ -9,10 +9,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tuner.agents.load_levels import same_neighbours
 from tuner.control.decide.evidence import ConfigurationRecord, Margin, Spread
 from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.switching import SwitchingCost
 from tuner.knobs import ApplyCost, Configuration
 
 __all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search"]
@@ -32,36 +30,24 @@ KINDS = {ApplyCost.RELOAD: "reloads", ApplyCost.RESTART: "restarts"}
 class Search:
     """The search for a better configuration under one load level."""
 
-    best: float
-    """Least cost of a tried configuration when it last improved; NaN if there was none."""
+    best: float = math.nan
+    """Least cost of a tried configuration when it last improved; NaN before the first."""
     tries: int = 0
     """Windows since then in which something little known ran."""
-    over: int = 0
-    """Windows since the search ended."""
-    repeats: int = 0
-    """How often the search began again without finding anything better."""
 
-    def add(self, best: float, spread: float, limits: GuardLimits, *, tried: bool, good: bool) -> None:
+    def add(self, best: float, spread: float, *, tried: bool, lost: bool) -> None:
         """Add a window.
 
-        A search that is over begins again if what runs does not keep the SLO. Where nothing can, each
-        repetition waits twice as long, up to ``review`` windows: else the changes would never end.
-
         Args:
-            best: Least cost of a tried configuration; NaN if there is none.
+            best: Least cost of a tried configuration.
             spread: Relative deviation of single windows: a smaller gain is none.
-            limits: How long a search may last.
-            tried: Whether little was known of what runs.
-            good: Whether what runs keeps the SLO, as far as is known.
+            tried: Whether little was known of what ran.
+            lost: Whether what ran kept the SLO so far and does not any more: the search begins again.
         """
-        if best < self.best * (1 - spread):
-            self.best, self.tries, self.over, self.repeats = best, 0, 0, 0
-        elif self.tries <= limits.patience:
-            self.tries += tried
+        if lost or not best >= self.best * (1 - spread):
+            self.best, self.tries = best, 0
         else:
-            self.over += 1
-            if not good and self.over > min(limits.patience * 2**self.repeats, limits.review):
-                self.best, self.tries, self.over, self.repeats = best, 0, 0, self.repeats + 1
+            self.tries += tried
 
 
 @dataclass(slots=True)
@@ -72,7 +58,7 @@ class LevelRecord:
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
-    search: Search | None = None
+    search: Search = field(default_factory=Search)
 
     @property
     def tried(self) -> list[int]:
@@ -122,13 +108,10 @@ class Memory:
         self.broken = broken
         self.levels: dict[int, LevelRecord] = {}
         self.spread = Spread()
-        self.switching = SwitchingCost(broken)
         self.probation: Probation | None = None
         self.failure_share = 0.0
         """Of the last window that left the server as it was."""
         self.windows = 0
-        self.blind = 0
-        """Windows without usable metrics in a row."""
         self.failures = 0
         """Changes in a row that failed."""
         self.pause = 0
@@ -169,11 +152,6 @@ class Memory:
         gain = known[worse].cost - known[better].cost
         return gain > math.hypot(known[worse].error(spread), known[better].error(spread))
 
-    def good_above(self, level: int) -> list[int]:
-        """Return what keeps the SLO under the nearest heavier load where anything does, least cost first."""
-        heavier = sorted(other for other in self.levels if other > level and same_neighbours(other, level))
-        return next((good for other in heavier if (good := self.levels[other].good)), [])
-
     def begins(self, level: int) -> bool:
         """Whether the last window was the first under its load level, and not the first of all."""
         windows = sum(one.windows for one in self.at(level).configurations.values())
@@ -185,12 +163,7 @@ class Memory:
 
     def search_over(self, level: int) -> bool:
         """Whether to explore is not worth disturbing the server: nothing better was found for a while."""
-        search = self.at(level).search
-        return (
-            search is not None
-            and search.tries > self.limits.patience
-            and search.over % self.limits.review != 0
-        )
+        return self.at(level).search.tries > self.limits.patience
 
     @property
     def budget_spent(self) -> bool:
@@ -226,7 +199,6 @@ class Memory:
     def window_passed(self, lost: float) -> None:
         """A window was measured, usable or not; the change before it delayed ``lost`` windows' requests."""
         self._lost += lost
-        self.switching.window(lost)
 
     def record(self, level: int, configuration: int, cost: float, kept: float) -> None:
         """Record a usable window, which kept the SLO with a probability.
@@ -240,28 +212,17 @@ class Memory:
         self._lost = 0.0
         self.windows += 1
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
+        was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
         one.add(cost, kept)
-        if record.search is None:
-            record.search = Search(record.least)
-        elif not self.budget_spent or not one.good:
-            tried = one.windows <= LITTLE or not one.good
-            record.search.add(record.least, self.spread.deviation, self.limits, tried=tried, good=one.good)
-
-    def usable(self) -> None:
-        """A window had metrics that make sense."""
-        self.blind = 0
-
-    def unusable(self) -> None:
-        """A window had no metrics, or metrics that make no sense."""
-        self.blind += 1
+        if not (self.budget_spent and one.good):
+            tried, lost = one.windows <= LITTLE or not one.good, was_good and not one.good
+            record.search.add(record.least, self.spread.deviation, tried=tried, lost=lost)
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
         self.count_change(now, cost)
         self.failures = self.pause = 0
-        if cost is not ApplyCost.FREE:
-            self.switching.changed(cost)
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""

@@ -65,15 +65,6 @@ def unused_window(facts: Facts) -> Decision | None:
     return Hold(reason=f"window not used: {facts.unused}") if facts.unused else None
 
 
-def blind_on_probation(facts: Facts) -> Decision | None:
-    """Undo a change that cannot be judged because nothing has been seen for several windows."""
-    if not (facts.unseen and facts.blind >= facts.limits.blind and facts.probation is not None):
-        return None
-    why = f"{facts.blind} windows without usable metrics ({facts.unseen})"
-    text = facts.space.format(facts.probation)
-    return Rollback(configuration=facts.probation, reason=f"{why}: the change is undone, back to {text}")
-
-
 def blind(facts: Facts) -> Decision | None:
     """Hold where nothing was seen."""
     return Hold(reason=f"window not used: {facts.unseen}") if facts.unseen else None
@@ -135,15 +126,6 @@ def gains_too_little(facts: Facts) -> Decision | None:
     return Hold(reason=f"{facts.standing}; no known configuration is better by more than chance explains")
 
 
-def costs_too_much(facts: Facts) -> Decision | None:
-    """Hold unless a change to a known configuration pays for itself before the load moves on."""
-    proposal = facts.proposal
-    if not proposal.known or proposal.at_once or proposal.pays:
-        return None
-    why = "a better one is known, but to change costs more than it gains before the load moves on"
-    return Hold(reason=f"{facts.standing}; {why}")
-
-
 def change(facts: Facts) -> Decision | None:
     """Change to what the agent proposes."""
     proposal = facts.proposal
@@ -161,7 +143,6 @@ RULES = (
     Rule(operator_paused, "the operator's word comes first"),
     Rule(operator_pinned, "the operator's word comes first"),
     Rule(unused_window, "no action on bad data"),
-    Rule(blind_on_probation, "no change stays that nobody can judge"),
     Rule(blind, "no action on bad data"),
     # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for
     # the quantiles would only keep a bad change in force.
@@ -173,7 +154,6 @@ RULES = (
     Rule(too_few_requests, "changes come one at a time"),
     Rule(nothing_better, "no needless change"),
     Rule(gains_too_little, "no needless change"),
-    Rule(costs_too_much, "no needless change"),
     Rule(change, "the SLO at the least cost"),
 )
 """In the order in which they are asked."""

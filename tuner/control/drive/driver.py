@@ -230,7 +230,6 @@ class Driver:
         if not away or nearest(found) != nearest(self.original):
             self._respect(found)
             return None
-        self.loop.observe(on.Away())
         restore = self.loop.restoration(found)
         if restore is None and self.loop.orders.paused:
             text = self.loop.space.format(found)
