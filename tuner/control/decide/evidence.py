@@ -1,7 +1,7 @@
 """Evidence: what is known of one configuration under one load, and how surely.
 
-A window of few requests proves little, and old windows prove less than new ones. So each window counts with
-the probability that it kept the SLO, given its number of requests (:func:`margin`), and fades.
+A window of few requests proves little, and old windows prove less than new ones. So each window counts as much
+as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ BETWEEN = 0.05
 """Relative deviation of a latency between windows of one configuration, however many requests they have."""
 USUAL_SPREAD = 0.5
 """Standard deviation of the logarithm of latencies where no quantiles show it."""
+LEAST_SURE = 1e-6
+"""Windows that count at least, all together."""
 TINY = 1e-9
 """s."""
 NORMAL = NormalDist()
@@ -129,13 +131,16 @@ class ConfigurationRecord:
     """Windows, of which old ones count less."""
     cost: float = 0.0
     """Mean cost, with the same weights."""
+    sure: float = 0.0
+    """Windows, each of which counts as much as its verdict on the SLO is sure; old ones count less."""
     kept: float = 0.0
-    """Expected number of windows that kept the SLO, with the same weights."""
+    """Those of them that kept the SLO."""
 
     @property
     def share(self) -> tuple[float, float]:
         """The least and the largest share of windows that keep the SLO, one standard error wide (Wilson)."""
-        share, n = self.kept / self.weight, self.weight
+        n = max(self.sure, LEAST_SURE)
+        share = self.kept / n
         half = math.sqrt(share * (1 - share) / n + 0.25 / n**2)
         return (share + 0.5 / n - half) / (1 + 1 / n), (share + 0.5 / n + half) / (1 + 1 / n)
 
@@ -147,7 +152,7 @@ class ConfigurationRecord:
     @property
     def failing(self) -> bool:
         """Whether it breaks the SLO at least as often as it keeps it."""
-        return self.kept <= self.weight / 2
+        return self.kept <= self.sure / 2
 
     def error(self, spread: float) -> float:
         """Return the standard error of the mean cost, given the relative deviation of single windows."""
@@ -167,4 +172,6 @@ class ConfigurationRecord:
         self.windows += 1
         self.weight = FADING * self.weight + 1.0
         self.cost += (cost - self.cost) / self.weight
-        self.kept = FADING * self.kept + kept
+        sure = abs(2 * kept - 1)
+        self.sure = FADING * self.sure + sure
+        self.kept = FADING * self.kept + sure * (kept > 0.5)
