@@ -1,7 +1,7 @@
 """Evidence: what is known of one configuration under one load, and how surely.
 
-A window of few requests proves little, and old windows prove less than new ones. So each window counts as much
-as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades.
+A window of few requests proves little, and old windows prove less than new ones. So each window counts as
+much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades.
 """
 
 from __future__ import annotations
