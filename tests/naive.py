@@ -40,6 +40,7 @@ class NaiveBatcher:
     now: float = 0.0
     generation: int = 0
     busy_seconds: float = 0.0
+    waited_seconds: float = 0.0
     queued: float = 0.0
     computed: float = 0.0
     taken: float = 0.0
@@ -78,6 +79,7 @@ class NaiveBatcher:
             for batch in batches:
                 batch.remaining = max(0.0, batch.remaining - step * pace)
             self.busy_seconds += step * len(batches) * machine.threads * share
+            self.waited_seconds += step * len(batches) * machine.threads * (1.0 - share)
             self.now = min(event, until)
             if event > until:
                 return

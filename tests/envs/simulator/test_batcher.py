@@ -15,6 +15,7 @@ from tuner.envs.simulator.batcher import (
     Machine,
     advance,
 )
+from tuner.envs.simulator.world import empty_totals
 
 
 def empty(
@@ -34,12 +35,7 @@ def empty(
         gap_share=np.zeros(slots),
         latency=np.full(log, np.nan),
     )
-    totals = BatcherTotals(
-        tally=np.zeros(4, np.int64),
-        seconds=np.zeros(3),
-        batch_counts=np.zeros(largest + 1, np.int64),
-        batch_seconds=np.zeros(largest + 1),
-    )
+    totals = empty_totals(largest)
     return state, totals
 
 
@@ -220,9 +216,8 @@ def test_equals_naive(seed: int) -> None:
     ]
     assert totals.batch_counts.tolist() == counts.tolist()
     assert np.allclose(totals.batch_seconds, seconds, rtol=1e-9, atol=0)
-    assert np.allclose(
-        totals.seconds, [naive.queued, naive.computed, naive.busy_seconds], rtol=1e-9, atol=1e-12
-    )
+    spent = [naive.queued, naive.computed, naive.busy_seconds, naive.waited_seconds]
+    assert np.allclose(totals.seconds, spent, rtol=1e-9, atol=1e-12)
     assert np.allclose(state.latency[: naive.arrived], latency, rtol=1e-9, atol=0, equal_nan=True)
 
 

@@ -11,11 +11,11 @@ from tests.scheduling.batching.naive_timeout import NaiveTimeout, answers
 from tuner.envs.simulator.batcher import (
     BatcherArrivals,
     BatcherState,
-    BatcherTotals,
     Batching,
     Machine,
     advance,
 )
+from tuner.envs.simulator.world import empty_totals
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.timeout import TimeoutOptions, build
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
@@ -230,12 +230,7 @@ def single_server(batching: Batching, profile: np.ndarray, times: np.ndarray) ->
         gap_share=np.zeros(slots),
         latency=np.full(1 << 10, np.nan),
     )
-    totals = BatcherTotals(
-        tally=np.zeros(4, np.int64),
-        seconds=np.zeros(3),
-        batch_counts=np.zeros(largest + 1, np.int64),
-        batch_seconds=np.zeros(largest + 1),
-    )
+    totals = empty_totals(largest)
     machine = Machine(profile, 0.0, 0.0, 64.0, 1.0, 0.0)
     arrivals = BatcherArrivals(times, np.ones(times.size), np.zeros(times.size), np.ones(times.size))
     advance(state, totals, batching, machine, arrivals, float(times[-1]) + 100.0)
