@@ -102,7 +102,7 @@ def test_schedule_changes_the_load() -> None:
 class Tens:
     """Load levels of ten requests/s."""
 
-    def level(self, rate: float, previous: int | None = None) -> int:
+    def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:
         return round(rate / 10)
 
 

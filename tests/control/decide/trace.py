@@ -30,7 +30,7 @@ from tuner.control.store.store import Store
 TRACES = Path(__file__).with_name("traces")
 WINDOWS, LIVES, READABLE = 150, 100, 4
 """Of a random life; how many lives have a digest, and how many of them are recorded decision by decision."""
-HISTORIES, SHORT, TOGETHER = 10_000, 12, 100
+HISTORIES, SHORT, TOGETHER = 10_000, 6, 100
 """Short random lives, their windows, and how many of them share a digest."""
 DECISIONS = """
 SELECT window.number, window.level, window.kept, decision.action, decision.exploring, decision.outcome,
