@@ -57,6 +57,14 @@ class CanaryTrial:
 class Canary(Protocol):
     """A backend of several servers that can try a configuration on one of them."""
 
+    def configurations(self) -> list[Configuration]:
+        """Return what each server runs that answers.
+
+        Raises:
+            AdapterError: None answers.
+        """
+        ...
+
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change one server, wait, and compare what it served with what the others served.
 

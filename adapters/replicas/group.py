@@ -175,9 +175,12 @@ class ReplicaGroup:
 
         Those are the ones to be changed: a caller that compares this with what it wants sees the difference.
         """
-        each = self._ask(lambda member: member.current())
-        counts = Counter(each.values())
+        counts = Counter(self.configurations())
         return min(counts, key=lambda configuration: counts[configuration])
+
+    def configurations(self) -> list[Configuration]:
+        """Return what each replica runs that answers."""
+        return list(self._ask(lambda member: member.current()).values())
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change one replica, then the others; if one refuses, all go back to what they ran."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +73,21 @@ def test_killed_in_the_middle_of_a_change(bed: Bed, point: str, number: int) -> 
 
     bed.run(windows=30)
     assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
+
+
+@pytest.mark.parametrize("point", ["before_change", "after_change"])
+def test_killed_in_a_change_and_started_a_month_later(bed: Bed, point: str) -> None:
+    """The clock is set forward, or the machine was off: what was under way is resolved all the same."""
+    bed.write(("a", "apply", ""))
+    left = killed(bed, point, 1)
+
+    bed.now = lambda: time.time() + 31 * 86400
+    bed.run(windows=1)
+
+    outcome = bed.rows("SELECT outcome FROM decision WHERE id = ?", left["id"])[0]["outcome"]
+    assert outcome == ("applied" if point == "after_change" else "interrupted")
+    assert any("killed in the middle" in sentence for sentence in bed.said)
+    assert not any("somebody else" in sentence for sentence in bed.said)
 
 
 def test_killed_before_a_change_was_judged(bed: Bed) -> None:

@@ -266,6 +266,9 @@ class RandomServer:
 class RandomFleet(RandomServer):
     """A server with several replicas, one of which tries each change first."""
 
+    def configurations(self) -> list[Configuration]:
+        return [self.current()]
+
     def try_one(self, configuration: Configuration, wait: Any) -> CanaryTrial | None:
         wait(self._random.choice([0.0, 1.0]))
         fate = self._happens(alone=0.05, slow=0.1, failing=0.05, refused=0.05)

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from tuner.control import Decision
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
+from tuner.control.store.database import Database
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
@@ -195,19 +197,58 @@ def test_the_first_usable_window_shows_what_a_change_was_good_for(store: Store) 
 def test_what_could_not_be_written_after_a_change_is_written_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server was changed; a full disk must not hide it for longer than it is full."""
-    log, target = journal(store), entered(store)
+    """The server was changed; a disk that is full for several windows must not hide it for longer."""
+    log = journal(store)
     log.decided(record(APPLY, outcome="decided"), state())
     log.changing()
-    with monkeypatch.context() as full:
-        full.setattr(store, "changed", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk is full")))
+    with full_disk(monkeypatch):
         log.changed(record(APPLY, outcome="applied"), state(configuration(4)))
-    assert store.unfinished(target) is not None
+        for number in (2, 3):
+            with pytest.raises(StorageError, match="full"):
+                log.decided(record(Hold(reason="x"), number), state(configuration(4)))
+    assert outcomes(store) == ["applying"]
 
-    log.decided(record(Hold(reason="x"), 2), state(configuration(4)))
+    log.decided(record(Hold(reason="x"), 4), state(configuration(4)))
 
-    assert store.unfinished(target) is None
-    assert store.row("SELECT outcome FROM decision")["outcome"] == "applied"  # type: ignore[index]
+    assert outcomes(store) == ["applied", "held"]
+
+
+@pytest.mark.parametrize("last", ["an event", "the end"])
+def test_what_is_owed_comes_with_whatever_is_written_next(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """The daemon may be stopped before the next window."""
+    log = journal(store)
+    log.decided(record(APPLY, outcome="decided"), state())
+    log.changing()
+    with full_disk(monkeypatch):
+        log.changed(record(APPLY, outcome="applied"), state(configuration(4)))
+    if last == "an event":
+        store.note("there is room again")
+    else:
+        store.close()
+
+    with closing(Store(tmp_path / "s.db", reading=True)) as again:
+        assert outcomes(again) == ["applied"]
+        assert again.configuration(again.current("a")["running"]) == configuration(4)  # type: ignore[index]
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every transaction of a store fails."""
+
+    @contextmanager
+    def refuse(self: Database) -> Iterator[NoReturn]:
+        raise StorageError("database or disk is full")
+        yield
+
+    with monkeypatch.context() as full:
+        full.setattr(Database, "writing", refuse)
+        yield
+
+
+def outcomes(store: Store) -> list[str]:
+    return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
 
 
 def test_a_transaction_is_whole_or_nothing(store: Store) -> None:
@@ -232,6 +273,26 @@ def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
     assert store.prune(3600.0 * 7) == 3 * 7
     assert [row["number"] for row in store.rows("SELECT number FROM window")] == [7, 8, 9]
     assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
+
+
+@pytest.mark.parametrize("outcome", ["decided", "applying", "applied"])
+def test_what_is_not_finished_is_not_forgotten(store: Store, times: Times, outcome: str) -> None:
+    """A clock set forward by a month makes nothing old that the next start has to resolve or to judge."""
+    target, log = entered(store), journal(store)
+    for number in (1, 2):
+        log.decided(record(APPLY, number, outcome="decided"), state())
+        if number == 1 or outcome != "decided":
+            log.changing()
+        if number == 1 or outcome == "applied":
+            log.changed(record(APPLY, number, outcome="applied"), state(configuration(4)))
+    times.now += 31 * 86400
+
+    store.prune(times.now - 30 * 86400)
+
+    left = store.rows("SELECT outcome, window FROM decision ORDER BY id")
+    assert [row["outcome"] for row in left] == (["applied", outcome] if outcome != "applied" else ["applied"])
+    assert all(row["window"] is not None for row in left)
+    assert (store.unjudged(target) if outcome == "applied" else store.unfinished(target)) is not None
 
 
 def test_policies_come_back(store: Store, tmp_path: Path) -> None:

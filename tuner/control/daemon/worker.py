@@ -88,7 +88,7 @@ class StoppableClock:
             Stopped: The event was set.
         """
         if self._stop.wait(max(seconds, 0.0)):
-            raise Stopped
+            raise Stopped("stopped")
 
 
 class Followed:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
-__all__ = ["objection", "try_first"]
+__all__ = ["configurations", "objection", "try_first"]
+
+
+def configurations(backend: Backend) -> list[Configuration]:
+    """Return what each replica of a backend runs, or what its one server runs.
+
+    Raises:
+        AdapterError: No server answers.
+    """
+    return backend.configurations() if isinstance(backend, Canary) else [backend.current()]
 
 
 def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Callable[[float], None]) -> str:

@@ -30,7 +30,7 @@ from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.canary import try_first
+from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.order_book import NoOrders, OrderBook
 from tuner.control.drive.state import RunState
@@ -281,7 +281,11 @@ class Driver:
         if not oversight.apply or not oversight.permit(decision):
             return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
-        report, problem = self._change(decision)
+        try:
+            report, problem = self._change(decision)
+        except Exception as error:
+            self._broken_off(record, str(error) or type(error).__name__)
+            raise
         record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
         self._journal.changed(record, self._state())
         return record
@@ -318,6 +322,20 @@ class Driver:
         self.loop.observe(on.Changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE))
         self.loop.observe(on.InForce(previous, back=isinstance(decision, Rollback)))
         return report, ""
+
+    def _broken_off(self, record: WindowRecord, why: str) -> None:
+        """Write down the end of a change that was broken off, such as by a stop in the middle of a trial.
+
+        If the server does not run what it ran before, the next life finds the change unfinished.
+        """
+        try:
+            found = configurations(self.backend)
+        except AdapterError:
+            return
+        nearest = self.loop.space.nearest
+        if all(nearest(one) == nearest(self.running) for one in found):
+            error = f"{why} in the middle of it; the server runs what it ran before"
+            self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
 
     def _try_first(self, decision: Apply | Rollback) -> str:
         """Try a change on one replica; return what speaks against it, or nothing.

@@ -27,7 +27,8 @@ class WindowRecord:
     level: int | None = None
     outcome: str = "held"
     """What came of the decision: ``held``, ``recommended`` (nothing may be changed at all), ``postponed``
-    (nothing may be changed now), ``applied`` or ``failed``; ``decided`` before it is carried out."""
+    (nothing may be changed now), ``applied``, ``failed`` or ``interrupted``; ``decided`` before it is
+    carried out."""
     report: ApplyReport | None = None
     """What applying did; None if nothing was applied."""
     error: str = ""
@@ -56,7 +57,7 @@ class Journal(Protocol):
         ...
 
     def changed(self, record: WindowRecord, state: RunState) -> None:
-        """Write down how the change ended."""
+        """Write down how the change ended; what cannot be written now is written later."""
         ...
 
     def stands(self, state: RunState) -> None:

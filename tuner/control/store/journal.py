@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
+from tuner.control.drive.canary import configurations
 from tuner.control.drive.state import RunState
 from tuner.control.store.store import Store
-from tuner.errors import StorageError
+from tuner.errors import ReadOnly, Refused, StorageError
+from tuner.knobs import Configuration
 from tuner.objective import Objective
 
 if TYPE_CHECKING:
@@ -30,8 +32,7 @@ REMEMBERED = 2000
 class StoreJournal:
     """The journal of a :class:`~tuner.control.drive.driver.Driver` in a :class:`~.store.Store`.
 
-    Life: `decided` in each turn, then `changing` and `changed` if the decision is carried out. If the end of
-    a change cannot be written, it is written with the next window.
+    Life: `decided` in each turn, then `changing` and `changed` if the decision is carried out.
 
     Args:
         store: The store.
@@ -44,13 +45,9 @@ class StoreJournal:
         self._target = target
         self._objective = objective
         self._decision: int | None = None
-        self._owed: tuple[int, WindowRecord, RunState] | None = None
 
     def decided(self, record: WindowRecord, state: RunState) -> None:
         """Record the window and the decision."""
-        if self._owed is not None:
-            owed, self._owed = self._owed, None
-            self._write(*owed)
         kept = record.measurement is not None and self._objective.kept(record.measurement)
         self._decision = self._store.decided(self._target, record, state, kept=kept)
 
@@ -60,27 +57,24 @@ class StoreJournal:
         self._store.changing(self._decision)
 
     def changed(self, record: WindowRecord, state: RunState) -> None:
-        """Record how it ended; if the disk is full, the next window does."""
+        """Record how it ended; while the disk is full, the store owes it."""
         assert self._decision is not None, "decided comes first"
-        try:
-            self._write(self._decision, record, state)
-        except StorageError:
-            self._owed = (self._decision, record, state)
+        seconds = record.report.seconds if record.report is not None else math.nan
+        with suppress(StorageError):
+            self._store.changed(
+                self._decision, record.outcome, state.current, seconds=seconds, error=record.error
+            )
 
     def stands(self, state: RunState) -> None:
         """Do nothing: the store knows it from the decisions."""
-
-    def _write(self, decision: int, record: WindowRecord, state: RunState) -> None:
-        seconds = record.report.seconds if record.report is not None else math.nan
-        self._store.changed(decision, record.outcome, state.current, seconds=seconds, error=record.error)
 
 
 def resolve(store: Store, target: int, driver: Driver) -> str | None:
     """Find out how a change ended during which the process was killed.
 
-    Adapters apply all of a change or nothing, so the server runs either the old or the new configuration. If
-    it runs another one, somebody else changed it, and the first window handles that. Where a target has
-    several replicas, one of them may have been trying the new one: all are put back.
+    Adapters apply all of a change or nothing, so a server runs either the old or the new configuration. Of
+    several replicas one may have been trying the new one: then all are put back. If any of them runs
+    something else, somebody else changed it: nothing is put back, and the first window handles that.
 
     Returns:
         A sentence about that change, or about one that was never judged; None if there is neither.
@@ -88,21 +82,36 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
     unfinished = store.unfinished(target)
     if unfinished is None:
         return _judge_again(store, target, driver)
-    space, found = driver.loop.space, driver.backend.current()
-    if isinstance(driver.backend, Canary) and driver.applies and found != unfinished.previous:
-        found = driver.backend.apply(unfinished.previous).configuration
-    wanted, text = unfinished.wanted, space.format(unfinished.wanted)
-    if space.nearest(found) == space.nearest(wanted):
-        driver.doubt(unfinished.previous, wanted, back=unfinished.back)
+    space, text = driver.loop.space, driver.loop.space.format(unfinished.wanted)
+
+    def same(one: Configuration, other: Configuration) -> bool:
+        covered = space.covers(one) and space.covers(other)
+        return space.nearest(one) == space.nearest(other) if covered else one == other
+
+    found = configurations(driver.backend)
+    if all(same(one, unfinished.wanted) for one in found):
+        driver.doubt(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
-        store.changed(unfinished.decision, "applied", found, error="killed meanwhile, but it came about")
+        store.changed(unfinished.decision, "applied", found[0], error="killed meanwhile, but it came about")
     else:
         sentence = f"killed in the middle of changing to {text}, which did not come about"
-        error = f"killed meanwhile; the server runs {space.format(found)}"
+        error = f"killed meanwhile; the server runs {' and '.join(sorted({space.format(c) for c in found}))}"
+        ours = all(same(one, unfinished.wanted) or same(one, unfinished.previous) for one in found)
+        if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
+            error += _put_back(driver, unfinished.previous)
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)
     store.note(sentence, target)
     return sentence
+
+
+def _put_back(driver: Driver, previous: Configuration) -> str:
+    """Put all replicas back to what ran before a trial; return what came of it."""
+    try:
+        driver.backend.apply(previous)
+    except (Refused, ReadOnly) as error:
+        return f"; it could not be put back: {error}"
+    return "; all were put back"
 
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:

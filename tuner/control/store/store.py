@@ -2,7 +2,8 @@
 
 Each call is one transaction, so a process that is killed leaves what the last finished call wrote, never half
 of one. A change of a server takes two: :meth:`Store.changing` before the server is
-asked, :meth:`Store.changed` when it has answered. What is found between the two after a crash is
+asked, :meth:`Store.changed` when it has answered. If the second cannot be written, because the disk is full,
+the store owes it, and writes it before anything else. What is found between the two after a crash is
 :meth:`Store.unfinished`: the server itself has to be asked which of both configurations it runs.
 """
 
@@ -13,7 +14,8 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,6 +47,8 @@ LONGEST_POLICY = 64 * 2**20
 """Most bytes of a policy's files together."""
 POLICIES = 3
 """How many policies are kept for each target."""
+OPEN = "outcome IN ('decided', 'applying')"
+"""The condition on a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
 
 
@@ -62,6 +66,16 @@ class KnobRow(NamedTuple):
     name: str
     grid: list[float]
     unit: str
+
+
+class End(NamedTuple):
+    """How a change ended, as values of its row."""
+
+    outcome: str
+    seconds: float | None
+    error: str
+    running: str
+    """What the target runs since."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,8 +107,28 @@ class Store(Database):
         reading: bool = False,
         existing: bool = False,
     ) -> None:
+        self._owed: dict[int, End] = {}  # ends of decisions, not written yet
         super().__init__(path, reading=reading, existing=existing)
         self._now = now
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it or nothing, and before it what the store owes."""
+        with self._lock:
+            owed = dict(self._owed)
+            with super().writing() as db:
+                for decision, end in owed.items():
+                    _write_end(db, decision, end)
+                yield db
+            for decision in owed:
+                del self._owed[decision]
+
+    def close(self) -> None:
+        """Write what the store owes, if there is room now, and close the file. May be called twice."""
+        if self._owed:
+            with suppress(StorageError), self.writing():
+                pass
+        super().close()
 
     def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:
         """Return the state of a target, which becomes the current one of its name.
@@ -222,7 +256,7 @@ class Store(Database):
         seconds: float = math.nan,
         error: str = "",
     ) -> None:
-        """Note how a change ended.
+        """Note how a change ended. If that cannot be written, the next transaction begins with it.
 
         Args:
             decision: The number of the decision.
@@ -230,23 +264,28 @@ class Store(Database):
             running: The configuration of the server now.
             seconds: How long it took.
             error: Why it failed.
+
+        Raises:
+            StorageError: It could not be written yet.
+        """
+        with self._lock:
+            self._owed[decision] = End(outcome, known(seconds), error, _json(running))
+            with self.writing():
+                pass
+
+    def unfinished(self, target: int) -> Unfinished | None:
+        """Return the change during which the process was killed, if there is one.
+
+        Only the newest decision can be one: whatever was decided later shows that the process went on. Older
+        ones without an end get the outcome ``interrupted``.
         """
         with self.writing() as db:
             db.execute(
-                "UPDATE decision SET outcome = ?, seconds = ?, error = ? WHERE id = ?",
-                (outcome, known(seconds), error, decision),
+                "UPDATE decision SET outcome = 'interrupted', error = 'its end was not written' "
+                f"WHERE target = ? AND {OPEN} AND id < (SELECT max(id) FROM decision WHERE target = ?)",
+                (target, target),
             )
-            db.execute(
-                "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",
-                (_json(running), decision),
-            )
-
-    def unfinished(self, target: int) -> Unfinished | None:
-        """Return the change during which the process was killed, if there is one."""
-        row = self.row(
-            "SELECT * FROM decision WHERE target = ? AND outcome IN ('decided', 'applying') ORDER BY id DESC",
-            target,
-        )
+        row = self.row(f"SELECT * FROM decision WHERE target = ? AND {OPEN} ORDER BY id DESC", target)
         return self._change(row) if row is not None else None
 
     def unjudged(self, target: int) -> Unfinished | None:
@@ -298,11 +337,20 @@ class Store(Database):
         return int(row["number"])
 
     def prune(self, before: float) -> int:
-        """Delete windows, decisions and events before a time; return how many. Policies and targets stay."""
+        """Delete windows, decisions and events before a time; return how many. Policies and targets stay.
+
+        So do a change that has not ended, the last change of each target, which may not be judged yet, and
+        the windows that these followed: a clock that is set forward must not make them old.
+        """
+        kept = f"({OPEN} OR id IN (SELECT max(id) FROM decision WHERE outcome = 'applied' GROUP BY target))"
+        followed = "(SELECT window FROM decision WHERE time < ? AND window IS NOT NULL)"
         with self.writing() as db:
-            return sum(
-                db.execute(f"DELETE FROM {table} WHERE time < ?", (before,)).rowcount
-                for table in ("decision", "window", "event")
+            return (
+                db.execute(f"DELETE FROM decision WHERE time < ? AND NOT {kept}", (before,)).rowcount
+                + db.execute(
+                    f"DELETE FROM window WHERE time < ? AND id NOT IN {followed}", (before, before)
+                ).rowcount
+                + db.execute("DELETE FROM event WHERE time < ?", (before,)).rowcount
             )
 
     def _change(self, row: sqlite3.Row) -> Unfinished:
@@ -351,6 +399,17 @@ def knobs_of(text: str) -> list[KnobRow]:
 
 def _json(configuration: Mapping[str, float]) -> str:
     return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
+
+
+def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:
+    db.execute(
+        "UPDATE decision SET outcome = ?, seconds = ?, error = ? WHERE id = ?",
+        (end.outcome, end.seconds, end.error, decision),
+    )
+    db.execute(
+        "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",
+        (end.running, decision),
+    )
 
 
 def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
