@@ -1,7 +1,8 @@
 """Saved policies: what an agent has learned, as a folder with a manifest and an archive, never half written.
 
 ``policy.json`` names the format, the knobs, the parameters and the archive with its digest; the archive is
-a numpy ``.npz`` read with ``allow_pickle=False``. The archive is written first, under a name made of its
+a numpy ``.npz``. What its members declare is checked before they are unpacked, and none may hold Python
+objects, which would run code. The archive is written first, under a name made of its
 digest, and the manifest is renamed into place last: a crash at any point leaves the policy that was there.
 """
 
@@ -10,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,13 +23,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import KnobSpace
-from tuner.storage import replace_file
+from tuner.storage import read_file, replace_file
 
 __all__ = ["Manifest", "StoredArrays", "check_knobs", "read_manifest", "read_policy", "write_policy"]
 
 MANIFEST = "policy.json"
-LARGEST_ARCHIVE = 2**31
+LARGEST_MANIFEST = 10**6
 """Bytes; what is larger was not written by us."""
+LARGEST_ARCHIVE = 2**28
+"""Bytes of all arrays, both packed and unpacked."""
+MOST_ARRAYS = 1000
+KINDS = "fiub"
+"""The kinds of numbers that arrays hold, in numpy's letters."""
 
 
 class StoredKnob(BaseModel):
@@ -186,7 +192,7 @@ def read_manifest(folder: Path) -> Manifest:
         StorageError: It is missing, damaged, or not a policy at all.
     """
     try:
-        text = (folder / MANIFEST).read_bytes()
+        text = read_file(folder / MANIFEST, LARGEST_MANIFEST)
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
@@ -199,21 +205,42 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _read_arrays(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:
-    path = folder / manifest.arrays
     try:
-        if path.stat().st_size > LARGEST_ARCHIVE:
-            raise damaged(folder, f"{manifest.arrays} is too large")
-        data = path.read_bytes()
+        data = read_file(folder / manifest.arrays, LARGEST_ARCHIVE)
     except OSError as error:
         reason = error.strerror or str(error)
         raise damaged(folder, f"{manifest.arrays} cannot be read: {reason}") from error
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise damaged(folder, f"{manifest.arrays} is damaged")
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_ARRAYS or sum(member.file_size for member in members) > LARGEST_ARCHIVE:
+                raise damaged(folder, f"{manifest.arrays} unpacks to more than any policy has")
+            return {member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members}
+    except StorageError:
+        raise
+    except Exception as error:  # zipfile, its unpackers and numpy's parser of headers have many ways to fail
         raise damaged(folder, f"{manifest.arrays} is not an archive of arrays") from error
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    """Return one array, which must have exactly the size that its header declares.
+
+    Raises:
+        Exception: It is not an array of numbers.
+    """
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, by_column, kind = read[version](file)
+        size = math.prod(shape) * kind.itemsize
+        if kind.kind not in KINDS or not 0 <= size <= member.file_size:
+            raise ValueError(f"{member.filename} is not an array of numbers")
+        content = bytearray(file.read(size + 1))  # up to the end, where the checksum is compared
+    if len(content) != size:
+        raise ValueError(f"{member.filename} has another size than its header declares")
+    return np.ndarray(shape, kind, buffer=content, order="F" if by_column else "C")
 
 
 def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,8 +104,17 @@ def test_a_file_becomes_the_model(load: Callable[..., Settings], tmp_path: Path)
         ("parts: []\n---\nparts: []\n", "is not valid YAML: but found another document"),
         (
             "parts: !!python/object:os.system x",
-            "line 1: is not valid YAML: could not determine a constructor",
+            "line 1: parts: the tag tag:yaml.org,2002:python/object:os.system is not supported; leave it out",
         ),
+        ("parts: !!bool x", "line 1: parts: 'x' is not of the type of its tag"),
+        ("parts: !!binary eA==", "line 1: parts: the tag tag:yaml.org,2002:binary is not supported"),
+        ("parts: []\nlimits: !!set {a}", "line 2: limits: the tag tag:yaml.org,2002:set is not supported"),
+        ("parts: 1" + "0" * 400, "line 1: parts: is larger than any number that can be used"),
+        ("parts: 0o1" + "0" * 6000, "line 1: parts: is larger than any number that can be used"),
+        ("parts: 1" + "0" * 6000, "line 1: parts: Exceeds the limit"),
+        ('parts: []\nfolder: "a\\0b"', "line 2: folder: holds a character that no text has: 'a\\x00b'"),
+        ('parts: []\nfolder: "a\\ud800b"', "line 2: folder: holds a character that no text has"),
+        ('parts: "\\U99999999"', "line 1: is not valid YAML"),
         ("? [1]\n: 3\n", "line 1: the file: a key must be a word"),
         ("parts: \x01", "line 1: is not valid YAML: unacceptable character"),
         ("[" * 200, "line 1: is not valid YAML: maximum depth"),
@@ -140,8 +150,24 @@ def test_a_bomb_is_not_unfolded(refuse: Callable[..., str]) -> None:
     assert "line 2: a1[0]: aliases (*a0)" in refuse("\n".join(lines))
 
 
-def test_too_large_and_missing_files(refuse: Callable[..., str], tmp_path: Path) -> None:
+def test_too_large_and_missing_files(load: Callable[..., Settings], tmp_path: Path) -> None:
     """The size is checked before anything is parsed; a missing file is named."""
-    assert "larger than 10 MB" in refuse("#" * 10_000_001)
+    with pytest.raises(StorageError, match="larger than 10 MB"):
+        load("#" * 10_000_001)
     with pytest.raises(StorageError, match=r"none\.yaml"):
         load_yaml(tmp_path / "none.yaml", Settings)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer, a device without end, and a name that no file can have."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device", "folder/..", "a\0b", "x" * 300):
+        with pytest.raises(StorageError, match="cannot be read"):
+            load_yaml(tmp_path / name, Settings)
+
+
+def test_a_long_value_is_not_repeated_in_full(refuse: Callable[..., str]) -> None:
+    """Not even by a check of our own: what is said stays short enough for a log."""
+    assert len(refuse(f"parts: [{{name: a, slo_ms: 1, size: {'x' * 5000}}}]")) < 1200
+    assert len(refuse("parts: []\n" + "y" * 5000 + ": 1")) < 1200

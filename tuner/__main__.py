@@ -6,6 +6,12 @@ is built upon the command line joins it here.
 
 from __future__ import annotations
 
+import signal
+import sys
+
+if sys.argv[1:2] == ["daemon"]:  # before the imports below, which take long enough for a SIGHUP to come
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is lost: the daemon has not read its file yet
+
 from tuner.cli.app import add, app, main
 from tuner.experiments.benchmarks.command import bench
 from tuner.experiments.command import app as experiment

@@ -1,14 +1,42 @@
-"""Writes files so that they are either complete or unchanged."""
+"""Writes files so that they are either complete or unchanged, and reads them without waiting for anybody."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
 from tuner.errors import StorageError
 
-__all__ = ["make_folder", "make_folder_of", "replace_file", "write_atomically"]
+__all__ = ["make_folder", "make_folder_of", "read_file", "replace_file", "write_atomically"]
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Read a regular file. A pipe could keep its reader waiting, and a device could go on for ever.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have.
+
+    Raises:
+        OSError: It is missing, is something else than a file, is larger, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe opens at once
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "no file can have such a name") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most / 1e6:.3g} MB")
+    return content
 
 
 def replace_file(path: Path, data: bytes) -> None:

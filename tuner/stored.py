@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tuner.errors import StorageError
-from tuner.storage import write_atomically
+from tuner.storage import read_file, write_atomically
 
 __all__ = ["Part", "Stored", "with_fields"]
 
 Model = TypeVar("Model", bound=BaseModel)
+LARGEST = 500_000_000
+"""Bytes of a file."""
 
 
 class Part(BaseModel):
@@ -44,7 +46,7 @@ class Stored(Part):
             StorageError: It cannot be read, is damaged, or is of another version.
         """
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_file(path, LARGEST))
         except OSError as error:
             raise StorageError(f"{cls.what} {path}: {error.strerror or error}") from error
         except ValidationError as error:

@@ -19,6 +19,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.printable import one_line
+from tuner.storage import read_file
 
 __all__ = ["load_yaml"]
 
@@ -28,6 +30,14 @@ DEEPEST = 50
 """Levels of nesting."""
 LISTED = 5
 """Mistakes that a message lists."""
+LONGEST = 1000
+"""Characters of what a message says of one mistake."""
+LARGEST_NUMBER = 10**300
+"""No number in a file may be larger, so that each can be a float."""
+TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "seq", "map")
+)
+"""Types of the values that a file may hold."""
 
 Place = tuple[str | int, ...]
 """Where a value is: keys and indices from the top."""
@@ -74,12 +84,9 @@ def load_yaml(path: Path, model: type[Model], **context: Any) -> Model:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+        content = read_file(path, LARGEST)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(content) > LARGEST:
-        raise _Refused(1, f"is larger than {LARGEST // 1_000_000} MB; give a smaller file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -101,7 +108,7 @@ def _parse(text: str) -> tuple[Any, dict[Place, int]]:
         mark = error.problem_mark or error.context_mark
         problem = str(error.problem or error.context).strip().splitlines()[0].partition(", if necessary")[0]
         raise _Refused(mark.line + 1 if mark else 1, f"is not valid YAML: {problem}") from None
-    except YAMLError as error:  # such as a control character
+    except (YAMLError, ValueError, OverflowError) as error:  # such as a control character
         raise _Refused(1, f"is not valid YAML: {str(error).strip().splitlines()[0]}") from None
 
 
@@ -112,11 +119,12 @@ def _plain(yaml: YAML, node: Node, place: Place, lines: dict[Place, int], seen: 
     if id(node) in seen:
         raise _Refused(line, f"{_name(place)}: aliases (*{node.anchor}) are not supported; write it out")
     seen.add(id(node))
+    if node.tag not in TAGS:
+        raise _Refused(
+            line, f"{_name(place)}: the tag {node.tag} is not supported; leave it out, or quote text"
+        )
     if isinstance(node, ScalarNode):
-        try:
-            return yaml.constructor.construct_object(node)
-        except ValueError as error:  # looks like a date, and is none
-            raise _Refused(line, f"{_name(place)}: {error}; put it in quotes if it is text") from None
+        return _scalar(yaml, node, place, line)
     if not isinstance(node, MappingNode):
         return [_plain(yaml, part, (*place, i), lines, seen) for i, part in enumerate(node.value)]
     values: dict[str, Any] = {}
@@ -131,6 +139,25 @@ def _plain(yaml: YAML, node: Node, place: Place, lines: dict[Place, int], seen: 
         lines[inner] = begin
         values[key.value] = _plain(yaml, part, inner, lines, seen)
     return values
+
+
+def _scalar(yaml: YAML, node: ScalarNode, place: Place, line: int) -> Any:
+    """Return the value of a node that is a word, a number or a date."""
+    try:
+        value = yaml.constructor.construct_object(node)
+    except (ValueError, KeyError, OverflowError) as error:  # looks like a date, or has a tag, and is none
+        why = str(error) if isinstance(error, ValueError) else f"{node.value!r} is not of the type of its tag"
+        raise _Refused(line, f"{_name(place)}: {why}; put it in quotes if it is text") from None
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        raise _Refused(line, f"{_name(place)}: is larger than any number that can be used here")
+    if isinstance(value, str) and not _is_text(value):
+        raise _Refused(line, f"{_name(place)}: holds a character that no text has: {value!a}")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether a text can be stored and printed; escapes in quotes can say others."""
+    return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _mistake(model: type[BaseModel], value: Any, lines: dict[Place, int], detail: Any) -> _Mistake:
@@ -206,9 +233,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _short(text: str) -> str:
+    """Return what is said of a mistake; it may repeat a value, however long that is."""
+    text = one_line(text, LONGEST + 1)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def _invalid(path: Path, mistakes: list[_Mistake]) -> InvalidInput:
     if len(mistakes) == 1:
-        return InvalidInput(f"{path} line {mistakes[0].line}", mistakes[0].text)
-    listed = "".join(f"\n  line {mistake.line}: {mistake.text}" for mistake in mistakes[:LISTED])
+        return InvalidInput(f"{path} line {mistakes[0].line}", _short(mistakes[0].text))
+    listed = "".join(f"\n  line {mistake.line}: {_short(mistake.text)}" for mistake in mistakes[:LISTED])
     more = f"\n  and {len(mistakes) - LISTED} more" if len(mistakes) > LISTED else ""
     return InvalidInput(str(path), f"{len(mistakes)} mistakes{listed}{more}")

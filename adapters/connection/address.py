@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,7 @@ def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
     path = Path(text)
     if not path.is_absolute():
         raise InvalidInput("TARGET", f"{name}='{text}' is not an absolute path", f"write {name}=/...")
-    if not (path.is_dir() if folder else path.is_file()):
+    if not (os.path.isdir(path) if folder else os.path.isfile(path)):  # pathlib raises for a name too long
         what = "folder" if folder else "file"
         raise InvalidInput(
             "TARGET", f"{name}={path}: there is no such {what}", "give it as it is seen from here"

@@ -8,8 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.storage import read_file
 
 __all__ = ["check_not_in_the_clear", "check_private", "is_loopback", "read_secret", "refuse_credentials"]
+
+LARGEST_TOKEN = 100_000
+"""Bytes of the file of a token."""
 
 
 def refuse_credentials(address: str, setting: str, fix: str) -> None:
@@ -81,7 +85,7 @@ def read_secret(path: Path, setting: str) -> str:
     """
     check_private(path, setting)
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        token = read_file(path, LARGEST_TOKEN).decode().strip()
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "is no text"
         raise StorageError(f"{setting} {path}: cannot be read: {problem}") from error

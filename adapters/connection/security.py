@@ -22,11 +22,14 @@ from typing import Any
 from tuner.adapters.connection.address import existing_path
 from tuner.adapters.connection.credentials import read_secret
 from tuner.errors import InvalidInput, StorageError, TunerError
+from tuner.storage import read_file
 
 __all__ = ["SECURITY_OPTIONS", "Security", "parse_security"]
 
 SECURITY_OPTIONS = {"tls": "", "ca": "", "cert": "", "key": "", "token_file": ""}
 """The options and their defaults."""
+LARGEST_FILE = 10_000_000
+"""Bytes of a file of certificates."""
 WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
 
 
@@ -112,7 +115,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, LARGEST_FILE)
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
 

@@ -9,12 +9,15 @@ import psutil
 
 from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
+from tuner.storage import read_file
 
 __all__ = ["notes_on_flags", "read_flags", "started", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
 BATCHING = "enable_batching"
+LARGEST_FILE = 1_000_000
+"""Bytes of a file of batching parameters."""
 
 
 def read_flags(processes: Iterable[int]) -> dict[str, str] | None:
@@ -66,7 +69,7 @@ def threads(flags: Mapping[str, str]) -> dict[str, float]:
     """
     file = flags.get("batching_parameters_file", "")
     try:
-        text = Path(file).read_text(encoding="utf-8") if file else None
+        text = read_file(Path(file), LARGEST_FILE).decode() if file else None
         batching = parse_batching(text, file)
         return {
             "batch_threads": float(batching.num_batch_threads.value) if batching is not None else 0.0,

@@ -98,8 +98,11 @@ def main() -> None:
     """Run the command line; exit code 2 for an error of ours, 130 for Ctrl-C."""
     import signal
 
-    # SIGTERM ends like Ctrl-C, so that whatever was started is stopped and whatever was changed is settled.
+    # SIGTERM and a terminal that is closed end like Ctrl-C, so that whatever was started is stopped and
+    # whatever was changed is settled. `nohup` has SIGHUP ignored, and the daemon uses it for something else.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         app(standalone_mode=True)
     except TunerError as error:

@@ -50,9 +50,13 @@ def run_daemon(
     def say(name: str, sentence: str) -> None:
         log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
 
+    early: list[int] = []  # signals that came while the file was read
+    signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
     daemon = Daemon(path, now=now, windows=windows, fast=fast, say=say)
     web = web_server(daemon, lambda sentence: say("", sentence))
     signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
+    if early:
+        daemon.reload()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: daemon.stop())
     say("", f"keeps {len(daemon.config.targets)} targets, state in {daemon.config.state}")

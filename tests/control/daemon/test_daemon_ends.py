@@ -136,3 +136,55 @@ def test_signals(bed: Bed, ending: signal.Signals) -> None:
     assert code == 0, told
     assert "stopped" in told[-1]
     assert not any("Traceback" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("moment", "wanted"), [("importing", ["it runs"]), ("reading", ["it runs", "the file was reloaded"])]
+)
+def test_a_hang_up_before_the_daemon_runs(bed: Bed, moment: str, wanted: list[str]) -> None:
+    """It does not kill, and it is not lost: the file is read afterwards, or again."""
+    bed.write(("a", "observe", ""))
+    command = [sys.executable, "-u", "-c", EARLY, str(bed.path), moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        said = ""
+        for line in process.stdout:
+            said += line
+            if wanted and all(words in said for words in wanted):
+                wanted = []
+                process.send_signal(signal.SIGTERM)
+        code = process.wait(20)
+
+    assert code == 0, said
+    assert ("the file was reloaded" in said) == (moment == "reading")
+
+
+EARLY = """
+import os, signal, sys
+from pathlib import Path
+
+path, moment = Path(sys.argv[1]), sys.argv[2]
+sys.argv = ["tuner", "daemon", str(path)]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+import tuner.__main__
+
+if moment == "importing":
+    os.kill(os.getpid(), signal.SIGHUP)
+from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import daemon as daemon_module, worker as worker_module
+from tuner.profiler import attachment as attachment_module
+
+attachment_module.connect = worker_module.connect = Bed(path.parent).connect
+load = daemon_module.load_yaml
+
+
+def interrupted(*arguments):
+    daemon_module.load_yaml = load
+    config = load(*arguments)
+    os.kill(os.getpid(), signal.SIGHUP)
+    return config
+
+
+if moment == "reading":
+    daemon_module.load_yaml = interrupted
+tuner.__main__.main()
+"""

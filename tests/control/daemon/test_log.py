@@ -45,3 +45,23 @@ def test_no_message_commands_the_terminal(as_json: bool) -> None:
         root.handlers[:], root.level = handlers, level
 
     assert "it said [31m1mred" in stream.getvalue()
+
+
+def test_no_message_forges_another() -> None:
+    """A name with a line break begins no line, neither of a message nor of a traceback; none is endless."""
+    stream, root = io.StringIO(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        begin_log(stream, as_json=False)
+        logging.getLogger("tuner").info("a: model 'x\n2026-01-01 INFO b: stopped' %s", "y" * 100_000)
+        try:
+            raise ValueError("x\n2026-01-01 INFO b: stopped")
+        except ValueError:
+            logging.getLogger("tuner").exception("unexpected")
+    finally:
+        root.handlers[:], root.level = handlers, level
+
+    first, *others = stream.getvalue().splitlines()
+    assert "a: model 'x 2026-01-01 INFO b: stopped'" in first
+    assert len(first) <= 4000
+    assert [line for line in others if not line.startswith("  ")] == [others[0]]

@@ -8,6 +8,7 @@ prints a file to start from.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from datetime import time as clock_time
@@ -272,7 +273,7 @@ class TargetConfig(Section):
         from tuner.agents.policy_file import read_policy
 
         folder: Path = info.context["folder"] / path
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # pathlib raises for a name that is too long
             raise ValueError(f"there is no folder {folder}; give one that `tuner train` wrote")
         try:
             read_policy(folder)

@@ -200,6 +200,7 @@ class Daemon:
                 del self._workers[name]
 
     def _reload(self, store: Store) -> None:
+        """Read the file again and follow it. Whatever is wrong with the file, the daemon goes on."""
         try:
             config = load_yaml(self._path, DaemonConfig)
             if config.state != self.config.state:
@@ -210,6 +211,9 @@ class Daemon:
                 raise InvalidInput("http", "has changed", "restart the daemon")
         except TunerError as error:
             self._say("", f"the file was not reloaded, everything stays as it was: {error}")
+            return
+        except Exception:  # the last net: a daemon that keeps servers must not end over a file
+            log.exception("the file was not reloaded, everything stays as it was")
             return
         wanted = {target.name: target for target in config.targets}
         running = {name: worker.config for name, worker in self.workers.items()}

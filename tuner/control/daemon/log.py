@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
-from tuner.printable import printable
+from tuner.printable import one_line, printable
 
 __all__ = ["JsonLines", "begin_log"]
 
+LONGEST = 4000
+"""Characters of a message."""
+
 
 class Lines(logging.Formatter):
-    """Formats a message as a line of text, with its traceback below it if there is one."""
+    """Formats a message as one line of text, with its traceback in indented lines below it if there is one.
 
-    def format(self, record: logging.LogRecord) -> str:
+    Words of servers and of files may stand in both. They cannot begin a line, so they cannot forge a message.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line of a message without the control characters that a terminal would obey."""
-        return printable(super().format(record))
+        return one_line(super().formatMessage(record), LONGEST)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """Return the lines of a traceback."""
+        return printable(f"  {super().formatException(ei)}").replace("\n", "\n  ")
 
 
 class JsonLines(logging.Formatter):

@@ -1,0 +1,48 @@
+"""A daemon reads its file again, and cannot use it: one sentence says so, and everything goes on."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tuner.control.daemon import daemon as daemon_module
+from tuner.experiments.daemon.bad_files import BAD_FILES
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_changes_nothing(bed: Bed, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is waited for, nothing is loaded that is too large, and a good file is followed afterwards."""
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        worker = keeper.workers["a"]
+        BAD_FILES[name](bed.path)
+        keeper.reload()
+        eventually(lambda: any("not reloaded" in sentence for sentence in bed.said))
+        assert keeper.workers == {"a": worker}
+        assert worker.phase != "stopped"
+        bed.path.unlink()
+        bed.write(("b", "observe", ""))
+        keeper.reload()
+        eventually(lambda: "b" in keeper.workers)
+
+    refusal = next(sentence for sentence in bed.said if "not reloaded" in sentence)
+    assert str(bed.path) in refusal
+    assert len(refusal) < 1500
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_a_bug_in_reading_is_survived(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it raises: the log has its traceback."""
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        monkeypatch.setattr(daemon_module, "load_yaml", lambda *_: 1 / 0)
+        keeper.reload()
+        eventually(lambda: caplog.records)
+        assert list(keeper.workers) == ["a"]
+
+    assert "the file was not reloaded" in caplog.records[0].message
+    assert caplog.records[0].exc_info is not None
