@@ -17,25 +17,24 @@ A range must contain two scrapes, so a window should last several scrape interva
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import ssl
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from tuner.adapters.connection.credentials import check_not_in_the_clear, read_secret, refuse_credentials
-from tuner.adapters.metrics.page import read_bounded
+from tuner.adapters.connection.web import HTTP_PORTS, TooLarge, WebAnswer, get, proxy_for
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
+from tuner.printable import one_line
 from tuner.setting import Sli
 
 __all__ = ["PrometheusIndicator", "make_indicator"]
 
 LARGEST_ANSWER = 1_000_000
+"""Bytes."""
 NO_VALUE = "the service-level indicator had no value for this window"
 
 
@@ -55,13 +54,13 @@ class PrometheusIndicator:
     token: str = field(default="", repr=False)
     """Bearer token; sent by TLS or within this machine only, and never shown. Empty: none is sent."""
     timeout: float = 5.0
-    """Longest wait for an answer, s."""
+    """Longest wait for the answers of a window, all together, s."""
 
     def __post_init__(self) -> None:
         fix = "name a file with a token: --sli-token-file, or sli.token_file"
         refuse_credentials(self.url, "--sli-prometheus", fix)
         try:
-            parts = urllib.parse.urlsplit(self.url)
+            parts = urlsplit(self.url)
             usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:  # such as a port that is no number
             usable = False
@@ -94,10 +93,12 @@ class PrometheusIndicator:
             TimedOut: The answer does not come in time.
         """
         query = self.query.replace("{window}", f"{max(round(window * 1e3), 1)}ms")
+        deadline = time.monotonic() + self.timeout
         if "{quantile}" not in query:
-            return {self.statistic: self._ask(query)}
+            return {self.statistic: self._ask(query, deadline)}
         return {
-            name: self._ask(query.replace("{quantile}", f"{share:g}")) for name, share in QUANTILES.items()
+            name: self._ask(query.replace("{quantile}", f"{share:g}"), deadline)
+            for name, share in QUANTILES.items()
         }
 
     def applied(self, measurement: Measurement) -> Measurement:
@@ -119,25 +120,34 @@ class PrometheusIndicator:
             changes["disturbed"] = (*measurement.disturbed, problem)
         return replace(measurement, **changes, quantiles_from="indicator", quantiles_mixed=False)
 
-    def _ask(self, query: str) -> float:
-        address = f"{self.url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        request = urllib.request.Request(address, headers={"Accept": "application/json"})
-        if self.token:
-            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+    def _ask(self, query: str, deadline: float) -> float:
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                body = read_bounded(answer, LARGEST_ANSWER, time.monotonic() + self.timeout)
-        except urllib.error.HTTPError as error:
-            raise InvalidInput("--sli-query", f"{self.url} says: {_words(error)}", query) from error
+            answer = self._get(query, deadline)
         except TimeoutError as error:
             raise TimedOut(f"{self.url}: no answer within {self.timeout:g} s") from error
-        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, TimeoutError):
-                raise TimedOut(f"{self.url}: no answer within {self.timeout:g} s") from error
-            hint = "; its certificate is not trusted" if isinstance(reason, ssl.SSLError) else ""
-            raise Unreachable(f"{self.url}: {reason}{hint}; is this the Prometheus server?") from error
-        return _number(body, query)
+        except (OSError, http.client.HTTPException) as error:
+            hint = "; its certificate is not trusted" if isinstance(error, ssl.SSLError) else ""
+            problem = f"it sends {error}" if isinstance(error, TooLarge) else str(error)
+            raise Unreachable(f"{self.url}: {problem}{hint}; is this the Prometheus server?") from error
+        if answer.status != http.HTTPStatus.OK:
+            raise InvalidInput("--sli-query", f"{self.url} says: {_words(answer)}", query)
+        return _number(answer, query)
+
+    def _get(self, query: str, deadline: float) -> WebAnswer:
+        url: SplitResult = urlsplit(self.url)
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return get(
+            url.hostname or "",
+            url.port or HTTP_PORTS[url.scheme],
+            f"{url.path.rstrip('/')}/api/v1/query?{urlencode({'query': query})}",
+            deadline=deadline,
+            largest=LARGEST_ANSWER,
+            context=ssl.create_default_context() if url.scheme == "https" else None,
+            headers=headers,
+            proxy=proxy_for(url),
+        )
 
 
 def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | None:
@@ -159,14 +169,11 @@ def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | Non
     return PrometheusIndicator(url=sli.prometheus, query=sli.query, statistic=statistic, token=token)
 
 
-def _number(body: bytes, query: str) -> float:
+def _number(answer: WebAnswer, query: str) -> float:
     """Return the one number of an answer, NaN if it has none."""
     try:
-        data = json.loads(body)["data"]
-        kind, result = data["resultType"], data["result"]
-        values = [result] if kind == "scalar" else [series["value"] for series in result]
-        numbers = [float(value[1]) for value in values]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        numbers = answer.read(_numbers)
+    except ValueError as error:
         raise InvalidInput("--sli-prometheus", "what answers there is not a Prometheus server") from error
     if len(numbers) > 1:
         fix = "make one of them, such as with sum by (le) (...)"
@@ -174,10 +181,15 @@ def _number(body: bytes, query: str) -> float:
     return numbers[0] if numbers and 0 <= numbers[0] < math.inf else NOT_KNOWN
 
 
-def _words(error: urllib.error.HTTPError) -> str:
+def _numbers(body: Any) -> list[float]:
+    kind, result = body["data"]["resultType"], body["data"]["result"]
+    values = [result] if kind == "scalar" else [series["value"] for series in result]
+    return [float(value[1]) for value in values]
+
+
+def _words(answer: WebAnswer) -> str:
     """Return the reason why Prometheus refuses a query."""
     try:
-        body = read_bounded(error, LARGEST_ANSWER, time.monotonic() + 1.0)  # type: ignore[arg-type]
-        return str(json.loads(body)["error"])[:300]
-    except (ValueError, KeyError, OSError, TypeError):
-        return f"{error.code} {error.reason}"
+        return one_line(answer.read(lambda body: str(body["error"])), 300)
+    except ValueError:
+        return one_line(f"{answer.status} {answer.reason}", 300)

@@ -1,7 +1,7 @@
 """Fetches a server's page of metrics and finds samples in Prometheus' text format.
 
-What a server sends is not trusted: a page has a largest size and a longest time to arrive, and numbers that
-cannot be counts or durations are left out.
+What a server sends is not trusted: a page has a largest size and a longest time to arrive, its lines are few
+and short before they are parsed, and numbers that cannot be counts or durations are left out.
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ from typing import TypeVar
 from prometheus_client.parser import text_string_to_metric_families
 
 from tuner.adapters.connection.security import Security
+from tuner.adapters.connection.web import TooLarge, get
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.printable import one_line
 
-__all__ = ["MetricsPage", "Sample", "expected", "get", "is_sane", "read_bounded", "read_samples"]
+__all__ = ["LARGEST_PAGE", "MetricsPage", "Sample", "expected", "is_sane", "read_samples"]
 
 LARGEST_PAGE = 16_000_000
 """A page of more bytes is refused; a thousand models of Triton need about 7 MB."""
 LARGEST_NUMBER = 1e18
 """No count and no sum of microseconds is larger: that is 30,000 years."""
-CHUNK = 65536
+LONGEST_LINE = 8192
+"""Characters of a sample. Those of Triton and TensorFlow Serving have a few hundred."""
+MOST_LABELS = 64
+"""Labels of a sample."""
+MOST_SAMPLES = 20_000
+"""Samples that are parsed of a page; a hundred models of TensorFlow Serving have about 8,000."""
 
 T = TypeVar("T")
 Sample = tuple[str, Mapping[str, str], float]
@@ -56,18 +63,28 @@ class MetricsPage:
         """
         where = f"metrics port {self.port}"
         try:
-            status, body = get(self.host, self.port, self.path, timeout, self.security)
+            context, headers = self.security.web()
+            answer = get(
+                self.host,
+                self.port,
+                self.path,
+                deadline=time.monotonic() + timeout,
+                largest=LARGEST_PAGE,
+                context=context,
+                headers=headers,
+            )
         except TimeoutError as error:
             raise TimedOut(f"{where}: no answer within {timeout:g} s; {self.fix}") from error
         except OSError as error:
             raise Unreachable(f"{where}: {error.strerror or error}; {self.fix}") from error
+        except TooLarge as error:
+            raise InvalidInput("metrics", f"port {self.port} sends {error}", self.fix) from error
         except http.client.HTTPException as error:
             raise InvalidInput("metrics", f"port {self.port} does not speak HTTP", self.fix) from error
-        found = status == http.HTTPStatus.OK and len(body) <= LARGEST_PAGE
-        if not found or not body.strip().startswith(b"#"):
+        if answer.status != http.HTTPStatus.OK or not answer.body.strip().startswith(b"#"):
             problem = f"port {self.port} answers, but not with {self.server}'s metrics"
             raise InvalidInput("metrics", problem, self.fix)
-        return body.decode("utf-8", errors="replace")
+        return answer.body.decode("utf-8", errors="replace")
 
 
 def expected(read: Callable[[], T]) -> T:
@@ -84,51 +101,6 @@ def expected(read: Callable[[], T]) -> T:
         raise AdapterError(str(error)) from error
 
 
-def get(
-    host: str, port: int, path: str, timeout: float, security: Security | None = None
-) -> tuple[int, bytes]:
-    """Return status and body of what a server answers to a GET.
-
-    Args:
-        host: Name or address.
-        port: Its port.
-        path: What to get.
-        timeout: Longest wait for all of it, s.
-        security: How to reach it; by default in the clear.
-
-    Raises:
-        TimeoutError: It did not come in time.
-        OSError: The port is closed.
-        HTTPException: Who answers does not speak HTTP.
-    """
-    context, headers = security.web() if security is not None else (None, {})
-    connection: http.client.HTTPConnection
-    if context is not None:
-        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    try:
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, read_bounded(answer, LARGEST_PAGE, time.monotonic() + timeout)
-    finally:
-        connection.close()
-
-
-def read_bounded(answer: http.client.HTTPResponse, largest: int, deadline: float) -> bytes:
-    """Read a body until it is complete, larger than it may be, or late: a server may send it drop by drop.
-
-    Raises:
-        TimeoutError: The time is over.
-    """
-    body = bytearray()
-    while len(body) <= largest and (chunk := answer.read1(CHUNK)):
-        body += chunk
-        if time.monotonic() > deadline:
-            raise TimeoutError
-    return bytes(body)
-
-
 def read_samples(
     text: str, names: Sequence[str], wanted: Mapping[str, str] | None = None, *, server: str
 ) -> Iterator[Sample]:
@@ -143,7 +115,7 @@ def read_samples(
         server: Its name, for the error.
 
     Raises:
-        AdapterError: A line of these is malformed.
+        AdapterError: A line of these is malformed or too long, or they are too many.
     """
     wanted = wanted or {}
     starts = tuple(f"{name}{rest}" for name in names for rest in ("{", " ", "_total{", "_total "))
@@ -151,13 +123,30 @@ def read_samples(
     lines = [
         line for line in text.splitlines() if line.startswith(starts) and all(part in line for part in needed)
     ]
+    if problem := _excess(lines):
+        raise AdapterError(f"{server}'s metrics cannot be read: {problem}")
     try:
         for family in text_string_to_metric_families("\n".join([*lines, ""])):
             for sample in family.samples:
                 if all(sample.labels.get(label) == value for label, value in wanted.items()):
                     yield sample.name, sample.labels, float(sample.value)
     except (ValueError, KeyError, IndexError) as error:
-        raise AdapterError(f"{server}'s metrics cannot be read: {error}") from error
+        raise AdapterError(f"{server}'s metrics cannot be read: {one_line(str(error), 200)}") from error
+
+
+def _excess(lines: Sequence[str]) -> str:
+    """Return what there is too much of to parse it; empty if nothing is.
+
+    The parser takes a time that grows with the square of the labels of a line.
+    """
+    if len(lines) > MOST_SAMPLES:
+        return f"{len(lines)} samples are more than {MOST_SAMPLES}"
+    for line in lines:
+        if len(line) > LONGEST_LINE:
+            return f"a sample of {len(line)} characters is longer than {LONGEST_LINE}"
+        if line.count("=") > MOST_LABELS and line.count('="') > MOST_LABELS:
+            return f"a sample has more than {MOST_LABELS} labels"
+    return ""
 
 
 def is_sane(value: float) -> bool:

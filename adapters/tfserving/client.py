@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import json
+import time
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ import grpc
 
 from tuner.adapters.connection.channel import open_channel, tidy
 from tuner.adapters.connection.client import ControlClient
-from tuner.adapters.metrics.page import get
+from tuner.adapters.connection.web import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
@@ -25,6 +25,8 @@ PREDICTION = "/tensorflow.serving.PredictionService/"
 T = TypeVar("T")
 PATIENCE = 1.0
 """How long gRPC may take before the REST port is asked, s."""
+LARGEST_ANSWER = 1_000_000
+"""Bytes of an answer of the REST port."""
 
 
 class VersionState(IntEnum):
@@ -122,12 +124,21 @@ class TFServingClient(ControlClient[TFServingTarget]):
 
     def _rest(self, path: str, read: Callable[[Any], T]) -> T | None:
         """Return what the REST port says of the model, None if it says nothing of use."""
-        address = f"/v1/models/{quote(self._target.model, safe='')}{path}"
+        target, path = self._target, f"/v1/models/{quote(self._target.model, safe='')}{path}"
+        deadline = time.monotonic() + self._timeout
         try:
-            target = self._target
-            status, body = get(target.host, target.rest_port, address, self._timeout, target.security)
-            return read(json.loads(body)) if status == http.HTTPStatus.OK else None
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+            context, headers = target.security.web()
+            answer = get(
+                target.host,
+                target.rest_port,
+                path,
+                deadline=deadline,
+                largest=LARGEST_ANSWER,
+                context=context,
+                headers=headers,
+            )
+            return answer.read(read) if answer.status == http.HTTPStatus.OK else None
+        except (OSError, ValueError, http.client.HTTPException):
             return None
 
     def _too_late(self, late: TimedOut) -> AdapterError:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.adapters.connection.hostile_server import endless, hostile
 from tests.builders import measurement
 from tuner.errors import InvalidInput, TimedOut, Unreachable
 from tuner.profiler import indicator as module
@@ -179,3 +180,55 @@ def test_what_cannot_be(url: str, query: str, words: str) -> None:
         PrometheusIndicator(url=url, query=query)
 
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"data": {"resultType": "scalar", "result": [1.0, 1' + b"0" * 400 + b"]}}",
+        b'{"data": {"resultType": "scalar", "result": ' + b"[" * 100_000,
+        b'{"data": {"resultType": "vector", "result": {"a": 1}}}',
+        b'{"data": {"resultType": "scalar", "result": [1, ' + b"9" * 5000 + b"]}}",
+        b'{"data": []}',
+    ],
+)
+def test_numbers_and_lists_without_end(prometheus: Prometheus, answer: bytes) -> None:
+    """They are no answer of a Prometheus server."""
+    prometheus.body = answer
+
+    with pytest.raises(InvalidInput, match="not a Prometheus"):
+        PrometheusIndicator(url=prometheus.url, query="x").check(1.0)
+
+
+def test_one_deadline_for_all_quantiles() -> None:
+    """A server that sends a header byte by byte does not keep its caller."""
+    with hostile(endless(b"HTTP/1.1 200 OK\r\nA: ", b"x")) as port:
+        indicator = PrometheusIndicator(url=f"http://127.0.0.1:{port}", query="{quantile}", timeout=0.2)
+        begun = time.monotonic()
+        with pytest.raises(TimedOut):
+            indicator.check(1.0)
+
+    assert time.monotonic() - begun < 1
+
+
+def test_a_token_goes_to_no_proxy(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would see it: to a Prometheus of this machine it is sent without TLS."""
+    heard: list[bytes] = []
+    with hostile(lambda: [b"HTTP/1.1 502 Bad Gateway\r\n\r\n"], heard) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
+        monkeypatch.delenv("no_proxy", raising=False)
+
+        PrometheusIndicator(url=prometheus.url, query="x", token="secret").check(1.0)
+
+    assert prometheus.tokens == ["Bearer secret"]
+    assert heard == []
+
+
+def test_a_refusal_in_many_words(prometheus: Prometheus) -> None:
+    """Some of them, on one line."""
+    prometheus.refuse = "no\nsuch " + "x" * 10_000
+
+    with pytest.raises(InvalidInput, match="no such xxx") as caught:
+        PrometheusIndicator(url=prometheus.url, query="x").check(1.0)
+
+    assert len(str(caught.value)) < 500

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 import pytest
 
 from tuner.adapters.metrics import page as page_module
-from tuner.adapters.metrics.page import expected, is_sane
+from tuner.adapters.metrics.page import (
+    LONGEST_LINE,
+    MOST_LABELS,
+    MOST_SAMPLES,
+    expected,
+    is_sane,
+    read_samples,
+)
 from tuner.adapters.triton.metrics import metrics_page
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
 
@@ -93,7 +100,7 @@ def test_fetch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with (
         answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body) as port,
-        pytest.raises(InvalidInput),
+        pytest.raises(InvalidInput, match="sends more than 100 bytes"),
     ):
         metrics_page("127.0.0.1", port).fetch(5.0)
 
@@ -105,6 +112,31 @@ def test_a_page_that_turns_to_nonsense_is_nobodys_mistake() -> None:
         pytest.raises(AdapterError, match=f"port {port} answers, but not with Triton's metrics"),
     ):
         expected(lambda: metrics_page("127.0.0.1", port).fetch(5.0))
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["m{" + ",".join(f'l{n}="1"' for n in range(MOST_LABELS + 1)) + "} 1"], "more than 64 labels"),
+        (['m{l="' + "x" * LONGEST_LINE + '"} 1'], "longer than 8192"),
+        (["m " + "1" * 5_000_000], "longer than 8192"),
+        ([f'm{{l="{n}"}} 1' for n in range(MOST_SAMPLES + 1)], "20001 samples are more than 20000"),
+        (["m " + "z" * 5000], "could not convert string to float: 'zzz"),
+    ],
+)
+def test_what_is_too_much_is_not_parsed(lines: list[str], words: str) -> None:
+    """A line with 500,000 labels would take 40 s; and a server's words are in no message as a whole."""
+    with pytest.raises(AdapterError, match=words) as caught:
+        list(read_samples("\n".join(lines), ["m"], server="Triton"))
+
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_not_looked_for_may_be_anything() -> None:
+    """Other metrics of a server are not ours to judge."""
+    lines = ["other " + "x" * 100_000, *['m{l="1"} 1'] * 3]
+
+    assert len(list(read_samples("\n".join(lines), ["m"], server="Triton"))) == 3
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -1.0, 1e300])
