@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from tuner.adapters.backend import Backend, Counters
+from tuner.errors import TimedOut
 from tuner.measurement import Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.contention import ContentionMonitor
@@ -25,6 +26,8 @@ REMEMBERED_WINDOWS = 10
 """Windows over which :meth:`Profiler.measure` judges the burstiness."""
 REMEMBERED = 30
 """Intervals over which :meth:`Profiler.watch` judges it."""
+LATEST = 15.0
+"""A window is given up that has not ended this long after it should, s: each answer may be slow, not all."""
 CHECK = 5.0
 """How often `watch` reads the configuration when nothing hints at a change, s."""
 
@@ -85,8 +88,9 @@ class Profiler:
             settle: How long to wait first, s: after a change the old instances still serve for a while.
 
         Raises:
-            AdapterError: The server cannot be asked.
+            AdapterError: The server cannot be asked, or answers so slowly that the window does not end.
         """
+        latest = self._clock.now() + settle + seconds + LATEST
         window_before, self._window_before = self._window_before, None  # an outage is no change's fault
         self._clock.sleep(settle)
         before = self._read()
@@ -95,8 +99,10 @@ class Profiler:
         for number in range(1, slices):
             self._sleep_until(before.counters.time + seconds * number / slices)
             readings.append(self._backend.counters())
+            self._check_time(latest)
         self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
+        self._check_time(latest)
         self._came.append(arrivals([*readings, after.counters]))
         measurement = self._assemble(before, after, self._came)
         self._window_before = window = before.counters, after.counters
@@ -193,6 +199,10 @@ class Profiler:
             return replace(measurement, disturbed=(moved,))
         self._tracker.add(after.configuration, work.batch_counts, work.batch_seconds)
         return measurement
+
+    def _check_time(self, latest: float) -> None:
+        if self._clock.now() > latest:
+            raise TimedOut(f"the window did not end within {LATEST:g} s of its time")
 
     def _sleep_until(self, time: float) -> None:
         self._clock.sleep(max(time - self._clock.now(), 0.0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.errors import Unreachable
+from tuner.errors import TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile
 from tuner.profiler import Profiler
@@ -206,3 +206,19 @@ def test_errors_of_the_backend_pass_through(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(Unreachable, match="gone"):
         profiler.measure(1.0)
+
+
+def test_a_window_of_slow_answers_is_given_up() -> None:
+    """Each of them is in time, all of them are not."""
+    server = ScriptedServer()
+    counters = server.counters
+
+    def slow() -> Counters:
+        server.time += 4.9
+        return counters()
+
+    server.counters = slow  # type: ignore[method-assign]
+    with pytest.raises(TimedOut, match="did not end within 15 s of its time"):
+        make(server).measure(2.0)
+
+    assert server.time - 50.0 < 2 + 15 + 5

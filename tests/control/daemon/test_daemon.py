@@ -16,9 +16,11 @@ import pytest
 from tests.builders import configuration
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
+from tuner.adapters.backend import Counters
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.store.store import Store
+from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, StorageError, Unreachable
 
 
@@ -128,6 +130,30 @@ def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
         eventually(lambda: worker.phase == "running")
 
     assert set(waiting) == {"waiting: no metrics"}
+
+
+def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody knows whether the window will end at all."""
+    monkeypatch.setattr(worker_module, "OVERDUE", -100.0)
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["a"].turns > 0)
+        worker, server, over = keeper.workers["a"], bed.servers["a"], threading.Event()
+        counters = server.counters
+
+        def hang() -> Counters:
+            over.wait(20)
+            return counters()
+
+        server.counters = hang  # type: ignore[method-assign]
+        eventually(lambda: worker.phase == worker_module.OVERDUE_WINDOW)
+        page = Exporter().page(keeper.workers, {}).decode()
+        server.counters = counters  # type: ignore[method-assign]
+        over.set()
+        turns = worker.turns
+        eventually(lambda: worker.turns > turns + 1)
+
+    assert 'servetune_target_up{target="a"} 0.0' in page
 
 
 def test_the_file_can_be_read_again(bed: Bed) -> None:

@@ -92,6 +92,40 @@ def test_nothing_is_changed_while_nobody_can_see_how_the_server_does() -> None:
     assert server.running == configuration()
 
 
+def test_a_change_is_undone_whose_window_is_overdue() -> None:
+    """The server answers, its metrics come byte by byte: nobody would see whether the change was bad."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    assert server.running == configuration(2)
+
+    def dripping(seconds: float, *, settle: float = 0.0) -> NoReturn:
+        server.clock.sleep(6.0)
+        unseen(seconds)
+
+    server.measure = dripping  # type: ignore[method-assign]
+    first, second, third = (driver.step() for _ in range(3))
+
+    assert isinstance(first.decision, Hold)  # the window should have ended 6.5 s after the change
+    assert isinstance(second.decision, Rollback)
+    assert "overdue: metrics port 8002: no answer" in second.decision.reason
+    assert isinstance(third.decision, Hold)
+    assert server.running == configuration()
+
+
+def test_an_outage_delays_a_window_and_makes_none_overdue() -> None:
+    """A server that was away is judged when it is back."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    server.away_until = server.clock.now() + 100
+
+    away, after = driver.step(), driver.step()
+
+    assert [type(record.decision) for record in (away, after)] == [Hold, Hold]
+    assert server.running == configuration(2)
+
+
 def test_a_server_is_asked_at_least_twice_in_a_window() -> None:
     """However long it was away: it must not wait for us when it is back."""
     server = FakeServer(FakeClock(), lambda c: 0.02)

@@ -80,7 +80,7 @@ def test_healthy_and_ready(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert site.ask("/healthz").json == {"ok": True, "problems": []}
     assert site.ask("/readyz").status == 200
 
-    site.daemon.workers["a"].phase = "starting"
+    site.daemon.workers["a"]._phase = "starting"
     starting = site.ask("/readyz")
     monkeypatch.setattr(type(site.daemon), "silence", 500.0)
     hanging = site.ask("/healthz")

@@ -23,7 +23,7 @@ from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.cost_map import CostMap, cost_map
-from tuner.control.drive.driver import Driver, Measurer, Oversight, Watched
+from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.control.store.journal import StoreJournal, recount, replay, resolve, save_policy
@@ -46,6 +46,7 @@ SAVE_EVERY = 50
 """Windows after which the agent is saved. The windows themselves are stored at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Pause before a target that failed is tried again, s; doubled each time, up to the length of a window."""
+OVERDUE_WINDOW = "waiting: the server answers so slowly that its window is overdue"
 MANY_UNUSED = 5
 """Disturbed windows in a row after which the log says so."""
 
@@ -92,15 +93,22 @@ class StoppableClock:
 
 
 class Followed:
-    """A profiler that reports after each window whether it could be measured.
+    """A profiler that reports when a window begins, and after it whether it could be measured.
 
     Args:
         profiler: Measures the windows.
+        begin: Receives how long a window takes, s.
         report: Receives None, or why a window could not be measured.
     """
 
-    def __init__(self, profiler: Measurer, report: Callable[[AdapterError | None], None]) -> None:
+    def __init__(
+        self,
+        profiler: Measurer,
+        begin: Callable[[float], None],
+        report: Callable[[AdapterError | None], None],
+    ) -> None:
         self._profiler = profiler
+        self._begin = begin
         self._report = report
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
@@ -109,6 +117,7 @@ class Followed:
         Raises:
             AdapterError: The server, or the source of its metrics, did not answer.
         """
+        self._begin(settle + seconds)
         try:
             measurement = self._profiler.measure(seconds, settle=settle)
         except AdapterError as error:
@@ -121,8 +130,8 @@ class Followed:
 class Worker:
     """Keeps one target until it is stopped.
 
-    Life: `run` in a thread of its own (or in the caller's), `stop` from another. ``phase`` says what it is
-    doing, ``record`` holds the last turn.
+    Life: `run` in a thread of its own (or in the caller's), `stop` from another. ``record`` holds the last
+    turn.
 
     Args:
         config: The target and its settings.
@@ -148,7 +157,8 @@ class Worker:
         delay: float = 0.0,
     ) -> None:
         self.config = config
-        self.phase = "starting"
+        self._phase = "starting"
+        self._due = math.inf  # when the window under way is overdue
         self.record: WindowRecord | None = None
         self.turns = 0
         self.learned: CostMap | None = None
@@ -167,6 +177,11 @@ class Worker:
         self._unused = 0  # disturbed windows in a row
         self._unseen = False  # whether a change was made that no usable window has shown yet
 
+    @property
+    def phase(self) -> str:
+        """What it is doing: starting, running, stopped, or waiting and for what."""
+        return OVERDUE_WINDOW if self._phase == "running" and self._clock.now() > self._due else self._phase
+
     def stop(self) -> None:
         """Ask the worker to end as soon as a change under way is finished."""
         self._stop.set()
@@ -183,20 +198,20 @@ class Worker:
             except Stopped:
                 break
             except TunerError as error:
-                self.phase = f"waiting: {error}"
+                self._phase = f"waiting: {error}"
             except Exception as error:
                 self._trace(error)
-                self.phase = f"waiting: {type(error).__name__}: {error}"
+                self._phase = f"waiting: {type(error).__name__}: {error}"
             if self._done:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
-            problem = self.phase.removeprefix("waiting: ")
+            problem = self._phase.removeprefix("waiting: ")
             if problem != logged or self.turns > turns:  # once is enough, however long it lasts
                 self._say(f"{problem}; trying again until it works")
             logged = problem
             if self._stop.wait(pause):
                 break
-        self.phase = "stopped"
+        self._phase = "stopped"
 
     def _trace(self, error: Exception) -> None:
         """Log the traceback of an unexpected error, once for each place in the code."""
@@ -243,7 +258,11 @@ class Worker:
             attachment.space, objective, agent, limits=c.guard.limits(c.window), explore=c.mode == "apply"
         )
         return Driver(
-            Watched(attachment.backend, Followed(attachment.profiler, self._measured), attachment.clock),
+            Watched(
+                attachment.backend,
+                Followed(attachment.profiler, self._measuring, self._measured),
+                attachment.clock,
+            ),
             loop,
             window=setting.seconds,
             oversight=Oversight(
@@ -290,7 +309,7 @@ class Worker:
     def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
         """Measure and decide until stopped; then do not leave a change on probation behind."""
         turn = driver.observe if self.config.mode == "observe" else driver.step
-        self.phase = "running"
+        self._phase = "running"
         try:
             while not self._done:
                 begun = attachment.clock.now()
@@ -311,9 +330,12 @@ class Worker:
         finally:
             self._leave(driver, target)
 
+    def _measuring(self, seconds: float) -> None:
+        self._due = self._clock.now() + seconds + OVERDUE
+
     def _measured(self, problem: AdapterError | None) -> None:
         """Set the phase at once when a server or its metrics are away: the driver may wait for minutes."""
-        self.phase = "running" if problem is None else f"waiting: {problem}"
+        self._phase, self._due = "running" if problem is None else f"waiting: {problem}", math.inf
 
     def _leave(self, driver: Driver, target: int) -> None:
         """Undo a change on probation, which nobody would judge any more; save the agent."""

@@ -37,6 +37,8 @@ class Unseen(NamedTuple):
     """What the server runs now."""
     reason: str
     """Why nothing was measured."""
+    overdue: bool = False
+    """Whether a window should have ended a while ago."""
 
 
 class Changed(NamedTuple):

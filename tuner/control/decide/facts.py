@@ -64,6 +64,8 @@ class Facts:
     """Why the window is of no use although the metrics are sound; empty if it is."""
     unseen: str = ""
     """Why nothing was seen: no window, or metrics that are stale, missing or implausible; else empty."""
+    overdue: bool = False
+    """Whether a window should have ended a while ago."""
     breaker: str = ""
     """Why nothing may be changed after changes that failed; empty if it may."""
     probation: Configuration | None = None

@@ -137,7 +137,7 @@ class ControlLoop:
             case on.WindowEnded():
                 self._window(event.now, event.measurement)
             case on.Unseen():
-                self._unseen(event.running, event.reason)
+                self._unseen(event)
             case on.Ordered():
                 self.orders = event.orders
             case on.Changed():
@@ -167,10 +167,10 @@ class ControlLoop:
             self._usable(now, m)
         self.memory.turn_passed()
 
-    def _unseen(self, running: Configuration, reason: str) -> None:
+    def _unseen(self, event: on.Unseen) -> None:
         """There is no window."""
-        self._order(running)
-        self._facts = self._gather(None, running=running, unseen=reason)
+        self._order(event.running)
+        self._facts = self._gather(None, running=event.running, unseen=event.reason, overdue=event.overdue)
         self.memory.turn_passed()
 
     def _order(self, running: Configuration) -> None:

@@ -60,6 +60,13 @@ def operator_pinned(facts: Facts) -> Decision | None:
     return Apply(configuration=wanted, reason="pinned by the operator", restores=True)
 
 
+def overdue_on_probation(facts: Facts) -> Decision | None:
+    """Undo a change whose window is overdue: nobody would see whether it was bad."""
+    if not facts.overdue or facts.probation is None:
+        return None
+    return _back(facts, f"the window after the change is overdue: {facts.unseen}", facts.probation)
+
+
 def unused_window(facts: Facts) -> Decision | None:
     """Hold after a window that says nothing about the configuration."""
     return Hold(reason=f"window not used: {facts.unused}") if facts.unused else None
@@ -142,6 +149,7 @@ RULES = (
     Rule(operator_rolls_back, "the operator's word comes first"),
     Rule(operator_paused, "the operator's word comes first"),
     Rule(operator_pinned, "the operator's word comes first"),
+    Rule(overdue_on_probation, "no change stays that nobody can judge"),
     Rule(unused_window, "no action on bad data"),
     Rule(blind, "no action on bad data"),
     # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for

@@ -20,6 +20,7 @@ apply                    changes the server, and reports to the loop what came o
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
@@ -39,7 +40,7 @@ from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["Driver", "Measurer", "Oversight", "Watched"]
+__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched"]
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ LONGEST_WAIT = 5.0
 """Longest pause between two questions to a server that is away, s; never more than half a window."""
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
+OVERDUE = 3.0
+"""A window is overdue this long after it should have ended, s, also if it was begun again meanwhile."""
 AFTER_OUTAGE = 1.0
 """Least time, s, between the return of a server and the next window: it answers before it serves normally."""
 
@@ -138,6 +141,7 @@ class Driver:
         self._patience = patience
         self._notify = notify
         self._settle = 0.0
+        self._due = math.inf  # when the next window is overdue; infinite if none was begun
         self._change_before: ApplyReport | None = None  # the change that the next window follows
         self._number = 0
         self._target = self.backend.describe().target
@@ -180,10 +184,14 @@ class Driver:
 
     def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
         self._number += 1
+        seconds = self.loop.window(self.window)
+        if math.isinf(self._due):
+            self._due = self._clock.now() + self._settle + seconds + OVERDUE
         try:
-            measurement = self.profiler.measure(self.loop.window(self.window), settle=self._settle)
+            measurement = self.profiler.measure(seconds, settle=self._settle)
         except AdapterError as error:
             return self._recover(error)
+        self._due = math.inf
         if self._change_before is not None:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
@@ -315,7 +323,7 @@ class Driver:
                 self.loop.observe(on.Failed(decision, refused=False))
                 self.doubt(previous, decision.configuration, back=isinstance(decision, Rollback))
             return None, str(error)
-        self.running = report.configuration
+        self.running, self._due = report.configuration, math.inf
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
@@ -362,7 +370,8 @@ class Driver:
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and self._clock.now() - begun < AT_ONCE:
             reason = str(error)  # the server was there, only its metrics were not
-        decision = restore or self._decide_unseen(current, reason)
+        overdue, self._due = begun > self._due, self._due + self._clock.now() - begun  # an outage is no delay
+        decision = restore or self._decide_unseen(on.Unseen(current, reason, overdue))
         self._notify(decision.reason)
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
@@ -371,8 +380,8 @@ class Driver:
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 
-    def _decide_unseen(self, running: Configuration, reason: str) -> Decision:
-        self.loop.observe(on.Unseen(running, reason))
+    def _decide_unseen(self, event: on.Unseen) -> Decision:
+        self.loop.observe(event)
         return self.loop.decide()
 
     def _wait_for_server(self) -> Configuration:
