@@ -7,6 +7,7 @@
     │   └── UnknownModel        the server does not serve a model of that name
     ├── UnsupportedPlatform     the embedded server cannot run here
     ├── StorageError            a file or folder cannot be written or read
+    │   └── Damaged             a store of ours was changed by something else than this program
     └── AdapterError            the world's failure, seen through an adapter
         ├── Unreachable         no answer from the server
         ├── TimedOut            an answer began but did not come in time
@@ -26,6 +27,7 @@ from tuner.printable import printable
 
 __all__ = [
     "AdapterError",
+    "Damaged",
     "InvalidInput",
     "ReadOnly",
     "Refused",
@@ -89,6 +91,10 @@ class UnsupportedPlatform(TunerError):
 
 class StorageError(TunerError):
     """A file or folder cannot be read or written (full disk, missing right, damaged file)."""
+
+
+class Damaged(StorageError):
+    """The daemon's store holds what no daemon wrote, or SQLite cannot read it."""
 
 
 class AdapterError(TunerError):

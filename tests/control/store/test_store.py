@@ -342,14 +342,19 @@ def test_a_torn_page_is_told(tmp_path: Path) -> None:
 
 
 def test_other_databases_are_left_alone(tmp_path: Path) -> None:
-    """Somebody else's file, or one of a later version."""
+    """Somebody else's file, or one of a later version; also by who only gives an order."""
     path = tmp_path / "s.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE mine (x)")
     db.close()
+    empty = tmp_path / "empty"
+    empty.touch()
 
-    with pytest.raises(StorageError, match="not a state of this version"):
-        Store(path)
+    for one, existing in ((path, False), (path, True), (empty, True)):
+        before = one.read_bytes()
+        with pytest.raises(StorageError, match="is another program's file, not a store of servetune"):
+            Store(one, existing=existing)
+        assert one.read_bytes() == before
 
 
 def test_reading_needs_a_file_and_changes_nothing(tmp_path: Path, store: Store) -> None:

@@ -13,26 +13,25 @@ the daemon is stopped    finishes every change under way; a change on probation 
 the daemon is killed     the next daemon finds in the store which change was under way, and asks the server
                          which configuration it runs
 the store is damaged     at the start or later: renames it and starts with an empty one. What servers run is
-                         read from the servers, so only what was learned is lost
+                         read from the servers, and operators' orders are carried over, so only what was
+                         learned is lost
 another daemon runs      does not start: each would undo what the other does
 =======================  ===================================================================================
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
 from tuner.control.daemon.worker import Worker, WorkerReport
+from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
@@ -130,24 +129,23 @@ class Daemon:
             InvalidInput: Another daemon uses the store, or the frontend cannot listen.
         """
         self._frontend = frontend
-        with _only_one(self.config.state):
-            while damage := self._run():
+        state = DaemonStore(self.config.state, now=self._now, say=lambda sentence: self._say("", sentence))
+        with state:
+            while damage := self._run(state):
                 self._say("", f"{damage}; all targets are started again")
 
-    def _run(self) -> str:
+    def _run(self, state: DaemonStore) -> str:
         """Keep the targets until the daemon ends (return "") or the store is damaged (return how)."""
-        with self._open() as store, self._frontend or nullcontext():
+        names = [target.name for target in self.config.targets]
+        with state.opened(names) as store, self._frontend or nullcontext():
             try:
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
-                damage = self._wait(store)
+                return self._wait(store, state)
             finally:
                 self._end(list(self._workers))
-        if store.senseless:  # SQLite finds nothing wrong with the file, so opening it again would not help
-            self._say("", self._put_aside(damage))
-        return damage
 
-    def _wait(self, store: Store) -> str:
+    def _wait(self, store: Store, state: DaemonStore) -> str:
         """Look after signals and the store; return "" when the daemon ends, or how the store is damaged."""
         pruned, checked = -PRUNE_EVERY, time.monotonic()
         while not self._stopping:
@@ -160,7 +158,7 @@ class Daemon:
                 self._prune(store)
             if time.monotonic() - checked >= CHECK_EVERY:
                 checked = time.monotonic()
-                if damage := store.damage():
+                if damage := state.damage():
                     return damage
             if self._windows and not any(thread.is_alive() for _, thread in self._workers.values()):
                 return ""
@@ -231,63 +229,3 @@ class Daemon:
             store.prune(self._now() - self.config.keep)
         except StorageError as error:
             self._say("", str(error))
-
-    @contextmanager
-    def _open(self) -> Iterator[Store]:
-        """Open the store; rename one that is damaged, and start with an empty one."""
-        path = self.config.state
-        if not path.exists():
-            _remove_log(path)  # SQLite would apply a log that is left over to the new file
-        try:
-            store = Store(path, now=self._now)
-        except StorageError as error:
-            if not path.is_file() or path.stat().st_size == 0 or not os.access(path, os.R_OK | os.W_OK):
-                raise
-            sentence = self._put_aside(str(error))
-            store = Store(path, now=self._now)
-            store.note(sentence)
-            self._say("", sentence)
-        try:
-            yield store
-        finally:
-            store.close()
-
-    def _put_aside(self, damage: str) -> str:
-        """Rename a damaged store; return a sentence about it."""
-        path = self.config.state
-        aside = path.with_name(f"{path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}")
-        path.replace(aside)
-        _remove_log(path)
-        return f"{damage}; it was renamed to {aside.name}, and learning starts from nothing"
-
-
-def _remove_log(path: Path) -> None:
-    """Delete the write-ahead log of a store whose file is gone."""
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-
-
-@contextmanager
-def _only_one(state: Path) -> Iterator[None]:
-    """Hold the lock file beside a store; the kernel releases the lock when the process dies.
-
-    Raises:
-        InvalidInput: Another process holds the lock.
-        StorageError: The lock file cannot be created.
-    """
-    path = state.with_name(state.name + ".lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StorageError(f"state {state}: {error.strerror}; choose another folder") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            other = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
-            raise InvalidInput("state", f"{state} is used by another daemon (process {other})") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)

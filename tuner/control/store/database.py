@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tuner.control.store.schema import ADDED, APPLICATION, SCHEMA, UPGRADES, VERSION
-from tuner.errors import StorageError
+from tuner.errors import Damaged, StorageError
 
-__all__ = ["Database"]
+__all__ = ["Database", "file_of", "is_store"]
 
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""SQLite's codes for a damaged file."""
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""SQLite's codes for a damaged file. The last is that of a wrong statement: ours are right, so a table, a
+column or the format of the file is not."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a file that cannot be read; Python raises the second for column names that are no text."""
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
@@ -41,7 +42,8 @@ class Database:
         senseless: Whether a row was found that no daemon can have written, although SQLite finds no damage.
 
     Raises:
-        StorageError: It cannot be opened, is damaged, or was written by another version.
+        Damaged: It is a store, or was one, and is damaged.
+        StorageError: It cannot be opened, or was written by another program or a newer version.
     """
 
     def __init__(self, path: Path, *, reading: bool = False, existing: bool = False) -> None:
@@ -58,7 +60,7 @@ class Database:
         except (OSError, sqlite3.Error) as error:
             raise self._problem(error) from error
         try:
-            self._prepare(reading)
+            self._prepare(reading=reading, new=not existing)
             self._files = self._found()
         except (OSError, *UNREADABLE) as error:
             self._db.close()
@@ -109,14 +111,14 @@ class Database:
         """Run a block that parses rows; a row that cannot be parsed means that the file is damaged.
 
         Raises:
-            StorageError: A row cannot be parsed.
+            Damaged: A row cannot be parsed.
         """
         try:
             yield
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             self.senseless = True
             self._damage = f"state {self.path}: is damaged: it holds values that no daemon wrote ({error})"
-            raise StorageError(self._damage) from error
+            raise Damaged(self._damage) from error
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """Return the first row that a query finds, or None."""
@@ -141,6 +143,16 @@ class Database:
             self._problem(error)
         return self._damage
 
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """The identity of the file that was opened."""
+        return self._files[0]
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the content of the file is known to be damaged."""
+        return bool(self._damage)
+
     def _exchanged(self) -> str:
         """Return which file was deleted or replaced since it was opened; empty if none was."""
         for was, now, what in zip(self._files, self._found(), PARTS.values(), strict=True):
@@ -160,26 +172,47 @@ class Database:
         except sqlite3.Error:
             pass  # the connection is closed, or unusable: nothing was written
 
-    def _prepare(self, reading: bool) -> None:
+    def _prepare(self, *, reading: bool, new: bool) -> None:
+        """Check whose file it is and whether it is whole; a new or older one gets the tables of this version.
+
+        Args:
+            reading: Only read.
+            new: The file may be empty.
+        """
         self._db.row_factory = sqlite3.Row
+        owner, version = self._pragma("application_id"), self._pragma("user_version")
+        empty = self.path.stat().st_size == 0 or (owner == APPLICATION and not self._pragma("schema_version"))
+        if new and empty:
+            self._create()
+            version = VERSION
+        elif owner != APPLICATION:
+            raise StorageError(
+                f"state {self.path}: is another program's file, not a store of servetune; give another file"
+            )
+        if version > VERSION:
+            raise StorageError(
+                f"state {self.path}: was written by a newer servetune (version {version} of the store, this "
+                f"one knows {VERSION}); install that, or give another file"
+            )
         if not reading and (found := self._pragma("quick_check")) != "ok":
-            raise StorageError(f"state {self.path}: is damaged: {found}")
+            raise Damaged(f"state {self.path}: is damaged: {found}")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = NORMAL")
-        empty = self._pragma("user_version") == 0 and self._pragma("schema_version") == 0
-        if empty and not reading:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            pragmas = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
-            self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {pragmas} COMMIT;")
         while not reading and (upgrade := self._upgrade()):
             self._db.executescript(upgrade)
-        if (self._pragma("application_id"), self._pragma("user_version")) != (APPLICATION, VERSION):
-            raise StorageError(f"state {self.path}: is not a state of this version; give another file")
+        if (version := self._pragma("user_version")) != VERSION:
+            raise StorageError(f"state {self.path}: has the old version {version}; a daemon upgrades it")
         self._complete(reading)
         if missing := sorted(_columns_of_this_version() - _columns(self._db)):
-            raise StorageError(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
+            raise Damaged(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
         if reading:
             self._db.execute("PRAGMA query_only = ON")
+
+    def _create(self) -> None:
+        """Make a store of an empty file. The file says at every moment that it is ours, also when killed."""
+        self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def _complete(self, reading: bool) -> None:
         """Add the columns that did not exist yet when the file was written.
@@ -208,7 +241,7 @@ class Database:
     def _upgrade(self) -> str:
         """Return the SQL that upgrades the file to the next version; empty if it is not an older store."""
         found = self._pragma("user_version")
-        if self._pragma("application_id") != APPLICATION or found not in UPGRADES:
+        if found not in UPGRADES:
             return ""
         return f"BEGIN IMMEDIATE; {UPGRADES[found]} PRAGMA user_version = {found + 1}; COMMIT;"
 
@@ -221,10 +254,25 @@ class Database:
         if isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode"):
             self.senseless = True
             self._damage = f"state {self.path}: is damaged: it holds bytes that are no text"
-            return StorageError(self._damage)
-        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) in DAMAGED:
+            return Damaged(self._damage)
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:  # the rest says how
             self._damage = f"state {self.path}: {error}"
+            return Damaged(self._damage)
         return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")
+
+
+def file_of(found: os.stat_result) -> tuple[int, int]:
+    """Return the identity of a file, which it keeps under other names."""
+    return found.st_dev, found.st_ino
+
+
+def is_store(descriptor: int) -> bool:
+    """Return whether a file says in its header that it is a store, whatever else it holds.
+
+    The header has SQLite's name in its bytes 0 to 15 and the program that owns the file in 68 to 71.
+    """
+    header = os.pread(descriptor, 72, 0)
+    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION.to_bytes(4)
 
 
 def _make_private(path: Path) -> None:
@@ -261,7 +309,6 @@ def _columns_of_this_version() -> frozenset[tuple[str, str]]:
 def _file(path: Path) -> tuple[int, int] | None:
     """Return the identity of the file that a path leads to; None if there is none."""
     try:
-        found = path.stat()
+        return file_of(path.stat())
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino

@@ -6,14 +6,27 @@ import json
 import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from tuner.control.decide.orders import Orders
-from tuner.control.store.store import KnobRow, Store
+from tuner.control.store.store import KnobRow, Store, configuration_of
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 from tuner.printable import one_line
 
-__all__ = ["StoredOrders", "all_orders", "orders_of", "pause", "pin", "resume", "roll_back", "unpin"]
+__all__ = [
+    "StoredOrders",
+    "all_orders",
+    "carry_over",
+    "orders_of",
+    "pause",
+    "pin",
+    "resume",
+    "roll_back",
+    "salvaged_orders",
+    "unpin",
+]
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +35,7 @@ LONGEST_WORD = 200
 
 
 class StoredOrders:
-    """The order book of one target of a daemon.
+    """The order book of one target of a daemon. Until it could be read for the first time, all is paused.
 
     Args:
         store: The store.
@@ -32,7 +45,7 @@ class StoredOrders:
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._name = name
-        self._last = Orders()
+        self._last = Orders(paused="the orders in the store cannot be read")
 
     def read(self) -> Orders:
         """Return the orders in force; while the store cannot be read, those read last."""
@@ -66,11 +79,47 @@ def all_orders(store: Store) -> dict[str, Orders]:
     return {row["name"]: _orders(store, row) for row in store.rows("SELECT * FROM orders")}
 
 
+def salvaged_orders(path: Path) -> dict[str, Orders] | None:
+    """Return the orders by target in a damaged store; None if they cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            db.row_factory = sqlite3.Row
+            db.execute("PRAGMA writable_schema = ON")  # read what is left of a file that is too short
+            return {str(row["name"]): _parsed(row) for row in db.execute("SELECT * FROM orders")}
+    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        return None
+
+
+def carry_over(store: Store, orders: Mapping[str, Orders]) -> None:
+    """Write the orders that were in force before a store was lost; they replace those in the new one.
+
+    Raises:
+        StorageError: They cannot be written.
+    """
+    with store.writing() as db:
+        for name, one in orders.items():
+            pinned, rollback = (
+                None if wanted is None else json.dumps(dict(wanted)) for wanted in (one.pinned, one.rollback)
+            )
+            db.execute(
+                "INSERT OR REPLACE INTO orders (name, paused, pinned, rollback) VALUES (?, ?, ?, ?)",
+                (name, one.paused or None, pinned, rollback),
+            )
+
+
 def _orders(store: Store, row: sqlite3.Row) -> Orders:
+    with store.making_sense():
+        return _parsed(row)
+
+
+def _parsed(row: sqlite3.Row) -> Orders:
+    """Return the orders in a row; a ValueError or the like if it holds something else."""
+    if not isinstance(row["paused"], str | None):
+        raise TypeError("the reason of a pause is no text")
     return Orders(
         paused=row["paused"] or "",
-        pinned=store.configuration(row["pinned"]) if row["pinned"] else None,
-        rollback=store.configuration(row["rollback"]) if row["rollback"] else None,
+        pinned=configuration_of(row["pinned"]) if row["pinned"] else None,
+        rollback=configuration_of(row["rollback"]) if row["rollback"] else None,
     )
 
 

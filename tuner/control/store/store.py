@@ -152,8 +152,7 @@ class Store(Database):
                 (name, place, json.dumps(space.to_json()), text, text),
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
-            if before is not None:
-                self._take_back(db, before, row, space)
+            self._take_back(db, before, row, space)
         good = self.configuration(row["last_good"]) if row["last_good"] else None
         state = RunState(
             target=url,
@@ -187,18 +186,22 @@ class Store(Database):
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
 
     def _take_back(
-        self, db: sqlite3.Connection, before: sqlite3.Row, row: sqlite3.Row, space: KnobSpace
+        self, db: sqlite3.Connection, before: sqlite3.Row | None, row: sqlite3.Row, space: KnobSpace
     ) -> None:
-        """Delete orders for another server than that of ``row``, or for values that knobs no longer have."""
+        """Delete orders for another server than that of ``row``, or for values that knobs no longer have.
+
+        Without a row of the target from before, the orders come from a store that was lost: only those for
+        other knobs can be recognised.
+        """
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
-        grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before, row)]
+        grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before or row, row)]
         for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
             if orders is None or orders[order] is None:
                 continue
             wanted = self.configuration(orders[order])
-            if before["id"] != row["id"]:
+            if before is not None and before["id"] != row["id"]:
                 why = "that was ordered for another URL"
-            elif grids[0] != grids[1] and not space.covers(wanted):
+            elif set(wanted) != set(space.names) or (grids[0] != grids[1] and not space.covers(wanted)):
                 why = "the knobs have other values now"
             else:
                 continue

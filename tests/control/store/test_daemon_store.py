@@ -1,0 +1,273 @@
+"""The store of a daemon: whose file it is, what is set aside, and what becomes of the orders."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.builders import SPACE, configuration
+from tuner.control.decide.orders import Orders
+from tuner.control.store.daemon_store import DaemonStore
+from tuner.control.store.order_book import orders_of, pause, pin, resume
+from tuner.control.store.schema import VERSION
+from tuner.control.store.store import Store
+from tuner.errors import StorageError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with a paused target."""
+    path = tmp_path / "s.db"
+    with closing(Store(path)) as store:
+        give_orders(store)
+        for number in range(200):
+            store.note(f"event {number}")
+    return path
+
+
+def give_orders(store: Store) -> None:
+    store.target("a", "sim://mlp", SPACE, configuration())
+    store.target("b", "sim://mlp", SPACE, configuration())
+    pause(store, "a", "release")
+    pin(store, "a", {"max_batch_size": 8.0})
+
+
+ORDERED = Orders(paused="release", pinned=configuration(8))
+
+
+class Life:
+    """A daemon's store, and what was said about it."""
+
+    def __init__(self, path: Path) -> None:
+        self.said: list[str] = []
+        self.store = DaemonStore(path, now=lambda: 1_700_000_000.0, say=self.said.append)
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        with self.store.opened(["a", "b"]) as store:
+            yield store
+
+
+@contextmanager
+def life(path: Path) -> Iterator[Life]:
+    one = Life(path)
+    with one.store:
+        yield one
+
+
+def overwrite(path: Path, begin: int) -> None:
+    """Write nonsense into a file, and its log, from a place on."""
+    for one in (path, path.with_name(path.name + "-wal")):
+        if one.exists():
+            content = one.read_bytes()
+            one.write_bytes(content[:begin] + b"\xa5" * (len(content) - begin))
+
+
+def text(path: Path) -> None:
+    path.write_text("state: s.db\ntargets: []\n" * 300)
+
+
+def short_text(path: Path) -> None:
+    path.write_text("x")
+
+
+def other_program(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("PRAGMA application_id = 77; PRAGMA user_version = 3; CREATE TABLE mine (x);")
+
+
+def other_program_without_a_number(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("CREATE TABLE mine (x);")
+
+
+def damaged_other_program(path: Path) -> None:
+    other_program(path)
+    overwrite(path, 100)
+
+
+def newer_version(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+
+
+def damaged_header(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(b"\xa5" * 100 + content[100:])
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (text, "is not a store of servetune"),
+        (short_text, "is another program's file"),
+        (damaged_header, "is not a store of servetune"),
+        (other_program, "is another program's file"),
+        (other_program_without_a_number, "is another program's file"),
+        (damaged_other_program, r"s\.db: is "),
+        (newer_version, r"was written by a newer servetune \(version 4"),
+    ],
+)
+def test_what_is_not_a_damaged_store_of_ours_stays(
+    path: Path, make: Callable[[Path], None], why: str
+) -> None:
+    """One clear error; the file keeps its name and its content."""
+    make(path)
+    before = path.read_bytes()
+
+    with life(path) as daemon, pytest.raises(StorageError, match=why) as caught, daemon.opened():
+        pass
+
+    assert path.read_bytes() == before
+    assert {one.name for one in path.parent.iterdir()} <= {"s.db", "s.db.lock", "s.db-wal", "s.db-shm"}
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_that_somebody_locks_stays(path: Path) -> None:
+    """It is in use, not damaged."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        with life(path) as daemon, pytest.raises(StorageError, match="locked"), daemon.opened():
+            pass
+
+    assert [one.name for one in path.parent.glob("*damaged*")] == []
+
+
+def torn(path: Path) -> None:
+    """The pages of the events; the orders can still be read."""
+    with closing(sqlite3.connect(path)) as db:
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'event'").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size : root * size] = b"\xa5" * size
+    path.write_bytes(content)
+
+
+def too_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
+@pytest.mark.parametrize("damage", [torn, too_short])
+def test_orders_are_salvaged_from_a_damaged_store(path: Path, damage: Callable[[Path], None]) -> None:
+    """It is renamed, and the new one has them."""
+    damage(path)
+    with life(path) as daemon, daemon.opened() as store:
+        assert orders_of(store, "a") == ORDERED
+        assert orders_of(store, "b") == Orders()
+
+    assert path.with_name("s.db.damaged-20231114-221320").exists()
+    assert any("orders were carried over: a" in sentence for sentence in daemon.said)
+
+
+@pytest.mark.parametrize("lost", [lambda path: overwrite(path, 100), Path.unlink], ids=["damaged", "deleted"])
+def test_targets_whose_orders_are_lost_start_paused(path: Path, lost: Callable[[Path], None]) -> None:
+    """Until somebody resumes them; that is kept, and everything is said."""
+    with life(path) as daemon, daemon.opened():
+        pass
+    lost(path)
+
+    with life(path) as daemon, daemon.opened() as store:
+        for name in ("a", "b"):
+            assert "the operators' orders" in orders_of(store, name).paused
+            store.target(name, "sim://mlp", SPACE, configuration())
+        resume(store, "b")
+        assert any("all targets are paused" in row["sentence"] for row in store.rows("SELECT * FROM event"))
+    with life(path) as again, again.opened() as store:
+        assert orders_of(store, "a").paused
+        assert orders_of(store, "b") == Orders()
+
+    assert any("all targets are paused" in sentence for sentence in daemon.said)
+    assert again.said == []
+
+
+def test_the_first_store_of_all_pauses_nothing(tmp_path: Path) -> None:
+    """There were no orders."""
+    with life(tmp_path / "s.db") as daemon, daemon.opened() as store:
+        assert orders_of(store, "a") == Orders()
+
+    assert daemon.said == []
+
+
+def replaced(path: Path) -> None:
+    """By a copy from before the orders."""
+    path.unlink()
+    with closing(Store(path)) as store:
+        store.target("a", "sim://mlp", SPACE, configuration())
+        pin(store, "a")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Path.unlink,
+        replaced,
+        lambda path: path.with_name("s.db-wal").unlink(),
+        lambda path: overwrite(path, 0),
+        lambda path: overwrite(path, 100),
+    ],
+    ids=["deleted", "replaced", "without its log", "overwritten", "but for its header"],
+)
+def test_orders_outlive_the_store_while_the_daemon_runs(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """They are carried over from memory, whatever becomes of the file; so is a resumption."""
+    path = tmp_path / "s.db"
+    with life(path) as daemon:
+        with daemon.opened() as store:
+            give_orders(store)
+            pause(store, "b", "")
+            assert daemon.store.damage() == ""
+            resume(store, "b")
+            assert daemon.store.damage() == ""
+            damage(path)
+            assert daemon.store.damage() != ""
+        with daemon.opened() as store:
+            assert orders_of(store, "a") == ORDERED
+            assert orders_of(store, "b") == Orders()
+            assert store.damage() == ""
+
+    assert any("orders were carried over: a" in sentence for sentence in daemon.said)
+
+
+def test_another_programs_file_in_its_place_is_left_there(path: Path) -> None:
+    """Though a store of ours was open there a moment ago."""
+    with life(path) as daemon:
+        with daemon.opened():
+            path.unlink()
+            text(path)
+            assert "is another file now" in daemon.store.damage()
+        before = path.read_bytes()
+        with pytest.raises(StorageError, match="is not a store of servetune"), daemon.opened():
+            pass
+
+    assert path.read_bytes() == before
+
+
+def test_two_damaged_stores_of_one_second_have_two_names(path: Path) -> None:
+    """None is overwritten."""
+    content = path.read_bytes()
+    for _ in range(3):
+        path.write_bytes(content)
+        torn(path)
+        with life(path) as daemon, daemon.opened():
+            pass
+
+    assert len(list(path.parent.glob("s.db.damaged-20231114-221320*"))) == 3
+
+
+def test_orders_carried_over_for_other_knobs_are_taken_back(path: Path) -> None:
+    """A pin that the server cannot take would be ordered in vain for ever."""
+    torn(path)
+    with life(path) as daemon, daemon.opened() as store:
+        with store.writing() as db:
+            db.execute("UPDATE orders SET pinned = '{\"other\": 1.0}' WHERE name = 'a'")
+        store.target("a", "sim://mlp", SPACE, configuration())
+
+        assert orders_of(store, "a") == Orders(paused="release")

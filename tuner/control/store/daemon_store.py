@@ -1,0 +1,180 @@
+"""The store of a daemon for as long as that runs, over damage and loss of the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tuner.control.decide.orders import Orders
+from tuner.control.store.database import file_of, is_store
+from tuner.control.store.lock import LockFile, lock_file, locked_store
+from tuner.control.store.order_book import all_orders, carry_over, salvaged_orders
+from tuner.control.store.store import Store
+from tuner.errors import Damaged, StorageError
+
+__all__ = ["DaemonStore"]
+
+LOST = "the store was {}, and with it the operators' orders"
+"""Why a target is paused whose orders nobody knows any more."""
+
+
+class DaemonStore(AbstractContextManager["DaemonStore"]):
+    """The store of a daemon, which no other daemon can use. What operators ordered outlives its file.
+
+    Life: enter it, which takes the lock of the store. Each `opened` is a block with an open store; ask for
+    its `damage` now and then, and leave the block if there is any. The next block has another store.
+
+    ==========================  ==============================================================================
+    what is found               what happens
+    ==========================  ==============================================================================
+    no file                     a new store is made. If there was one, the orders are taken from memory;
+                                without any in memory, all targets are paused
+    a damaged store             it is renamed, and a new one is made. The orders are taken from memory, or
+                                read from the damaged store; if neither can be done, all targets are paused
+    anything else: another      an error; the file stays as it is
+    program's, a newer version
+    ==========================  ==============================================================================
+
+    Args:
+        path: The store's file.
+        now: Returns seconds since 1970.
+        say: Receives a sentence about what happened to it.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], float], say: Callable[[str], None]) -> None:
+        self._path = path
+        self._now = now
+        self._say = say
+        self._held = ExitStack()
+        self._lock: LockFile | None = None
+        self._store: Store | None = None
+        self._orders: dict[str, Orders] | None = None  # as they were last read; None: never
+        self._damaged: tuple[int, int] | None = None  # the file that was open, if its content is damaged
+
+    def __enter__(self) -> Self:
+        self._lock = self._held.enter_context(lock_file(self._path))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def damage(self) -> str:
+        """Return why the store cannot be used any longer, empty if it can; remember the orders in it."""
+        assert self._store is not None, "it is asked about an open store"
+        problem = self._store.damage()
+        with suppress(StorageError):
+            self._orders = (self._orders or {}) | all_orders(self._store)
+        self._damaged = self._store.file if self._store.damaged else None
+        return problem
+
+    @contextmanager
+    def opened(self, targets: Sequence[str]) -> Iterator[Store]:
+        """Open the store for a block.
+
+        Args:
+            targets: The names of the daemon's targets, which are paused if their orders are lost.
+
+        Raises:
+            InvalidInput: Another daemon uses the file.
+            StorageError: It cannot be opened, or is not a store of this version.
+        """
+        assert self._lock is not None, "it is entered first"
+        with ExitStack() as held:
+            lost = ""
+            if not os.path.lexists(self._path):
+                _remove_log(self._path)  # SQLite would apply a log that is left over to the new file
+                lost = "deleted" if self._lock.opened else ""
+            self._store, renamed = self._open(held)
+            for sentence in [*renamed, *self._restore_orders(targets, "damaged" if renamed else lost)]:
+                self._store.note(sentence)
+                self._say(sentence)
+            self._lock.note_opened()
+            yield self._store
+
+    def _open(self, held: ExitStack) -> tuple[Store, list[str]]:
+        """Open the store; rename one that is damaged. Returns a sentence about that, too, if it was."""
+        before = self._store
+        with ExitStack() as first:
+            descriptor = first.enter_context(locked_store(self._path))
+            known = self._damaged == file_of(os.fstat(descriptor))  # a store of ours, and damaged
+            try:
+                if known and before is not None and before.senseless:
+                    raise Damaged(before.damage())  # SQLite finds nothing wrong with the file
+                store = first.enter_context(closing(Store(self._path, now=self._now)))
+            except StorageError as error:
+                if not known and not isinstance(error, Damaged):
+                    raise
+                if not known and not is_store(descriptor):
+                    raise StorageError(
+                        f"state {self._path}: is not a store of servetune; give another file"
+                    ) from error
+                sentence = self._put_aside(str(error))
+            else:
+                held.push(first.pop_all())
+                return store, []
+        held.enter_context(locked_store(self._path))
+        return held.enter_context(closing(Store(self._path, now=self._now))), [sentence]
+
+    def _restore_orders(self, targets: Sequence[str], lost: str) -> list[str]:
+        """Write the orders from before into the store that was opened; return sentences about them.
+
+        Args:
+            targets: The names of the daemon's targets.
+            lost: What happened to the store that held the orders; empty if nothing did.
+        """
+        assert self._store is not None
+        if self._orders is None and lost:
+            why = LOST.format(lost)
+            self._orders = {name: Orders(paused=why) for name in targets}
+            carry_over(self._store, self._orders)
+            return [f"{why}: all targets are paused; `tuner resume NAME` lets one be tuned"]
+        if self._orders is not None:
+            carry_over(self._store, self._orders)
+            standing = [name for name, orders in self._orders.items() if orders != Orders()]
+            return [f"orders were carried over: {', '.join(standing)}"] if standing else []
+        with suppress(StorageError):  # else the workers find them unreadable, and change nothing
+            self._orders = all_orders(self._store)
+        return []
+
+    def _put_aside(self, damage: str) -> str:
+        """Rename a damaged store with its log; return a sentence about it."""
+        if self._orders is None:
+            self._orders = salvaged_orders(self._path)
+        name = f"{self._path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}"
+        aside, number = self._path.with_name(name), 1
+        while os.path.lexists(aside):
+            number += 1
+            aside = self._path.with_name(f"{name}-{number}")
+        try:
+            self._path.replace(aside)
+            with suppress(FileNotFoundError):
+                if _log(self._path).stat().st_size:
+                    _log(self._path).replace(_log(aside))
+        except OSError as error:
+            raise StorageError(f"state {self._path}: {error.strerror}; {damage}") from error
+        _remove_log(self._path)
+        return f"{damage}; it was renamed to {aside.name}, and learning starts from nothing"
+
+
+def _log(path: Path, ending: str = "-wal") -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _remove_log(path: Path) -> None:
+    """Delete the write-ahead log of a store whose file is gone.
+
+    Raises:
+        StorageError: It cannot be deleted.
+    """
+    for ending in ("-wal", "-shm"):
+        try:
+            _log(path, ending).unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"{_log(path, ending)}: {error.strerror}; move it away") from error
