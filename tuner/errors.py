@@ -41,15 +41,21 @@ __all__ = [
 ]
 
 
+LONGEST_MESSAGE = 4000
+"""Characters; messages quote servers and files, and go into logs, stores and answers."""
+
+
 class TunerError(Exception):
     """Base of all errors that servetune raises on purpose.
 
     Args:
-        message: For people; what a terminal would obey in it, such as in a server's words, is left out.
+        message: For people; what a terminal would obey in it, such as in a server's words, is left out, and
+            so is the end of one that is very long.
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(printable(message))
+        cut = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
+        super().__init__(printable(cut))
 
 
 class InvalidInput(TunerError, ValueError):

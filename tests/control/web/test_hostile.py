@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
+import logging
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,9 +21,11 @@ from fastapi import HTTPException
 
 from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
+from tuner.control.web import api as api_module
 from tuner.control.web import connection as connection_module
-from tuner.control.web.access import LONGEST_BODY, Gate
+from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
 from tuner.control.web.connection import MOST_CONNECTIONS
+from tuner.control.web.seldom import MOST_MESSAGES, Seldom
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -74,6 +79,8 @@ BODIES = [
     ("pin", rb'{"set":{"\ud800":1}}', 422),
     ("pin", rb'{"set":{"a\u0000\u202e":1}}', 409),
     ("pin", rb'{"set":["\ud800"]}', 422),
+    ("pin", rb'{"set":{"max_batch_size":true}}', 422),
+    ("pin", rb'{"set":{"max_batch_size":"8"}}', 422),
     ("unpin", rb'"\udfff"', 422),
     ("rollback", rb"-Infinity", 422),
 ]
@@ -116,6 +123,7 @@ def test_a_length_is_read_as_a_whole(site: Site, length: str, status: int) -> No
         ({"Authorization": None}, 401),
         ({"Authorization": "Bearer wrong"}, 401),
         ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://[evil"}, 400),
         ({"Content_Type": "text/plain"}, 415),
     ],
 )
@@ -157,6 +165,90 @@ def test_many_half_requests_keep_nobody_out(site: Site) -> None:
     finally:
         for connection in waiting:
             connection.close()
+
+
+READ = b"GET /api/targets/a/windows HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def slow(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Windows are not found until the test is over."""
+    over = threading.Event()
+
+    def find(*_: object) -> list[Any]:
+        over.wait(30)
+        return []
+
+    monkeypatch.setattr(api_module, "windows", find)
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("slow")
+def test_probes_are_answered_while_readers_wait(site: Site) -> None:
+    """However many: all threads may be busy."""
+    waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 16)]
+    try:
+        for connection in waiting:
+            with contextlib.suppress(ConnectionError):  # some have given way
+                connection.sendall(READ)
+
+        assert [site.ask(path).status for path in PROBES] == [200, 200]
+    finally:
+        for connection in waiting:
+            connection.close()
+
+
+@pytest.mark.usefixtures("slow")
+def test_probes_are_answered_whatever_clients_left_behind(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests of connections that were aborted go on; when they are too many, others are refused."""
+    for _ in range(MOST_REQUESTS + 20):
+        with connected(site) as connection:
+            connection.sendall(READ)
+
+    eventually(lambda: site.ask("/api/targets").status == 503)
+    assert [site.ask(path).status for path in PROBES] == [200, 200]
+    assert len(caplog.records) <= MOST_MESSAGES
+
+
+def test_strangers_do_not_fill_the_log(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """A line for each request that is none would."""
+    for _ in range(3 * MOST_MESSAGES):
+        with connected(site) as connection:
+            connection.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
+            connection.recv(1000)
+
+    assert len(caplog.records) <= MOST_MESSAGES
+
+
+def test_what_was_left_out_is_counted() -> None:
+    """In the first message of the next minute."""
+    time = 0.0
+    seldom = Seldom(lambda: time)
+    records = [
+        logging.LogRecord("x", logging.INFO, "", 0, "m%d", (n,), None) for n in range(MOST_MESSAGES + 5)
+    ]
+    passed = [record for record in records if seldom.filter(record)]
+    time = 61.0
+    last = logging.LogRecord("x", logging.INFO, "", 0, "m%s", ("!",), None)
+
+    assert len(passed) == MOST_MESSAGES
+    assert seldom.filter(last)
+    assert last.getMessage() == "m! (before it 5 messages were left out)"
+
+
+def test_an_answer_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest entries are in it, whole."""
+    eventually(lambda: len(site.ask("/api/targets/a/windows").json) > 2)
+    whole = site.ask("/api/targets/a/windows")
+    monkeypatch.setattr(api_module, "LARGEST_ANSWER", len(whole.text) // 2)
+    some = site.ask("/api/targets/a/windows")
+
+    assert len(some.text) <= len(whole.text) // 2
+    assert 0 < len(some.json) < len(whole.json)
+    assert some.json[-1]["number"] >= whole.json[-1]["number"]
 
 
 @pytest.mark.parametrize(

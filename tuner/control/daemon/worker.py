@@ -30,6 +30,7 @@ from tuner.control.store.journal import StoreJournal, recount, replay, resolve, 
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
+from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated, attach_for
 from tuner.setting import Setting
 
@@ -201,7 +202,7 @@ class Worker:
                 self._phase = f"waiting: {error}"
             except Exception as error:
                 self._trace(error)
-                self._phase = f"waiting: {type(error).__name__}: {error}"
+                self._phase = f"waiting: {type(error).__name__}: {one_line(str(error))}"
             if self._done:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)

@@ -10,7 +10,9 @@ other web pages (CSRF)   ``application/json``, an ``Origin`` must be our own, an
 DNS rebinding            on a loopback address, only its own host names are answered; elsewhere those under
                          ``hosts``, if there are any
 floods of requests       bodies are short, and read only if the token is right; connections are few, and the
-                         stalest one is aborted for a new one; answers are limited in length
+                         stalest one is aborted for a new one; requests in progress are few, and few of them
+                         are worked on at a time; answers are limited in length; what the libraries of the
+                         server log of strangers is limited, too. Probes wait for none of it
 scripts in texts (XSS)   the page builds text nodes only, and its policy allows no script but its own
 =======================  ===================================================================================
 """
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -39,6 +42,10 @@ LONGEST_BODY = 16_384
 """Bytes in the body of a request."""
 LONGEST_LENGTH = 20
 """Digits of a Content-Length: Python takes long to read a number of a million digits."""
+MOST_REQUESTS = 128
+"""Requests in progress; those of aborted connections are among them until their answer is made."""
+THREADS = 4
+"""Requests that are worked on at the same time. They share one connection to the store anyhow."""
 TOO_LONG = f"a body has at most {LONGEST_BODY} bytes"
 PROBES = ("/healthz", "/readyz")
 """Answered under any host name: orchestrators ask by address, and the answers hold no secret."""
@@ -106,7 +113,7 @@ class Access:
         """Refuse a request that must not give orders.
 
         Raises:
-            HTTPException: 401, 403 or 415, with the reason.
+            HTTPException: 400, 401, 403 or 415, with the reason.
         """
         if self._token is None:
             raise HTTPException(403, "no token is set: give http.token_file or SERVETUNE_TOKEN")
@@ -114,7 +121,7 @@ class Access:
         if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
             raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and _place_of(origin) != request.headers.get("host"):
             raise HTTPException(403, "orders from pages of another origin are refused")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "an order must be application/json")
@@ -123,6 +130,8 @@ class Access:
 class Gate:
     """Checks the host name and the length of every request, and adds headers to every answer (ASGI).
 
+    Too many requests at the same time are refused, probes excepted.
+
     Args:
         app: The application that answers what passes.
         names: Host names that are answered; empty for all.
@@ -130,6 +139,7 @@ class Gate:
 
     def __init__(self, app: Any, names: Collection[str] = ()) -> None:
         self._app = app
+        self._open = 0  # requests in progress
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -159,7 +169,15 @@ class Gate:
             status, words = problem
             await JSONResponse({"detail": words}, status)(scope, receive, guarded)
             return
-        await self._app(scope, limited, guarded)
+        if scope["path"] in PROBES:
+            await self._app(scope, limited, guarded)
+            return
+        current_default_thread_limiter().total_tokens = THREADS  # it belongs to the loop, so it is set here
+        self._open += 1
+        try:
+            await self._app(scope, limited, guarded)
+        finally:
+            self._open -= 1
 
     def _problem(self, headers: MutableMapping[bytes, bytes], path: str) -> tuple[int, str] | None:
         host = _name_of(headers.get(b"host", b"").decode("latin-1"))
@@ -170,6 +188,8 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > LONGEST_LENGTH or int(length) > LONGEST_BODY:
             return 413, TOO_LONG
+        if self._open >= MOST_REQUESTS and path not in PROBES:
+            return 503, f"{MOST_REQUESTS} requests are in progress; ask again later"
         return None
 
 
@@ -185,6 +205,18 @@ SAFE_HEADERS = [
 def allowed_names(host: str, names: Collection[str]) -> list[str]:
     """Return the host names that are answered on an address; empty for all."""
     return ["localhost", "127.0.0.1", "::1", host, *names] if is_loopback(host) or names else []
+
+
+def _place_of(origin: str) -> str:
+    """Return the host and port of an Origin header.
+
+    Raises:
+        HTTPException: It is malformed.
+    """
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        raise HTTPException(400, "the Origin is malformed") from None
 
 
 def _name_of(host: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Security
+from fastapi import APIRouter, HTTPException, Path, Query, Response, Security
+from pydantic import BaseModel
 
 from tuner.control.store import order_book
 from tuner.control.store.history import (
@@ -41,11 +42,19 @@ if TYPE_CHECKING:
 __all__ = ["Api"]
 
 Name = Annotated[str, Path(max_length=64, description="Name of the target, as in the daemon's file.")]
-Count = Annotated[int, Query(ge=1, le=2000, description="Number of entries; the newest are returned.")]
+LARGEST_ANSWER = 4_000_000
+"""Bytes of a list of entries."""
+Count = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=2000,
+        description=f"Number of entries. The newest are returned, as many as {LARGEST_ANSWER} bytes hold.",
+    ),
+]
 LARGEST = 2**53
-Found = TypeVar("Found")
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body is not JSON."},
+    400: {"model": Problem, "description": "The body is not JSON, or the Origin is malformed."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
     403: {
         "model": Problem,
@@ -108,7 +117,7 @@ class Api:
         """Return the present state of a target."""
         return self._view(self._known(name))
 
-    def windows(self, name: Name, count: Count = 120) -> list[StoredWindow]:
+    def windows(self, name: Name, count: Count = 120) -> Response:
         """Return the newest windows of a target, oldest first."""
         self._known(name)
         return self._read(lambda store: windows(store, name, count))
@@ -118,7 +127,7 @@ class Api:
         name: Name,
         count: Count = 50,
         holds: Annotated[bool, Query(description="Include decisions that changed nothing.")] = False,
-    ) -> list[StoredDecision]:
+    ) -> Response:
         """Return the newest decisions of a target, oldest first."""
         self._known(name)
         return self._read(lambda store: history(store, target=name, count=count, holds=holds))
@@ -127,7 +136,7 @@ class Api:
         """Return the learned costs of a target's configurations under its present load."""
         return costs_view(self._known(name).learned)
 
-    def events(self, name: Name, count: Count = 50) -> list[StoredEvent]:
+    def events(self, name: Name, count: Count = 50) -> Response:
         """Return the newest unusual events of a target, oldest first."""
         self._known(name)
         return self._read(lambda store: events(store, target=name, count=count))
@@ -171,12 +180,12 @@ class Api:
             raise HTTPException(409, str(error)) from None
         return self._view(worker)
 
-    def _read(self, ask: Callable[[Store], list[Found]]) -> list[Found]:
+    def _read(self, ask: Callable[[Store], Sequence[BaseModel]]) -> Response:
         """Ask the store about a target of the file; return nothing if it was never attached."""
         try:
-            return ask(self._store())
+            return _bounded(ask(self._store()))
         except InvalidInput:
-            return []
+            return _bounded([])
 
     def _known(self, name: str) -> Worker:
         """Return the worker of a target, or refuse the request."""
@@ -193,3 +202,16 @@ class Api:
         row, attainment = store.current(name), self._exporter.attainment(name)
         with store.making_sense():
             return target_view(worker, row, orders, attainment)
+
+
+def _bounded(entries: Sequence[BaseModel]) -> Response:
+    """Return a list of entries as JSON: the newest, which come last, as many as fit into an answer."""
+    parts: list[bytes] = []
+    left = LARGEST_ANSWER
+    for entry in reversed(entries):
+        part = entry.model_dump_json().encode()
+        left -= len(part) + 1
+        if left < 1:
+            break
+        parts.append(part)
+    return Response(b"[" + b",".join(reversed(parts)) + b"]", media_type="application/json")

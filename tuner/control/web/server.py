@@ -25,8 +25,9 @@ from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
-from tuner.control.web.connection import MOST_CONNECTIONS, Connection
+from tuner.control.web.connection import Connection
 from tuner.control.web.exporter import Exporter
+from tuner.control.web.seldom import log_seldom
 from tuner.control.web.views import Health
 from tuner.errors import InvalidInput, StorageError
 
@@ -72,6 +73,7 @@ class WebServer:
             listening = socket.create_server((host, port), family=family)
         except OSError as error:
             raise InvalidInput("http.listen", f"{host}:{port} cannot be used: {error.strerror}") from error
+        log_seldom()
         self._store = Store(self._daemon.config.state, existing=True)
         self._port = port = listening.getsockname()[1]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -85,7 +87,6 @@ class WebServer:
             lifespan="off",
             http=Connection,
             ws="none",
-            limit_concurrency=2 * MOST_CONNECTIONS,  # uvicorn counts requests of aborted connections, too
             timeout_keep_alive=5,
             timeout_graceful_shutdown=2,
             proxy_headers=False,
@@ -129,14 +130,16 @@ class WebServer:
         app.add_exception_handler(RequestValidationError, _misunderstood)
         return app
 
-    def healthy(self, response: Response) -> Health:
+    # Probes are answered by the loop that serves connections: all threads may be busy with other requests.
+
+    async def healthy(self, response: Response) -> Health:
         """Report whether the daemon itself works. Targets that are away are not its fault."""
         silence = self._daemon.silence
         problems = [f"the daemon has been silent for {silence:.0f} s"] if silence > HANGS else []
         response.status_code = 503 if problems else 200
         return Health(ok=not problems, problems=problems)
 
-    def ready(self, response: Response) -> Health:
+    async def ready(self, response: Response) -> Health:
         """Report whether the daemon has tried to attach to every target."""
         workers = self._daemon.workers
         problems = [f"{name} is starting" for name, worker in workers.items() if worker.phase == "starting"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from tuner.control.store.history import StoredDecision
 from tuner.control.store.store import configuration_of, knobs_of, without_credentials
@@ -126,7 +126,7 @@ class PinOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    set: dict[Text, float] = Field(
+    set: dict[Text, Annotated[float, Strict()]] = Field(
         default_factory=dict, max_length=100, description="Values that differ from its configuration now."
     )
 
