@@ -1,8 +1,7 @@
-"""The command line, run in this process or in one of its own."""
+"""The command line, run in this process: one of its own would take seconds to start."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -70,15 +69,3 @@ def fails(run: Run) -> Say:
         return ended.err
 
     return call
-
-
-def own_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "tuner", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )

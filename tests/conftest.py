@@ -1,15 +1,18 @@
-"""What all tests share: the order they run in, and real Triton servers, started once and only if wanted."""
+"""What all tests share: the order they run in, and live servers, started once and only if wanted."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import kernels
+from tuner.adapters.tfserving.backend import TFServingBackend
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import UnsupportedPlatform
 
@@ -70,6 +73,21 @@ def fixed_server() -> Iterator[EmbeddedTriton]:
     """A real server as Triton starts by default: no changes allowed, no quantiles."""
     with EmbeddedTriton(options=TritonOptions(explicit=False, summaries=False)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_tfserving() -> Iterator[EmbeddedTFServing]:
+    """A TensorFlow Serving (or its stand-in) with the model mlp and batching parameters for each version."""
+    with EmbeddedTFServing() as server:
+        yield server
+
+
+@pytest.fixture
+def tfserving(embedded_tfserving: EmbeddedTFServing) -> Iterator[EmbeddedTFServing]:
+    """The TensorFlow Serving; what a test changes is put back."""
+    with closing(TFServingBackend(embedded_tfserving.target, settle=0.0)) as found:
+        yield embedded_tfserving
+        found.restore()
 
 
 def sender(target: str) -> Sender:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from tests.command_line import Run
-from tests.docs.test_docs import blocks, run_all
+from tests.docs.page import blocks, run_commands
 from tuner.cluster.scenario import Scenario
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, options_of
 from tuner.yaml_file import load_yaml
@@ -221,11 +221,11 @@ def test_the_example_of_the_documentation(tuner: Run) -> None:
 
 
 @pytest.mark.slow
-def test_commands_of_the_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_page_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/simulate.md, from the folder that holds the documentation."""
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
 
-    run_all(ROOT / "docs" / "simulate.md", tmp_path)
+    run_commands(run, ROOT / "docs" / "simulate.md")
 
     assert json.loads((tmp_path / "goodput.json").read_text())["rate"] > 2000
     assert (tmp_path / "trace.json").exists()

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import own_process
+from tests.command_line import Run, Say
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 
 pytestmark = [pytest.mark.tfserving, pytest.mark.timeout(300)]
 
 
-def test_the_demo_from_beginning_to_end(tmp_path: Path) -> None:
+def test_the_demo_from_beginning_to_end(tuner: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts a server, tunes it under two loads, and writes the same report as with Triton."""
-    options = ["--windows", "2", "--rates", "20", "40", "--slo", "p95=300ms"]
+    monkeypatch.setattr("tuner.cli.demo.WINDOW", 1.0)  # as many windows as ever, but shorter
+    monkeypatch.setattr("tuner.cli.demo.CALIBRATION", 1.0)
+    options = ["--windows", "2", "--rates", "80", "120", "--slo", "p95=300ms"]
 
-    done = own_process(tmp_path, "demo", "--server", "tfserving", *options, "--out", "run")
+    tuner("demo", "--server", "tfserving", *options, "--out", "run")
 
-    assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["server"]["name"] == "tfserving"
     assert report["failed_requests"] == 0
@@ -29,45 +30,39 @@ def test_the_demo_from_beginning_to_end(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_run_puts_back_what_was_there(tmp_path: Path) -> None:
+def test_run_puts_back_what_was_there(tuner: Say, tfserving: EmbeddedTFServing) -> None:
     """With --restore nothing of ours is left in the model's folder."""
-    with EmbeddedTFServing() as server:
-        before = sorted(path.name for path in server.base_path.iterdir())
-        options = ["--slo", "mean=300ms", "--rate", "20", "--windows", "3", "--window", "1s"]
+    before = sorted(path.name for path in tfserving.base_path.iterdir())
+    options = ["--slo", "mean=300ms", "--rate", "60", "--windows", "3", "--window", "1s"]
 
-        done = own_process(tmp_path, "run", server.target, *options, "--restore", "--out", "run")
+    tuner("run", tfserving.target, *options, "--restore", "--out", "run")
 
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert sorted(path.name for path in server.base_path.iterdir()) == before
+    assert sorted(path.name for path in tfserving.base_path.iterdir()) == before
 
 
-def test_the_wrong_server_name(tmp_path: Path) -> None:
+def test_the_wrong_server_name(run: Run) -> None:
     """The names that there are stand in the message."""
-    done = own_process(tmp_path, "demo", "--server", "torchserve")
+    done = run("demo", "--server", "torchserve")
 
-    assert done.returncode == 2
-    assert done.stderr.strip() == "error: --server: 'torchserve' is unknown; use one of triton, tfserving"
+    assert done.code == 2
+    assert done.err.strip() == "error: --server: 'torchserve' is unknown; use one of triton, tfserving"
 
 
-def test_the_daemon_keeps_it(tmp_path: Path) -> None:
+def test_the_daemon_keeps_it(tuner: Say, tmp_path: Path, tfserving: EmbeddedTFServing) -> None:
     """In apply mode, with requests of its own to see something; the history tells what was done."""
-    with EmbeddedTFServing() as server:
-        (tmp_path / "servetune.yaml").write_text(
-            f"""
+    (tmp_path / "servetune.yaml").write_text(
+        f"""
 targets:
   - name: mlp
-    url: "{server.target}"
+    url: "{tfserving.target}"
     slo: p95=300ms
     mode: apply
     window: 1s
-    probe_rate: 15
+    probe_rate: 100
     knobs: {{max_batch_size: [1, 4, 16], batch_timeout: [0, 5ms]}}
 """
-        )
+    )
 
-        done = own_process(tmp_path, "daemon", "servetune.yaml", "--windows", "4")
+    tuner("daemon", "servetune.yaml", "--windows", "3")
 
-        assert done.returncode == 0, done.stdout + done.stderr
-        history = own_process(tmp_path, "history", "--target", "mlp")
-        assert history.returncode == 0, history.stdout + history.stderr
-        assert "batch" in history.stdout
+    assert "batch" in tuner("history", "--target", "mlp")

@@ -4,78 +4,46 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 from pydantic import TypeAdapter
 
+from tests.command_line import Run
+from tests.docs.page import PAGES, ROOT, blocks, run_commands
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-LIVE = "triton://127.0.0.1:8001/mlp?metrics=8002"
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """The fenced code blocks of a page in a language, in order."""
-    return [
-        t.content for t in MarkdownIt().parse(page.read_text()) if t.type == "fence" and t.info == language
-    ]
-
-
-def commands(page: Path) -> list[str]:
-    """The tuner commands of a page's sh blocks."""
-    lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    return [line.split("  #")[0].strip() for line in lines if line.startswith("tuner ")]
-
-
-def run_all(page: Path, folder: Path, replace: Sequence[tuple[str, str]] = ()) -> None:
-    """Run a page's commands one after the other in one folder, as a reader would."""
-    for command in commands(page):
-        here = command
-        for old, new in replace:
-            here = here.replace(old, new)
-        here, _, target = here.partition(" > ")
-        arguments = [sys.executable, "-m", *shlex.split(here)]
-        done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
-        if target:
-            (folder / target).write_text(done.stdout)
+TRITON = "triton://127.0.0.1:8001/mlp?metrics=8002"
+TFSERVING = "tfserving://127.0.0.1:8500/mlp?rest=8501"
+FEWER = [("--windows 4 --window 2s", "--windows 2 --window 1s"), ("--windows 3", "--windows 1")]
+"""A live window takes as long as it says, and the commands do the same in each."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_training_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_training_page_run(run: Run) -> None:
     """Every command of docs/train.md, in order, over the simulated server."""
-    run_all(ROOT / "docs" / "train.md", tmp_path)
+    run_commands(run, ROOT / "docs" / "train.md")
 
 
-def test_code_of_the_environments_page_runs(tmp_path: Path) -> None:
+def test_code_of_the_environments_page_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The Python blocks of docs/environments.md, one after the other, as a reader would try them."""
+    monkeypatch.chdir(tmp_path)
     program = "\n".join(blocks(ROOT / "docs" / "environments.md", "python"))
 
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "request_parallelism" in done.stdout
+    exec(program, {"__name__": "__main__"})
+
+    assert "request_parallelism" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_agents_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_agents_page_run(run: Run) -> None:
     """Every command of docs/agents.md, in order."""
-    run_all(ROOT / "docs" / "agents.md", tmp_path)
+    run_commands(run, ROOT / "docs" / "agents.md")
 
 
 def test_agents_page_names_every_agent() -> None:
@@ -134,55 +102,53 @@ def _lines(page: str) -> list[str]:
 
 
 @pytest.mark.compiled
-def test_commands_of_the_workloads_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_workloads_page_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/workloads.md, with short traces in place of the public ones."""
     seconds = "".join(f"2023-11-16 18:17:{second:02d}.5,100,10\n" for second in range(60))
     for name in ("conv", "code"):
         trace = tmp_path / f"AzureLLMInferenceTrace_{name}.csv"
         trace.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{seconds}")
 
-    run_all(ROOT / "docs" / "workloads.md", tmp_path)
+    run_commands(run, ROOT / "docs" / "workloads.md")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_commands_of_the_daemon_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_daemon_page_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/daemon.md, in order, on the file that it shows."""
     page = ROOT / "docs" / "daemon.md"
     (tmp_path / "servetune.yaml").write_text(blocks(page, "yaml")[0])
 
-    run_all(page, tmp_path)
+    run_commands(run, page)
 
 
 @pytest.mark.triton
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
-def test_commands_of_the_live_pages_run(tmp_path: Path, embedded: EmbeddedTriton, page: str) -> None:
+def test_commands_of_the_live_pages_run(run: Run, embedded: EmbeddedTriton, page: str) -> None:
     """Every command of the page, in order, against a real server, whoever else uses the machine."""
-    run_all(ROOT / page, tmp_path, [(LIVE, embedded.target)])
+    run_commands(run, ROOT / page, [(TRITON, embedded.target), *FEWER])
 
 
 @pytest.mark.tfserving
 @pytest.mark.timeout(400)
-def test_commands_of_the_tfserving_page_run(tmp_path: Path) -> None:
+def test_commands_of_the_tfserving_page_run(run: Run, tfserving: EmbeddedTFServing) -> None:
     """Every command of docs/tfserving.md but the demo, in order, against a server."""
-    from tuner.adapters.tfserving.embedded import EmbeddedTFServing
+    tuned = tfserving.target
+    targets = [(f"{TFSERVING}&base_path=/models/mlp", tuned), (TFSERVING, tuned.partition("&")[0])]
 
-    with EmbeddedTFServing() as server:
-        watched = server.target.partition("&")[0]
-        tuned = "tfserving://127.0.0.1:8500/mlp?rest=8501&base_path=/models/mlp"
-        replace = [(tuned, server.target), ("tfserving://127.0.0.1:8500/mlp?rest=8501", watched)]
-        run_all(
-            ROOT / "docs" / "tfserving.md", tmp_path, [*replace, ("demo --server tfserving", "--version")]
-        )
+    run_commands(
+        run, ROOT / "docs" / "tfserving.md", [*targets, *FEWER, ("demo --server tfserving", "--version")]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_run(page: Path) -> None:
+def test_python_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: Path) -> None:
     """Every python block runs as it stands."""
+    monkeypatch.chdir(tmp_path)
     for block in blocks(page, "python"):
-        subprocess.run([sys.executable, "-c", block], check=True, timeout=120)
+        exec(block, {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -40,6 +40,8 @@ RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 WINDOW = 4.0
 """Length of a window, s."""
+CALIBRATION = 3.0
+"""Length of a window in which the server is calibrated, s."""
 ENDS = 2
 """Windows with the final configuration, for each load."""
 TRAINING = 60
@@ -216,7 +218,7 @@ class Demo:
 
         self.console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
         attachment.set_rate(self.rates[0])
-        model, windows = measure_server_model(attachment, 3.0)
+        model, windows = measure_server_model(attachment, CALIBRATION)
         sizes = ", ".join(f"l({b}) {model.execution(b) * 1e3:.1f} ms" for b in (1, 4, 16))
         self.console.print(f"      {len(windows)} windows: {sizes}")
         with make_progress(self.console) as progress:

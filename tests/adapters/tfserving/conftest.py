@@ -1,4 +1,4 @@
-"""A TensorFlow Serving (or its stand-in), started once and only if a test wants one, and clients of it."""
+"""Backends on a TensorFlow Serving (or its stand-in), and clients of it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import METHOD, encode
 
 Send = Callable[..., list[bytes]]
-
-
-@pytest.fixture(scope="session")
-def embedded_tfserving() -> Iterator[EmbeddedTFServing]:
-    """A server with the model mlp, whose versions have batching parameters of their own."""
-    with EmbeddedTFServing() as server:
-        yield server
 
 
 @pytest.fixture
