@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback
 from tuner.control.store.journal import StoreJournal, replay, resolve
 from tuner.control.store.store import Store
+from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 
 GOOD, BAD = configuration(), configuration(4)
@@ -52,6 +54,57 @@ def test_a_change_that_was_not_judged_is_judged_by_the_next_life(store: Store) -
     assert isinstance(decision, Rollback)
     assert decision.configuration == GOOD
     assert target.running == GOOD
+
+
+def silent(target: FakeServer, *, done: bool) -> None:
+    """Its next change is not answered, whether it was done or not; later ones are."""
+    apply = target.apply
+
+    def vanish(wanted: Configuration) -> NoReturn:
+        target.apply = apply  # type: ignore[method-assign]
+        if done:
+            apply(wanted)
+        raise Unreachable("connection reset")
+
+    target.apply = vanish  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_change_that_was_not_answered_ends_when_it_is_known_how(
+    store: Store, done: bool, killed: bool
+) -> None:
+    """By the next window, or by the next life. If it is in force, it is ours and on probation."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=done)
+    assert first.step().outcome == "failed"
+    assert outcomes(store) == ["held", "applying"]
+
+    driver = life(store, target)[0] if killed else first
+    decision = driver.step().decision
+
+    assert outcomes(store)[1] == ("applied" if done else "interrupted" if killed else "failed")
+    assert isinstance(decision, Rollback) == done
+    assert target.running == GOOD
+    assert not [row for row in store.rows("SELECT sentence FROM event") if "somebody" in row["sentence"]]
+
+
+def test_a_change_that_was_not_answered_ends_with_the_run(store: Store) -> None:
+    """The server is asked once more."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=True)
+    first.step()
+
+    assert first.finish() == GOOD
+    assert outcomes(store) == ["held", "applied", "applied"]
+
+
+def outcomes(store: Store) -> list[str]:
+    return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
 
 
 @pytest.mark.parametrize("what", ["judged", "rolled back", "changed by hand"])

@@ -99,6 +99,8 @@ class Doubt(NamedTuple):
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
+    record: WindowRecord | None = None
+    """The turn whose end has to be written down; None if that was done."""
 
 
 class Driver:
@@ -226,14 +228,10 @@ class Driver:
             found: What the server runs.
             away: Whether it may have been restarted since the last window.
         """
-        nearest = self.loop.space.nearest
-        doubt, self._doubt = self._doubt, None
-        if nearest(found) == nearest(self.running):
-            return None
-        self.running = found
-        if doubt is not None and nearest(found) == nearest(doubt.wanted):
-            self._notify(f"the change to {self.loop.space.format(found)} came about after all")
-            self.loop.observe(on.InForce(doubt.previous, back=doubt.back))
+        nearest, before = self.loop.space.nearest, self.running
+        if nearest(found) != nearest(before):
+            self.running = found
+        if self._came_about(found) or nearest(found) == nearest(before):
             return None
         if not away or nearest(found) != nearest(self.original):
             self._respect(found)
@@ -243,6 +241,22 @@ class Driver:
             text = self.loop.space.format(found)
             self._notify(f"the server lost its configuration and runs {text}; nothing is put back: paused")
         return restore
+
+    def _came_about(self, found: Configuration) -> bool:
+        """Write down how a change ended whose end was not seen; return whether it is in force after all."""
+        doubt, self._doubt = self._doubt, None
+        if doubt is None:
+            return False
+        nearest = self.loop.space.nearest
+        came = nearest(found) == nearest(doubt.wanted) != nearest(doubt.previous)
+        if doubt.record is not None:
+            outcome = ("applied", "; it came about after all") if came else ("failed", "")
+            record = replace(doubt.record, outcome=outcome[0], error=doubt.record.error + outcome[1])
+            self._journal.changed(record, self._state())
+        if came:
+            self._notify(f"the change to {self.loop.space.format(found)} came about after all")
+            self.loop.observe(on.InForce(doubt.previous, back=doubt.back))
+        return came
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else set. A pin moves there: nobody is to be fought."""
@@ -268,6 +282,7 @@ class Driver:
             return self.running
         try:
             self.running = self.backend.current()
+            self._came_about(self.running)
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
         if self.loop.space.nearest(self.running) != best:
@@ -289,13 +304,17 @@ class Driver:
         if not oversight.apply or not oversight.permit(decision):
             return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
+        self._doubt = None  # the server could not be asked about an older change, which matters no more
         try:
             report, problem = self._change(decision)
         except Exception as error:
             self._broken_off(record, str(error) or type(error).__name__)
             raise
         record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
-        self._journal.changed(record, self._state())
+        if self._doubt is None:
+            self._journal.changed(record, self._state())
+        else:  # the next window shows how it ended; until then it has not, also for a next life
+            self._doubt = self._doubt._replace(record=record)
         return record
 
     def _noted(self, record: WindowRecord) -> WindowRecord:

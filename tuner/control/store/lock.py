@@ -66,7 +66,7 @@ def lock_file(state: Path) -> Iterator[LockFile]:
         InvalidInput: Another process holds the lock.
         StorageError: The lock file cannot be created, is not a file of ours, or is not a lock.
     """
-    path = state.parent.resolve() / f"{state.name}.lock"
+    path = Path(os.path.realpath(state.parent)) / f"{state.name}.lock"
     descriptor = _opened(path, f"lock {path}")
     try:
         content = os.pread(descriptor, 100, 0)
