@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.adapters.connection.channel import tidy
-from tuner.errors import InvalidInput, Refused
+from tuner.errors import InvalidInput, Refused, UnknownModel
 from tuner.printable import one_line, printable
 
 CLEARS_THE_SCREEN = "\x1b[2J\x9b31m\x07"
@@ -36,4 +36,7 @@ def test_words_of_servers_are_printable() -> None:
     )
     assert tidy(f"{nobody}remote host: Connection refused") == "Connection refused"
     assert str(Refused(f"no {CLEARS_THE_SCREEN}memory")) == "no [2J31mmemory"
+    assert str(Refused("no memory\nerror: forged")) == "no memory error: forged"
+    assert "'a error: forged'" in str(UnknownModel("a\nerror: forged", ["b\nc"] * 100))
+    assert str(UnknownModel("a", ["b\nc"] * 100)).endswith("b c and 50 more")
     assert str(InvalidInput("x", "\x1b[1m bold")) == "x: [1m bold"

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tuner.printable import printable
+from tuner.printable import one_line, printable
 
 __all__ = [
     "AdapterError",
@@ -43,6 +43,8 @@ __all__ = [
 
 LONGEST_MESSAGE = 4000
 """Characters; messages quote servers and files, and go into logs, stores and answers."""
+NAMED = 50
+"""Models of a server that a message lists."""
 
 
 class TunerError(Exception):
@@ -86,8 +88,10 @@ class UnknownModel(InvalidInput):
     """The server answers but does not serve a model of that name."""
 
     def __init__(self, model: str, available: Sequence[str] | None) -> None:
-        loaded = "" if available is None else f"models loaded: {', '.join(available) or 'none'}"
-        super().__init__("model", f"the server does not serve '{model}'", loaded)
+        names = list(map(one_line, available or ()))
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        loaded = "" if available is None else f"models loaded: {', '.join(names[:NAMED]) or 'none'}{more}"
+        super().__init__("model", f"the server does not serve '{one_line(model)}'", loaded)
         self.available = tuple(available or ())
 
 
@@ -104,7 +108,14 @@ class Damaged(StorageError):
 
 
 class AdapterError(TunerError):
-    """A serving backend failed; the subclasses say how."""
+    """A serving backend failed; the subclasses say how.
+
+    Args:
+        message: It may repeat the server's words, so it is kept to one line that is not endless.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message, LONGEST_MESSAGE))
 
 
 class Unreachable(AdapterError):

@@ -25,6 +25,7 @@ import tenacity
 from tuner.adapters.embedded import watchdog
 from tuner.adapters.embedded.cache import Progress, silent
 from tuner.errors import AdapterError, InvalidInput
+from tuner.printable import one_line
 
 __all__ = ["HOST", "EmbeddedServer", "free_ports"]
 
@@ -119,7 +120,7 @@ class EmbeddedServer(ABC):
         words = self.log_tail() if isinstance(error, AdapterError) and not self.processes() else ""
         self.stop()
         if words:
-            problem = f"{error}; the embedded {self.title} has ended, the end of its log:\n{words}"
+            problem = f"{error}; the embedded {self.title} has ended, the end of its log: {words}"
             raise AdapterError(problem) from error
 
     def start(self) -> None:
@@ -170,14 +171,14 @@ class EmbeddedServer(ABC):
             return []
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last errors and the last lines of the server's log, which show why it crashed."""
+        """Return the last errors and lines of the server's log, which show why it crashed, on one line."""
         log = self._folder / "server.log" if self._folder else None
         if log is None or not log.exists():
             return ""
         written = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = max(len(written) - lines, 0)
         errors = [line for line in written[:last] if ERROR_LINE.match(line)]
-        return "\n".join([*errors[-lines:], *written[last:]])
+        return " | ".join(one_line(line, 300) for line in (*errors[-lines:], *written[last:]))
 
     def _launch_until_ready(self, *, new_ports: bool) -> None:
         for attempt in range(START_ATTEMPTS):
@@ -224,11 +225,11 @@ class EmbeddedServer(ABC):
             ready(self._is_ready)
         except tenacity.RetryError as error:
             problem = f"the embedded {self.title} was not ready within {self._start_timeout:g} s"
-            raise AdapterError(f"{problem}; the end of its log:\n{self.log_tail()}") from error
+            raise AdapterError(f"{problem}; the end of its log: {self.log_tail()}") from error
 
     def _is_ready(self) -> bool:
         if self._watchdog is None or self._watchdog.poll() is not None:
-            problem = f"the embedded {self.title} ended at its start; the end of its log:\n{self.log_tail()}"
+            problem = f"the embedded {self.title} ended at its start; the end of its log: {self.log_tail()}"
             raise AdapterError(problem)
         return self._listens() and self._is_serving()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +106,11 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        except SystemExit:
+            sys.stdout.flush()  # here an error can still be reported
+            raise
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -114,6 +120,17 @@ def main() -> None:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, as with `| head`
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        _give_up_output()
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        _give_up_output()
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _give_up_output() -> None:
+    """Let Python write what is left of our output to nowhere; it would complain at its end if that failed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,7 +44,7 @@ def check(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, plain
     from tuner.control.daemon.config import DaemonConfig
     from tuner.duration import format_duration
     from tuner.yaml_file import load_yaml
@@ -57,11 +57,11 @@ def check(
     for target in config.targets:
         knobs = ", ".join(f"{name} {_values(grid)}" for name, grid in target.knobs.items())
         table.add_row(
-            f"{target.name}\n[dim]{target.url}[/dim]",
+            f"{target.name}\n[dim]{plain(target.url)}[/dim]",
             target.mode,
             format_duration(target.window),
             f"{target.objective}, {target.slo}",
-            knobs or "the server's own",
+            plain(knobs) or "the server's own",
             _when(target),
         )
     console.print(table)

@@ -11,7 +11,7 @@ from tuner.duration import format_duration
 from tuner.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
     from rich.progress import Progress
@@ -30,6 +30,7 @@ __all__ = [
     "make_progress",
     "measurement_text",
     "plain",
+    "print_notes",
     "progress_bars",
     "served_table",
     "window_text",
@@ -58,6 +59,12 @@ def plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(printable(text).replace("\n", " "))
+
+
+def print_notes(console: Console, notes: Iterable[str]) -> None:
+    """Print what is worth knowing beside a result."""
+    for note in notes:
+        console.print(f"[yellow]note:[/yellow] {plain(note)}")
 
 
 def make_progress(console: Console) -> Progress:
@@ -107,7 +114,7 @@ def configuration_text(space: KnobSpace, configuration: Configuration) -> str:
         for knob in space.knobs
         if knob.name in configuration
     ]
-    return " · ".join(parts)
+    return plain(" · ".join(parts))
 
 
 def measurement_text(measurement: Measurement) -> str:
@@ -135,7 +142,7 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
     """Write one turn of the control loop: load, latency against the SLO, configuration, decision, reason."""
     m = record.measurement
     if m is None:
-        return f"{record.number:4d}  [yellow]{record.error}; {record.decision.reason}[/yellow]"
+        return f"{record.number:4d}  [yellow]{plain(f'{record.error}; {record.decision.reason}')}[/yellow]"
     statistic, latency = objective.slo.statistic, objective.latency(m)
     mark = "[green]✓[/green]" if objective.kept(m) else "[red]✗[/red]"
     if m.disturbed:
@@ -149,8 +156,8 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
         type(record.decision).__name__, "hold"
     )
     arrow = f" → {configuration_text(space, running)}" if record.report is not None else ""
-    problem = f" [red]not done: {record.error}[/red]" if record.error else ""
-    return f"{line}\n      {verb}{arrow}  [dim]{record.decision.reason}[/dim]{problem}"
+    problem = f" [red]not done: {plain(record.error)}[/red]" if record.error else ""
+    return f"{line}\n      {verb}{arrow}  [dim]{plain(record.decision.reason)}[/dim]{problem}"
 
 
 def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpace) -> object:

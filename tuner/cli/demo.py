@@ -159,6 +159,7 @@ class Demo:
 
     def run(self, target: str, folder: Path) -> None:
         """Tune a target, and leave the report in a folder."""
+        from tuner.cli.console import plain
         from tuner.cli.session import TuningSession
         from tuner.control import WATCHED
         from tuner.profiler.attachment import attach_for
@@ -166,9 +167,8 @@ class Demo:
         setting = replace(self.setting, grids=_grids(target))
         with attach_for(setting, target, seed=self.seed) as attachment:
             described, slo = attachment.description, setting.objective.slo
-            self.console.print(
-                f"[bold]{described.model}[/bold] on {described.server} {described.version}, {slo}"
-            )
+            server = plain(f"{described.server} {described.version}")
+            self.console.print(f"[bold]{plain(described.model)}[/bold] on {server}, {slo}")
             attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
             before = [self._before(attachment, rate) for rate in self.rates]
             agent = self._agent(attachment)
@@ -202,13 +202,14 @@ class Demo:
     def _agent(self, attachment: Attachment) -> RRL:
         """Return an agent: trained in simulation, if the machine is quiet enough to calibrate on it."""
         from tuner.agents.rrl import RRL
+        from tuner.cli.console import plain
         from tuner.errors import InvalidInput
 
         if not self.cold:
             try:
                 return self._trained(attachment)
             except InvalidInput as error:
-                self.console.print(f"[yellow]{error}; starting cold[/yellow]")
+                self.console.print(f"[yellow]{plain(str(error))}; starting cold[/yellow]")
         return RRL(attachment.space, seed=self.seed)
 
     def _trained(self, attachment: Attachment) -> RRL:

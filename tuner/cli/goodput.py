@@ -53,14 +53,13 @@ def goodput(
     Without a `quantile` at most 1 % of a session's requests may be late or
     dropped. All rates of the file are multiplied by the same number.
     """
-    from tuner.cli.console import make_console, make_progress
+    from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster.goodput import goodput as search
 
     share = None if limit is None else _share(limit)
     scenario = load_scenario(file, "goodput", seed, seconds, out)
     console = make_console()
-    for note in scenario.notes:
-        console.print(f"[yellow]note:[/yellow] {note}")
+    print_notes(console, scenario.notes)
     with make_progress(console) as progress:
         task = progress.add_task("searching", total=None)
 

@@ -74,7 +74,7 @@ def explain(
         print(json.dumps(entry.model_dump() | {"explanation": dict(lines)}, indent=1))
         return
     console = make_console()
-    console.print(f"[bold]decision {entry.decision}[/bold] · {entry.target} · {entry.moment()}")
+    console.print(f"[bold]decision {entry.decision}[/bold] · {plain(entry.target)} · {entry.moment()}")
     for heading, sentence in lines:
         console.print(f"  [dim]{heading:9}[/dim] {plain(sentence)}", soft_wrap=True)
 
@@ -92,9 +92,9 @@ def _show(entries: list[StoredDecision]) -> None:
         table.add_row(
             str(entry.decision),
             entry.moment(),
-            entry.target,
+            plain(entry.target),
             entry.action if entry.action == "hold" else plain(f"{entry.action}: {entry.change()}"),
-            entry.outcome,
+            plain(entry.outcome),
             "" if entry.expected is None else f"{entry.expected:.2f}",
             "" if entry.observed is None else f"{entry.observed:.2f}",
             plain(entry.reason),

@@ -26,7 +26,7 @@ def observe(
     """Watch load, latency, batches and CPU of a server. Changes nothing, sends no requests."""
     from itertools import islice
 
-    from tuner.cli.console import configuration_text, make_console, measurement_text
+    from tuner.cli.console import configuration_text, make_console, measurement_text, plain, print_notes
     from tuner.profiler.attachment import attach
 
     console = make_console()
@@ -34,9 +34,8 @@ def observe(
     with attach(target) as attachment:
         if not as_json:
             described = attachment.description
-            console.print(f"{described.model} on {described.server} {described.version}")
-            for note in described.notes:
-                console.print(f"[yellow]note:[/yellow] {note}")
+            console.print(plain(f"{described.model} on {described.server} {described.version}"))
+            print_notes(console, described.notes)
             console.print(f"running: {configuration_text(attachment.space, attachment.backend.current())}")
         windows = attachment.watch(interval)
         for measurement in islice(windows, count) if count else windows:

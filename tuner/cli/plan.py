@@ -43,7 +43,7 @@ def plan_instances(
     (Kairos, section 5.2). If the file says which `instances` run now, the
     gain and the cost of a switch are shown, too.
     """
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, plain, print_notes
     from tuner.cluster.scenario import Scenario
     from tuner.planning.pools import LearnedFile, plan_scenario, running_pool
     from tuner.storage import make_folder_of, write_atomically
@@ -56,14 +56,13 @@ def plan_instances(
     plan = plan_scenario(scenario, learned)
     running = running_pool(scenario, plan)
     console = make_console()
-    for note in plan.offers.notes:
-        console.print(f"[yellow]note:[/yellow] {note}")
+    print_notes(console, plan.offers.notes)
     console.print(_table(plan))
     counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
     rate = f"{_rate(plan.chosen.bound)} requests/s"
-    console.print(f"[bold]{counts}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
+    console.print(f"[bold]{plain(counts)}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
     for sentence in (*plan.why, *([running.text] if running else [])):
-        console.print(f"  {sentence}")
+        console.print(f"  {plain(sentence)}")
     if out is not None:
         content = plan.to_json()
         if running is not None:
@@ -76,9 +75,11 @@ def _table(plan: PoolPlan) -> object:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    title = f"{plan.session.name}: the {len(plan.top)} highest bounds of {plan.pools:,} pools"
+    from tuner.cli.console import plain
+
+    title = f"{plain(plan.session.name)}: the {len(plan.top)} highest bounds of {plan.pools:,} pools"
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("", *plan.offers.names, "bound, requests/s", "ceiling", "$/h", "distance"):
+    for name in ("", *map(plain, plan.offers.names), "bound, requests/s", "ceiling", "$/h", "distance"):
         table.add_column(name, justify="right")
     table.add_column("bottleneck")
     for rank, pool in enumerate(plan.top, 1):
@@ -90,7 +91,7 @@ def _table(plan: PoolPlan) -> object:
             _rate(pool.ceiling),
             f"{pool.cost:.4f}",
             "" if pool.distance is None else str(pool.distance),
-            pool.bottleneck,
+            plain(pool.bottleneck),
             style="bold" if chosen else None,
         )
     return table

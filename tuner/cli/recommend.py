@@ -42,7 +42,7 @@ def recommend(
 
     Without --policy a model of the server is fitted to what was watched and every configuration simulated.
     """
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, print_notes
     from tuner.cli.session import check_indicator
     from tuner.laboratory.advice import advise
     from tuner.profiler.attachment import attach_for
@@ -60,8 +60,7 @@ def recommend(
         present = attachment.space.nearest(attachment.backend.current())
         advice = advise(attachment.space, objective, present, watched, agent=agent)
         _show(advice, attachment.space, objective)
-        for note in attachment.description.notes:
-            make_console().print(f"[yellow]note:[/yellow] {note}")
+        print_notes(make_console(), attachment.description.notes)
     if out is not None:
         write_atomically(out, json.dumps(advice.to_json(), indent=1) + "\n")
         print(out)
@@ -81,7 +80,7 @@ def _watch(attachment: Attachment, seconds: float, windows: int) -> list[Measure
 def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:
     from rich.table import Table
 
-    from tuner.cli.console import configuration_text, make_console
+    from tuner.cli.console import configuration_text, make_console, plain
     from tuner.duration import format_duration
 
     console = make_console()
@@ -104,4 +103,4 @@ def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:
         )
     console.print(table)
     for sentence in advice.reasons:
-        console.print(sentence)
+        console.print(plain(sentence))

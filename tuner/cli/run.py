@@ -59,6 +59,7 @@ def run(
 
     Ends with the best configuration that was seen to keep the SLO (or with the original one, --restore).
     """
+    from tuner.cli.console import plain
     from tuner.cli.session import TuningSession, check_indicator
     from tuner.profiler.attachment import attach_for
 
@@ -70,14 +71,19 @@ def run(
     check_indicator(setting)
     with attach_for(setting, target, seed=seed) as attachment:
         session = TuningSession.start(
-            attachment, setting, make_agent, out=course.out, apply=not course.dry_run
+            attachment,
+            setting,
+            make_agent,
+            out=course.out,
+            apply=not course.dry_run,
+            restore=course.restore,
         )
         with session:
             try:
                 session.windows(course.windows)
             except KeyboardInterrupt:
-                session.console.print("stopping; leaving the server in good order")
-            session.finish(restore=course.restore)
+                session.say("stopping; leaving the server in good order")
+            session.finish()
             if course.save_policy is not None:
                 session.agent.save(course.save_policy)
-                session.console.print(f"policy saved to {course.save_policy}")
+                session.say(f"policy saved to {plain(str(course.save_policy))}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from tuner.cli.console import plain
+
 if TYPE_CHECKING:
     from tuner.cluster.outcome import Outcome, SessionOutcome
     from tuner.cluster.scenario import Rental, Scenario
@@ -112,7 +114,9 @@ def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=_title(scenario, outcome), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(
+        title=plain(_title(scenario, outcome)), title_justify="left", header_style="bold", box=SIMPLE_HEAD
+    )
     table.add_column("session", no_wrap=True)
     for name in ("SLO ms", "requests/s", "good %", "dropped %", "late %"):
         table.add_column(name, justify="right")
@@ -120,7 +124,7 @@ def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
     for name in ("p50 ms", "p95 ms", "p99 ms", *(() if rental else ("batch", "queueing ms, max"))):
         table.add_column(name, justify="right")
     for kind, share in rental.busy(outcome).items() if rental else ():
-        table.add_column(f"% by {kind}", justify="right", footer=f"{share:.0%} busy")
+        table.add_column(f"% by {plain(kind)}", justify="right", footer=f"{share:.0%} busy")
     table.show_footer = rental is not None
     shown = list(outcome.sessions)
     if len(shown) > ROWS:
@@ -156,7 +160,7 @@ def _row(session: SessionOutcome, rental: Rental | None) -> list[str]:
         served = rental.served(session).values()
         last = _shares(sum(served), *served, digits=1)
     return [
-        session.name,
+        plain(session.name),
         f"{session.slo * 1e3:g}",
         rate_text(session.rate),
         *_shares(session.requests, session.good, session.dropped, session.late),

@@ -9,10 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tuner.cli.console import command_line, configuration_text, make_console, window_text
+from tuner.cli.console import command_line, configuration_text, make_console, plain, window_text
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched, WindowRecord
 from tuner.control.drive.requirement import check_target
-from tuner.errors import AdapterError, TunerError
+from tuner.control.drive.state import RunState
+from tuner.errors import AdapterError, StorageError
+from tuner.interruption import uninterrupted
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
@@ -59,18 +61,25 @@ def check_indicator(setting: Setting) -> None:
 class TuningSession:
     """One run: an attachment, an agent, the control loop and a report.
 
-    Life: `start`, then `windows` as often as wanted, then `finish`; closing it stops the agent.
+    Life: enter it after `start`, then `windows` as often as wanted, then `finish`. However the block ends,
+    the server is left in good order: with the configuration that it ran before if ``restore`` is set, else
+    with the best that was found. Nothing that is printed or written on the way out can prevent that.
     """
 
     attachment: Attachment
     objective: Objective
     agent: RRL
     driver: Driver
+    state: RunStateFile
     recorder: Recorder
     folder: Path
     console: Console
+    restore: bool
     records: list[WindowRecord] = field(default_factory=list)
-    _finished: bool = False
+    _settled: bool = False
+    """Whether the server was left in good order."""
+    _written: bool = False
+    """Whether the report was written."""
 
     @classmethod
     def start(
@@ -81,6 +90,7 @@ class TuningSession:
         *,
         out: Path | None = None,
         apply: bool = True,
+        restore: bool = False,
         limits: GuardLimits | None = None,
         title: str = "Tuning run",
         console: Console | None = None,
@@ -93,6 +103,7 @@ class TuningSession:
             make_agent: Makes the agent for its knobs.
             out: The folder of the run, by default ``runs/<time>``.
             apply: False only recommends.
+            restore: At the end restore what the server ran before.
             limits: How careful to be; those of the control loop if None.
             title: Of the report.
             console: Where windows are printed.
@@ -107,13 +118,14 @@ class TuningSession:
         check_target(attachment, objective.slo, objective.goal, apply=apply)
         folder = new_run_folder(out)
         agent = make_agent(attachment.space)
+        state = RunStateFile(folder / "state.json")
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),
             ControlLoop(attachment.space, objective, agent, limits=limits),
             window=setting.seconds,
             oversight=Oversight(apply=apply),
-            journal=StateFile(folder / "state.json"),
-            notify=lambda sentence: console.print(f"[yellow]{sentence}[/yellow]"),
+            journal=state,
+            notify=lambda sentence: _print(console, f"[yellow]{plain(sentence)}[/yellow]", state.required),
         )
         recorder = Recorder(
             title=title,
@@ -127,9 +139,11 @@ class TuningSession:
             objective=objective,
             agent=agent,
             driver=driver,
+            state=state,
             recorder=recorder,
             folder=folder,
             console=console,
+            restore=restore,
         )
 
     def windows(self, count: int, phase: str = "tune") -> list[WindowRecord]:
@@ -145,7 +159,7 @@ class TuningSession:
     def _note(self, record: WindowRecord, phase: str) -> None:
         self.records.append(record)
         self.recorder.add(record, phase)
-        self.console.print(window_text(record, self.attachment.space, self.objective, self.driver.running))
+        self.say(window_text(record, self.attachment.space, self.objective, self.driver.running))
 
     def hold(self, count: int, phase: str) -> list[Measurement]:
         """Measure a number of windows without deciding anything; print and record them."""
@@ -157,24 +171,32 @@ class TuningSession:
                 measured.append(record.measurement)
         return measured
 
-    def finish(self, *, restore: bool = False) -> None:
+    def say(self, text: str) -> None:
+        """Print a text; at the end of the run it matters no more whether anybody reads it."""
+        _print(self.console, text, self.state.required)
+
+    def finish(self) -> None:
         """Leave the server in good order, then write report and state."""
-        self._finished = True
-        if restore:
-            self._restore()
-        else:
-            self.driver.finish()
-        self.console.print(
-            f"the server runs {configuration_text(self.attachment.space, self.driver.running)}"
-        )
+        self._settle()
+        self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
         self.write()
+
+    def _settle(self) -> None:
+        """Leave the server in good order. Ctrl-C, SIGTERM and SIGHUP wait for it."""
+        self.state.required = False
+        with uninterrupted():
+            if self.restore:
+                self._restore()
+            else:
+                self.driver.finish()
+            self._settled = True
 
     def _restore(self) -> None:
         try:
             self.attachment.restore()
             self.driver.running = self.driver.original
         except AdapterError as error:
-            self.console.print(f"[red]could not restore the original configuration: {error}[/red]")
+            self.say(f"[red]could not restore the original configuration: {plain(str(error))}[/red]")
 
     def write(self) -> None:
         """Write the report of the windows until now."""
@@ -187,12 +209,15 @@ class TuningSession:
                 "longer windows see less of neighbours that come and go"
             )
             self.recorder.note(sentence)
-            self.console.print(f"[yellow]{sentence}[/yellow]")
+            self.say(f"[yellow]{sentence}[/yellow]")
         self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
-        data, page = write(report, self.folder)
-        self.console.print(f"report: {page}  ({data.name}, state.json beside it)")
+        data, page = write(
+            report, make_folder(self.folder, "--out")
+        )  # somebody may have deleted it meanwhile
+        self._written = True
+        self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
 
     def __enter__(self) -> TuningSession:
         return self
@@ -201,15 +226,49 @@ class TuningSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is not None and not self._finished:
+            if error is not None:
                 self._leave_in_order()
         finally:
             self.agent.close()
 
     def _leave_in_order(self) -> None:
-        """After an error finish the run and write the report, as far as possible; print what is not."""
-        for step in (self.driver.finish, self.write):
+        """After an error do what is left to do at the end, as far as possible; print what is not."""
+        for done, step in ((self._settled, self._settle), (self._written, self.write)):
             try:
-                step()
-            except TunerError as problem:
-                self.console.print(f"[red]{problem}[/red]")
+                if not done:
+                    step()
+            except Exception as problem:  # none may keep the next step, or the first error, from us
+                self.say(f"[red]{plain(str(problem))}[/red]")
+
+
+class RunStateFile(StateFile):
+    """Where a run stands, in a file.
+
+    As long as it is required, nothing is changed that cannot be written down. At the end of the run the
+    server is left in good order all the same.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.required = True
+
+    def stands(self, state: RunState) -> None:
+        """Replace the file."""
+        try:
+            super().stands(state)
+        except StorageError:
+            if self.required:
+                raise
+
+
+def _print(console: Console, text: str, required: bool) -> None:
+    """Print a text; a reader that has gone is an error only if the text is required."""
+    try:
+        console.print(text)
+    except (OSError, SystemExit):  # rich ends the process when a pipe is closed
+        if required:
+            raise
+        console.quiet = True

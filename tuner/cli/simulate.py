@@ -49,14 +49,13 @@ def simulate(
     The cluster has accelerators, or instances of mixed types that are rented:
     docs/mixed-instances.md.
     """
-    from tuner.cli.console import make_console, make_progress
+    from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
 
     scenario = load_scenario(file, "simulate", seed, seconds, out, trace)
     console = make_console()
-    for note in scenario.notes:
-        console.print(f"[yellow]note:[/yellow] {note}")
+    print_notes(console, scenario.notes)
     log = EventLog(TRACED) if trace is not None else None
     with make_progress(console) as progress:
         task = progress.add_task("simulating", total=100)

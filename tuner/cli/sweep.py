@@ -61,6 +61,8 @@ def _measure(
     attachment: Attachment, wanted: dict[str, tuple[float, ...]], window: float, repeats: int, out: Path
 ) -> SweepResult:
     """Measure and store after every window, so that Ctrl-C keeps what was measured."""
+    from contextlib import closing
+
     from tuner.cli.console import command_line, configuration_text, make_console, make_progress
     from tuner.control.drive.sweep import SweepResult, measure_configurations
 
@@ -92,20 +94,23 @@ def _measure(
             repeats=repeats,
             restore=attachment.restore,
         )
-        for configuration, outcome in turns:
-            result.add(configuration, outcome)
-            result.save(out)
-            progress.update(task, advance=1, description=configuration_text(space, configuration))
+        with closing(turns):  # which restores the server before the backend is closed, whatever happens here
+            for configuration, outcome in turns:
+                result.add(configuration, outcome)
+                result.save(out)
+                progress.update(task, advance=1, description=configuration_text(space, configuration))
     return result
 
 
 def _table(result: SweepResult, attachment: Attachment) -> object:
     from rich.table import Table
 
-    from tuner.cli.console import configuration_text
+    from tuner.cli.console import configuration_text, plain
     from tuner.knobs import Configuration
 
-    table = Table(title=f"{result.model} at {result.rate:g} requests/s, best p95 first", title_justify="left")
+    table = Table(
+        title=f"{plain(result.model)} at {result.rate:g} requests/s, best p95 first", title_justify="left"
+    )
     table.add_column("configuration")
     for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "windows"):
         table.add_column(name, justify="right")

@@ -36,6 +36,7 @@ from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.order_book import NoOrders, OrderBook
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
+from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
@@ -332,7 +333,8 @@ class Driver:
             if objection := self._try_first(decision):
                 self.loop.observe(on.Failed(decision, tried=True))
                 return None, objection
-            report = self.backend.apply(decision.configuration)
+            with uninterrupted():
+                report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
             return None, str(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from statistics import median
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from pydantic import Field
 from tuner.adapters.backend import Backend
 from tuner.control.drive.driver import Measurer
 from tuner.errors import AdapterError, Refused
+from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.stored import Part, Stored
@@ -30,7 +31,7 @@ def measure_configurations(
     repeats: int = 1,
     retries: int = 2,
     restore: Restore,
-) -> Iterator[tuple[Configuration, Measurement | Refused]]:
+) -> Generator[tuple[Configuration, Measurement | Refused]]:
     """Apply and measure each configuration; at the end, or after an error, restore what ran before.
 
     Args:
@@ -49,7 +50,8 @@ def measure_configurations(
         for _ in range(repeats):
             for configuration in configurations:
                 try:
-                    report = backend.apply(configuration)
+                    with uninterrupted():
+                        report = backend.apply(configuration)
                 except Refused as refusal:
                     yield configuration, refusal
                     continue
@@ -61,7 +63,8 @@ def measure_configurations(
                     measurement = profiler.measure(seconds)
                 yield configuration, measurement
     finally:
-        restore()
+        with uninterrupted():
+            restore()
 
 
 class SweepRow(Part):

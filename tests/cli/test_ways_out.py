@@ -1,0 +1,130 @@
+"""However `tuner run` ends, it leaves the server in order: with what ran before, or the best it knows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.builders import configuration
+from tests.control.daemon.file_server import FileServer
+from tuner.knobs import Configuration
+from tuner.report import Report
+
+RUN = """
+import os, shutil, signal, sys
+from pathlib import Path
+
+from tests.control.daemon.file_server import FileServer
+from tuner.errors import Refused
+from tuner.profiler import attachment
+
+folder, way, at = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+server = FileServer(folder / "server")
+sample = server.sample
+
+
+def noted(start, end):
+    with (folder / "measured").open("a") as file:
+        file.write(server.path.read_text() + "\\n")
+    return sample(start, end)
+
+
+server.sample = noted
+applied = 0
+
+
+def end() -> None:
+    if way in ("SIGHUP", "SIGTERM", "SIGINT"):
+        os.kill(os.getpid(), getattr(signal, way))
+    elif way == "pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 1)
+    elif way == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    elif way == "folder":
+        shutil.rmtree(folder / "out")
+    elif way == "markup":
+        server.before_change = lambda: None
+        raise Refused("no model [/INST] with [red a\\nforged line")
+
+
+def change() -> None:
+    global applied
+    applied += 1
+    if applied == at:
+        end()
+
+
+setattr(server, "before_change" if way == "markup" else "after_change", change)
+if way == "twice":
+    asked = server.current
+
+    def again():
+        os.kill(os.getpid(), signal.SIGINT)
+        return asked()
+
+    def change():
+        global applied
+        applied += 1
+        if applied == at:
+            server.current = again
+            os.kill(os.getpid(), signal.SIGINT)
+
+    server.after_change = change
+attachment.connect = lambda *_: server
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["tuner", "run", "sim://mlp", "--slo", "p95=30ms", "--out", str(folder / "out"), *sys.argv[4:]]
+import tuner.__main__
+tuner.__main__.main()
+"""
+WAYS = ("SIGHUP", "SIGTERM", "SIGINT", "twice", "pipe", "full", "folder", "markup")
+
+
+def run(folder: Path, way: str, at: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run until a change, which ends the run in one of the ways; the server's state outlives it."""
+    command = [sys.executable, "-c", RUN, str(folder), way, str(at), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_ran_before_is_restored(tmp_path: Path, way: str) -> None:
+    """With --restore, when something better was found."""
+    done = run(tmp_path, way, 4, "--restore", "--windows", "30")
+
+    assert FileServer(tmp_path / "server").current() == configuration(), done
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("way", "at"), [("SIGHUP", 1), ("SIGHUP", 4), ("pipe", 4), ("full", 1), ("folder", 4), ("markup", 1)]
+)
+def test_the_best_that_is_known_is_left(tmp_path: Path, way: str, at: int) -> None:
+    """Without --restore: the best that windows have shown, but not a trial that none has; and a report."""
+    done = run(tmp_path, way, at, "--windows", "30" if way == "markup" else "0")
+
+    server = FileServer(tmp_path / "server")
+    measured = [Configuration(json.loads(line)) for line in (tmp_path / "measured").read_text().splitlines()]
+    assert server.current() == min(measured, key=server.latency), done
+    assert Report.load(tmp_path / "out" / "report.json").reconfigurations > 0 or at == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("way", ["SIGHUP", "full", "folder"])
+def test_a_sweep_restores_what_ran_before(tmp_path: Path, way: str) -> None:
+    """Also if what it measured cannot be stored or shown."""
+    code = RUN.replace('"run", "sim://mlp", "--slo", "p95=30ms", "--out", str(folder / "out")', "*SWEEP")
+    assert code != RUN
+    out = tmp_path / "out" / "sweep.json"
+    sweep = ["sweep", "sim://mlp", "--rate", "150", "--grid", "max_batch_size=1,4,8", "--out", str(out)]
+    command = [sys.executable, "-c", f"SWEEP = {sweep}\n{code}", str(tmp_path), way, "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert FileServer(tmp_path / "server").current() == configuration(), done
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
