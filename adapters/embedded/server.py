@@ -178,7 +178,7 @@ class EmbeddedServer(ABC):
         written = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = max(len(written) - lines, 0)
         errors = [line for line in written[:last] if ERROR_LINE.match(line)]
-        return " | ".join(one_line(line, 300) for line in (*errors[-lines:], *written[last:]))
+        return " | ".join(one_line(line, 150) for line in (*errors[-lines:], *written[last:]))
 
     def _launch_until_ready(self, *, new_ports: bool) -> None:
         for attempt in range(START_ATTEMPTS):
