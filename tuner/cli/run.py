@@ -76,8 +76,8 @@ def run(
             make_agent,
             out=course.out,
             apply=not course.dry_run,
-            restore=course.restore,
         )
+        session.restore = course.restore
         with session:
             try:
                 session.windows(course.windows)

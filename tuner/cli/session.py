@@ -62,7 +62,7 @@ class TuningSession:
     """One run: an attachment, an agent, the control loop and a report.
 
     Life: enter it after `start`, then `windows` as often as wanted, then `finish`. However the block ends,
-    the server is left in good order: with the configuration that it ran before if ``restore`` is set, else
+    the server is left in good order: with the configuration that it ran before if `restore` is set, else
     with the best that was found. Nothing that is printed or written on the way out can prevent that.
     """
 
@@ -74,7 +74,8 @@ class TuningSession:
     recorder: Recorder
     folder: Path
     console: Console
-    restore: bool
+    restore: bool = False
+    """Whether what the server ran before is restored at the end, instead of leaving the best."""
     records: list[WindowRecord] = field(default_factory=list)
     _settled: bool = False
     """Whether the server was left in good order."""
@@ -90,7 +91,6 @@ class TuningSession:
         *,
         out: Path | None = None,
         apply: bool = True,
-        restore: bool = False,
         limits: GuardLimits | None = None,
         title: str = "Tuning run",
         console: Console | None = None,
@@ -103,7 +103,6 @@ class TuningSession:
             make_agent: Makes the agent for its knobs.
             out: The folder of the run, by default ``runs/<time>``.
             apply: False only recommends.
-            restore: At the end restore what the server ran before.
             limits: How careful to be; those of the control loop if None.
             title: Of the report.
             console: Where windows are printed.
@@ -143,7 +142,6 @@ class TuningSession:
             recorder=recorder,
             folder=folder,
             console=console,
-            restore=restore,
         )
 
     def windows(self, count: int, phase: str = "tune") -> list[WindowRecord]:
