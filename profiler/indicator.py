@@ -31,7 +31,7 @@ from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
 from tuner.printable import one_line
 from tuner.setting import Sli
 
-__all__ = ["PrometheusIndicator", "make_indicator"]
+__all__ = ["PrometheusIndicator", "make_indicator", "read_number"]
 
 LARGEST_ANSWER = 1_000_000
 """Bytes."""
@@ -131,7 +131,7 @@ class PrometheusIndicator:
             raise Unreachable(f"{self.url}: {problem}{hint}; is this the Prometheus server?") from error
         if answer.status != http.HTTPStatus.OK:
             raise InvalidInput("--sli-query", f"{self.url} says: {_words(answer)}", query)
-        return _number(answer, query)
+        return read_number(answer, query)
 
     def _get(self, query: str, deadline: float) -> WebAnswer:
         url: SplitResult = urlsplit(self.url)
@@ -169,8 +169,12 @@ def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | Non
     return PrometheusIndicator(url=sli.prometheus, query=sli.query, statistic=statistic, token=token)
 
 
-def _number(answer: WebAnswer, query: str) -> float:
-    """Return the one number of an answer, NaN if it has none."""
+def read_number(answer: WebAnswer, query: str) -> float:
+    """Return the one number of an answer, NaN if it has none.
+
+    Raises:
+        InvalidInput: It has more than one, or is not in Prometheus' form.
+    """
     try:
         numbers = answer.read(_numbers)
     except ValueError as error:
@@ -184,6 +188,8 @@ def _number(answer: WebAnswer, query: str) -> float:
 def _numbers(body: Any) -> list[float]:
     kind, result = body["data"]["resultType"], body["data"]["result"]
     values = [result] if kind == "scalar" else [series["value"] for series in result]
+    if not all(isinstance(value[1], str) for value in values):  # of `true` a number would be made
+        raise TypeError("a value is no string")
     return [float(value[1]) for value in values]
 
 

@@ -11,7 +11,8 @@ from tuner.printable import one_line
 
 __all__ = ["channel_options", "open_channel", "tidy"]
 
-LARGEST_MESSAGE = 64 * 1024 * 1024
+LARGEST_MESSAGE = 16_000_000
+"""Bytes. The configuration and the statistics of a model have a few thousand."""
 # After a restart of the server the channel should find it again within seconds; gRPC may wait two minutes.
 CHANNEL = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),

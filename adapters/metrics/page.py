@@ -130,7 +130,7 @@ def read_samples(
             for sample in family.samples:
                 if all(sample.labels.get(label) == value for label, value in wanted.items()):
                     yield sample.name, sample.labels, float(sample.value)
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, ArithmeticError, LookupError) as error:
         raise AdapterError(f"{server}'s metrics cannot be read: {one_line(str(error), 200)}") from error
 
 

@@ -18,13 +18,22 @@ from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
 
-__all__ = ["TFServingClient", "VersionState", "VersionStatus", "serving_version"]
+__all__ = [
+    "TFServingClient",
+    "VersionState",
+    "VersionStatus",
+    "read_labelled",
+    "read_versions",
+    "serving_version",
+]
 
 MODEL = "/tensorflow.serving.ModelService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
 T = TypeVar("T")
 PATIENCE = 1.0
 """How long gRPC may take before the REST port is asked, s."""
+MOST_VERSIONS = 10_000
+"""Versions of a model; with more, the answer is refused."""
 LARGEST_ANSWER = 1_000_000
 """Bytes of an answer of the REST port."""
 
@@ -92,11 +101,15 @@ class TFServingClient(ControlClient[TFServingTarget]):
         try:
             answer = self._ask(f"{MODEL}GetModelStatus", "GetModelStatus", request)
         except TimedOut as late:
-            found = self._rest("", _rest_versions)
+            found = self._rest("", read_versions)
             if found is None:
                 raise self._too_late(late) from late
             return found
         self._known = True
+        if len(answer.model_version_status) > MOST_VERSIONS:
+            raise AdapterError(
+                f"{self._target.address} says that the model has over {MOST_VERSIONS} versions"
+            )
         return {
             int(entry.version): VersionStatus(_state(entry.state), _words(entry.status))
             for entry in answer.model_version_status
@@ -116,7 +129,7 @@ class TFServingClient(ControlClient[TFServingTarget]):
             answer = self._ask(f"{PREDICTION}GetModelMetadata", "GetModelMetadata", request)
         except TimedOut as late:
             path = f"/labels/{quote(label, safe='')}/metadata"
-            number = self._rest(path, lambda body: int(body["model_spec"]["version"]))
+            number = self._rest(path, read_labelled)
             if number is None:
                 raise self._too_late(late) from late
             return number
@@ -174,7 +187,14 @@ def _state(number: int) -> VersionState:
     return VersionState(number) if number in VersionState._value2member_map_ else VersionState.UNKNOWN
 
 
-def _rest_versions(body: Any) -> dict[int, VersionStatus]:
+def read_labelled(body: Any) -> int:
+    """Return the version in the REST port's answer to a label."""
+    return int(str(body["model_spec"]["version"]))  # of `true` it is ValueError
+
+
+def read_versions(body: Any) -> dict[int, VersionStatus]:
+    """Return what the REST port says of each version of a model."""
+
     def state(name: str) -> VersionState:
         return VersionState[name] if name in VersionState.__members__ else VersionState.UNKNOWN
 
@@ -183,7 +203,7 @@ def _rest_versions(body: Any) -> dict[int, VersionStatus]:
         return tidy(status.get("error_message", "")) or f"error {status['error_code']}" if failed else ""
 
     return {
-        int(entry["version"]): VersionStatus(state(entry["state"]), words(entry.get("status", {})))
+        int(str(entry["version"])): VersionStatus(state(entry["state"]), words(entry.get("status", {})))
         for entry in body["model_version_status"]
     }
 

@@ -12,6 +12,7 @@ The page differs from what one might expect:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ BATCH = f"{PREFIX}batching_session:processed_batch_size"
 ROWS = f"{PREFIX}batching_session:input_batch_size"
 LARGEST_COUNT = 2**50
 """Larger numbers from a server are clipped, so that sums of them fit the arrays."""
+LEAST_BOUND, LARGEST_BOUND = 1e-6, 1e15
+"""Bounds of buckets beyond are left out: microseconds, or rows."""
 FIX = (
     "start TensorFlow Serving with --rest_api_port=8501 --monitoring_config_file=FILE, FILE having "
     'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest='
@@ -148,7 +151,9 @@ def _buckets(samples: Iterable[Sample], model: str | None = None) -> Buckets | N
 
 
 def _bound(text: str) -> float:
+    """Return the upper bound of a bucket, 0 for what cannot be one: ratios of bounds must be numbers, too."""
     try:
-        return float(text)
+        bound = float(text)
     except ValueError:
         return 0.0
+    return bound if LEAST_BOUND <= bound <= LARGEST_BOUND or bound == math.inf else 0.0

@@ -26,6 +26,8 @@ READ_ONLY = (
 )
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
+LARGEST_CONFIG = 1_000_000
+"""Bytes."""
 PROBE = "servetune-no-such-model"
 
 
@@ -86,9 +88,12 @@ class TritonClient(ControlClient[TritonTarget]):
 
         Raises:
             UnknownModel: The server does not serve it.
+            AdapterError: It is larger than the configuration of a model can be.
         """
         with self.translated():
             answer = self._connection.get_model_config(model, version, client_timeout=self._timeout)
+        if (size := answer.config.ByteSize()) > LARGEST_CONFIG:
+            raise AdapterError(f"the configuration of '{model}' has {size} bytes, more than {LARGEST_CONFIG}")
         config: ModelConfig = MessageToDict(answer.config, preserving_proto_field_name=True)
         return config
 

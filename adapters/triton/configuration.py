@@ -34,6 +34,7 @@ from typing import Any
 from tuner.adapters.triton.instance_groups import GROUP, INSTANCES, read_instances, set_instances
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration
+from tuner.printable import one_line
 
 __all__ = [
     "DELAY",
@@ -61,6 +62,8 @@ LIMIT_MARK = "servetune_max_batch_size"
 """The parameter that holds the model's own limit while a knob lowers ``max_batch_size``.
 
 The server keeps it, so that the next run finds it, even after a crash."""
+LONGEST_NUMBER = 18
+"""Digits of a whole number in a parameter; more would be no value that a knob can have."""
 RELOAD_MARK = "servetune_reload"
 """The parameter that is added or removed to make Triton reload."""
 _DELAY_FIELD = "max_queue_delay_microseconds"
@@ -99,11 +102,13 @@ def _read_parameter(config: Mapping[str, Any], name: str) -> int:
         raise InvalidInput(f"knob {name}", "the model has no such parameter", f"its parameters: {known}")
     text = str(parameters[key].get("string_value", ""))
     try:
-        return int(text)
+        if len(text) <= LONGEST_NUMBER:
+            return int(text)
     except ValueError:
-        raise InvalidInput(
-            f"knob {name}", f"its value '{text}' is not a whole number", "leave it out"
-        ) from None
+        pass
+    raise InvalidInput(
+        f"knob {name}", f"its value '{one_line(text, 40)}' is not a whole number", "leave it out"
+    )
 
 
 def rewrite(
@@ -124,7 +129,8 @@ def rewrite(
         if name == INSTANCES or name.startswith(GROUP):
             set_instances(config, name, int(value))
         elif name.startswith(PARAMETER):
-            config["parameters"][name.removeprefix(PARAMETER)] = {"string_value": str(int(value))}
+            parameters = config.setdefault("parameters", {})
+            parameters[name.removeprefix(PARAMETER)] = {"string_value": str(int(value))}
     return config
 
 
@@ -163,7 +169,7 @@ def model_limit(config: Mapping[str, Any]) -> int:
     """Return the model's own ``max_batch_size``, even if a knob has lowered it; 0 if it takes no batches."""
     kept = config.get("parameters", {}).get(LIMIT_MARK, {}).get("string_value", "")
     present = int(config.get("max_batch_size", 0))
-    return max(int(kept), present) if kept.isdecimal() else present
+    return max(int(kept), present) if kept.isdecimal() and len(kept) <= LONGEST_NUMBER else present
 
 
 def _preferred(original: Mapping[str, Any], size: int) -> list[int]:

@@ -32,12 +32,19 @@ from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
 
+MOST_MODELS = 100
+"""Models and ensembles in an ensemble."""
 T = TypeVar("T")
 
 
 def is_ensemble(config: Mapping[str, Any]) -> bool:
     """Whether a model is made of others."""
     return "ensemble_scheduling" in config
+
+
+def _steps(config: Mapping[str, Any]) -> list[str]:
+    """Return the models and ensembles that an ensemble names, in order."""
+    return [str(step.get("model_name", "")) for step in config.get("ensemble_scheduling", {}).get("step", [])]
 
 
 def open_model(target: str, grids: Grids) -> Backend:
@@ -93,13 +100,29 @@ class EnsembleBackend:
         self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
 
     def _models(self, config: Mapping[str, Any]) -> list[str]:
-        """Return the models of an ensemble, each once, in order; those of ensembles inside it included."""
-        found: dict[str, None] = {}
-        for step in config.get("ensemble_scheduling", {}).get("step", []):
-            name = str(step["model_name"])
+        """Return the models of an ensemble, each once, in order; those of ensembles inside it included.
+
+        Raises:
+            AdapterError: They are none or too many, or the server cannot be asked.
+        """
+        found: list[str] = []
+        seen: set[str] = set()
+        waiting = _steps(config)
+        while waiting:
+            name = waiting.pop(0)
+            if name in seen:
+                continue
+            seen.add(name)
+            if len(seen) > MOST_MODELS:
+                raise AdapterError(f"the ensemble is made of more than {MOST_MODELS} models")
             inner = self._ensemble.config_of(name)
-            found |= dict.fromkeys(self._models(inner) if is_ensemble(inner) else [name])
-        return list(found)
+            if is_ensemble(inner):
+                waiting = _steps(inner) + waiting
+            else:
+                found.append(name)
+        if not found:
+            raise AdapterError("the ensemble is made of no models")
+        return found
 
     def _open(self, name: str, grids: dict[str, tuple[float, ...]]) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""

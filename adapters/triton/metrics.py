@@ -17,6 +17,10 @@ QUANTILE_MEMORY = 60.0
 """Triton's summaries look back over a sliding window of this many seconds."""
 
 
+LONGEST_VERSION = 20
+"""Digits; longer ones are no numbers of versions."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TritonMetrics:
     """What the metrics page says about one model; None or empty for what it does not say."""
@@ -80,7 +84,7 @@ def _share(text: str) -> float | None:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else 0
+    return int(version) if version.isascii() and version.isdigit() and len(version) <= LONGEST_VERSION else 0
 
 
 def metrics_page(host: str, port: int, security: Security | None = None) -> MetricsPage:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tuner.adapters.metrics.totals import Key, Reading
+from tuner.errors import AdapterError
 
 __all__ = ["batch_arrays", "largest_request", "read_statistics"]
 
@@ -22,6 +23,8 @@ LATENCY: Key = ("latency", 0)
 QUEUE: Key = ("queue", 0)
 COMPUTE: Key = ("compute", 0)
 INFERENCES: Key = ("inferences", 0)
+MOST_ENTRIES = 65536
+"""Versions and batch sizes together; with more, the answer is refused."""
 LARGEST_COUNT = 2**62
 """Larger numbers from a server are clipped: they would not fit the arrays."""
 
@@ -31,7 +34,15 @@ def read_statistics(response: Any) -> dict[str, Reading]:
 
     A batch's time is that of input, inference and output together, because its instance is busy all that
     time.
+
+    Raises:
+        AdapterError: There are more numbers than a model can have.
     """
+    entries = sum(1 + len(stats.batch_stats) for stats in response.model_stats)
+    if entries > MOST_ENTRIES:
+        raise AdapterError(
+            f"Triton's statistics of the model have {entries} entries, more than {MOST_ENTRIES}"
+        )
     return {stats.version: _reading(stats) for stats in response.model_stats}
 
 

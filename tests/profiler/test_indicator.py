@@ -189,6 +189,7 @@ def test_what_cannot_be(url: str, query: str, words: str) -> None:
         b'{"data": {"resultType": "scalar", "result": ' + b"[" * 100_000,
         b'{"data": {"resultType": "vector", "result": {"a": 1}}}',
         b'{"data": {"resultType": "scalar", "result": [1, ' + b"9" * 5000 + b"]}}",
+        b'{"data": {"resultType": "scalar", "result": [1, true]}}',
         b'{"data": []}',
     ],
 )
