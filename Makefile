@@ -1,6 +1,6 @@
 # make demo  set up, then tune a real Triton server (6 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
-# make test  set up, then run all tests: in two processes (WORKERS=1 for one), those of live servers by themselves
+# make test  set up, then run all tests: in two processes (WORKERS=1 for one), then those that measure live servers
 # make test-fast  without those that start servers or take long
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
@@ -24,8 +24,8 @@ demo-tfserving: $(STAMP)
 	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
-	$(PYTEST) -m 'not triton and not tfserving' $(COVERAGE)
-	$(BIN)/pytest -m 'triton or tfserving'
+	$(PYTEST) -m 'not alone' $(COVERAGE)
+	$(BIN)/pytest -m alone
 
 test-fast: $(STAMP)
 	$(PYTEST)

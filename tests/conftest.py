@@ -32,20 +32,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of compiled functions, and say which tests have to run in the same process.
 
-    Tests against live servers share them, and would disturb each other's measurements; they take longest and
-    therefore come first. The tests of a file share its fixtures.
+    Tests of one kind of live server share it; they wait long and therefore come first. The tests of a file
+    share its fixtures.
     """
     folders = kernels.folders_of_tests()
     for item in items:
         if item.path.parent in folders:
             item.add_marker(pytest.mark.kernels)
-        item.add_marker(pytest.mark.xdist_group("live" if _live(item) else item.nodeid.partition("::")[0]))
-    items.sort(key=_live, reverse=True)
+        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: not _server(item))
 
 
-def _live(item: pytest.Item) -> bool:
-    """Whether a test talks to a live server."""
-    return any(item.get_closest_marker(kind) is not None for kind in ("triton", "tfserving"))
+def _server(item: pytest.Item) -> str:
+    """The kind of live server that a test talks to, if it does."""
+    return next((kind for kind in ("triton", "tfserving") if item.get_closest_marker(kind) is not None), "")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -122,6 +122,7 @@ def test_commands_of_the_daemon_page_run(run: Run, tmp_path: Path) -> None:
     run_commands(run, page)
 
 
+@pytest.mark.alone
 @pytest.mark.triton
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
@@ -130,6 +131,7 @@ def test_commands_of_the_live_pages_run(run: Run, embedded: EmbeddedTriton, page
     run_commands(run, ROOT / page, [(TRITON, embedded.target), *FEWER])
 
 
+@pytest.mark.alone
 @pytest.mark.tfserving
 @pytest.mark.timeout(400)
 def test_commands_of_the_tfserving_page_run(run: Run, tfserving: EmbeddedTFServing) -> None:

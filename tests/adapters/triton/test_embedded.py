@@ -19,18 +19,27 @@ import tenacity
 from tests.conftest import sender
 from tuner.adapters.embedded import server as module
 from tuner.adapters.embedded import watchdog
+from tuner.adapters.embedded.watchdog import SHARED_MEMORY
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import AdapterError, InvalidInput
 
 pytestmark = pytest.mark.triton
 
+PREFIX = len("servetune_0123456789ab_")
+"""Length of what the names of a server's shared memory begin with."""
+
 
 def traces() -> set[Path]:
-    """Files that servers of this package leave outside the cache while they run."""
-    return {
-        *Path("/dev/shm").glob("servetune_*"),
+    """Files of ended servers of this package, outside the cache.
+
+    Whoever else uses the machine may run servers, too: their watchdogs name their files as arguments.
+    """
+    found = {
+        *SHARED_MEMORY.glob("servetune_*"),
         *Path(tempfile.gettempdir()).glob("servetune-embeddedtriton-*"),
     }
+    used = {part for process in psutil.process_iter(["cmdline"]) for part in process.info["cmdline"] or ()}
+    return {path for path in found if str(path) not in used and path.name[:PREFIX] not in used}
 
 
 @pytest.fixture
@@ -227,7 +236,7 @@ def test_death_of_the_parent(nothing_left: None, way: signal.Signals, arguments:
 
 def test_death_of_the_watchdog() -> None:
     """If even the watchdog is killed, the kernel ends the server."""
-    scratch = watchdog._scratch()
+    before, scratch = traces(), watchdog._scratch()
     server = EmbeddedTriton()
     server.start()
     processes = server.processes()
@@ -235,7 +244,7 @@ def test_death_of_the_watchdog() -> None:
     server._watchdog.kill()
 
     assert wait_until(lambda: gone(processes))
-    for file in Path("/dev/shm").glob("servetune_*"):
+    for file in (traces() - before) & set(SHARED_MEMORY.iterdir()):
         file.unlink(missing_ok=True)  # nobody is left to do it
     watchdog._remove_scratch(watchdog._scratch() - scratch, time.time())
     server.stop()

@@ -76,13 +76,15 @@ def test_the_time_of_day_can_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert now() == 1000.0
 
 
+@pytest.mark.alone
 @pytest.mark.triton
 @pytest.mark.slow
-def test_a_live_server_and_a_live_daemon() -> None:
+def test_a_live_server_and_a_live_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three kinds that need all of the bed: afterwards clients are served, and the daemon knows why."""
+    monkeypatch.setattr(faults, "LONGEST", 30.0)  # short windows, on a machine that may be busy
     chosen = ("server killed and restarted", "kill -9 in the middle of an apply", "garbage metrics")
 
-    verdicts = suffer(1, 2.0, [kind for kind in KINDS if kind.name in chosen])
+    verdicts = suffer(1, 1.0, [kind for kind in KINDS if kind.name in chosen])
 
     assert {v.kind for v in verdicts} == set(chosen)
     assert all(v.serving and v.left and not v.traceback and math.isfinite(v.windows) for v in verdicts)
