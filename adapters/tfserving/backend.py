@@ -15,7 +15,8 @@ from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serv
 from tuner.adapters.tfserving.flags import read_flags, started
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
 from tuner.adapters.tfserving.metrics import TFServingMetrics, metrics_page, parse_metrics
-from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
+from tuner.adapters.tfserving.restart import ThreadKnobs
+from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
 from tuner.adapters.tfserving.target import TFServingTarget, parse_target
 from tuner.adapters.tfserving.versions.folders import Versions

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, delay_kind
 from tuner.adapters.tfserving.batching import ALLOWED, ENQUEUED, MAX_BATCH_SIZE, TIMEOUT, VERSION_KNOBS
-from tuner.adapters.tfserving.restart import BATCH_THREADS, RESTART_KNOBS
+from tuner.adapters.tfserving.restart_command import BATCH_THREADS, RESTART_KNOBS
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, KnobSpace, Role
 

@@ -11,86 +11,14 @@ not, the command is run without arguments and must print the same three words.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from tuner.adapters.live.waiting import insist
 from tuner.adapters.tfserving.flags import threads
-from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
+from tuner.adapters.tfserving.restart_command import RESTART_KNOBS, RestartCommand, words
+from tuner.errors import AdapterError, Refused, TimedOut
 
-__all__ = ["BATCH_THREADS", "RESTART_KNOBS", "RestartCommand", "ThreadKnobs"]
-
-BATCH_THREADS = "batch_threads"
-RESTART_KNOBS = (BATCH_THREADS, "inter_op", "intra_op")
-"""``num_batch_threads``, ``tensorflow_inter_op_parallelism``, ``tensorflow_intra_op_parallelism``."""
-LONGEST_ANSWER = 10.0
-_WORD = re.compile(rf"({'|'.join(RESTART_KNOBS)})=(\d+)")
-
-
-class RestartCommand:
-    """The operator's command.
-
-    Args:
-        path: An executable file, run without a shell.
-
-    Raises:
-        InvalidInput: It cannot be executed, or every user can write it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        if not os.access(path, os.X_OK):
-            raise InvalidInput("TARGET restart", f"{path} is not executable", f"chmod +x {path}")
-        if path.stat().st_mode & 0o002:
-            raise InvalidInput("TARGET restart", f"{path} can be written by anybody", f"chmod o-w {path}")
-        self._path = path
-
-    def __str__(self) -> str:
-        return str(self._path)
-
-    def ask(self) -> dict[str, float]:
-        """Ask the command for the values that the server runs with.
-
-        Raises:
-            AdapterError: It fails, or does not print them.
-        """
-        said = {name: float(value) for name, value in _WORD.findall(self._run([], LONGEST_ANSWER))}
-        if missing := set(RESTART_KNOBS) - set(said):
-            words = " ".join(f"{name}=N" for name in RESTART_KNOBS)
-            problem = f"{self._path} without arguments does not print {min(missing)}=N"
-            raise AdapterError(f"{problem}; the server's process cannot be seen, so it shall print {words}")
-        return said
-
-    def restart(self, values: Mapping[str, float], timeout: float) -> None:
-        """Restart the server with these values.
-
-        Raises:
-            Refused: The command failed.
-            TimedOut: It did not end in time.
-        """
-        self._run(_words(values).split(), timeout)
-
-    def _run(self, arguments: list[str], timeout: float) -> str:
-        try:
-            done = subprocess.run(
-                [str(self._path), *arguments],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TimedOut(f"{self._path} did not end within {timeout:g} s") from error
-        except OSError as error:
-            raise Refused(f"{self._path} cannot be run: {error.strerror or error}") from error
-        if done.returncode:
-            words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-            raise Refused(f"{self._path} failed with exit code {done.returncode}: {words}")
-        return done.stdout
+__all__ = ["ThreadKnobs"]
 
 
 class ThreadKnobs:
@@ -183,8 +111,4 @@ class ThreadKnobs:
         self._serving()
         running = self.read()
         if running != values:
-            raise Refused(f"it runs with {_words(running)} instead of {_words(values)}")
-
-
-def _words(values: Mapping[str, float]) -> str:
-    return " ".join(f"{name}={values[name]:.0f}" for name in RESTART_KNOBS)
+            raise Refused(f"it runs with {words(running)} instead of {words(values)}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from tuner.adapters.tfserving.restart import RestartCommand, ThreadKnobs
+from tuner.adapters.tfserving.restart import ThreadKnobs
+from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 
 NOW = {"batch_threads": 2.0, "inter_op": 0.0, "intra_op": 1.0}
@@ -48,6 +51,118 @@ def test_asking(command: Callable[..., RestartCommand]) -> None:
     assert command("echo running: batch_threads=2 inter_op=0 intra_op=1").ask() == NOW
     with pytest.raises(AdapterError, match="does not print inter_op=N"):
         command("echo batch_threads=2").ask()
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "threads=3",
+        "batch_threads=2.5",
+        "batch_threads=-1",
+        f"intra_op={'9' * 400}",
+        "inter_op=",
+        "inter_op=1",
+    ],
+)
+def test_an_answer_with_anything_else(command: Callable[..., RestartCommand], word: str) -> None:
+    """Unknown names, what is no number of threads, and what is said twice."""
+    with pytest.raises(AdapterError, match=r"prints '.*nothing else that has a ="):
+        command(f"echo inter_op=0 {word} batch_threads=2 intra_op=1").ask()
+
+
+def test_a_server_in_the_background_is_no_time_out(
+    command: Callable[..., RestartCommand], tmp_path: Path
+) -> None:
+    """The command has ended, though its child keeps the output open; the child lives on, and may print."""
+    script = f"""echo batch_threads=2 inter_op=0 intra_op=1
+(while [ ! -e {tmp_path}/end ]; do echo noise; sleep 0.05; done; echo survived > {tmp_path}/survived) &"""
+
+    assert command(script).ask() == NOW
+    command(script).restart(NOW, 5.0)
+
+    time.sleep(0.2)  # it prints meanwhile
+    (tmp_path / "end").touch()
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "survived").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_command_of_many_words(command: Callable[..., RestartCommand]) -> None:
+    """Only the last ones are kept, and one line of them is repeated."""
+    flood = "yes 'a line of many' | head -c 30000000 >&2; printf 'the\\033[31m end' >&2; exit 1"
+
+    with pytest.raises(Refused, match=r"exit code 1: the\[31m end$"):
+        command(flood).restart(NOW, 30.0)
+
+
+def test_what_a_time_out_leaves(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """Nothing: what the command waits for is ended with it."""
+    with pytest.raises(TimedOut):
+        command(f"sh -c 'sleep 0.5; touch {tmp_path}/late'; true").restart(NOW, 0.2)
+
+    time.sleep(0.6)
+    assert not (tmp_path / "late").exists()
+
+
+def test_ctrl_c_waits_for_the_end(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """The command is in a session of its own, and we stop only when it has ended."""
+    script = command(
+        f"kill -INT $PPID; ps -o sid= -p $$ > {tmp_path}/session; sleep 0.3; touch {tmp_path}/done"
+    )
+
+    with pytest.raises(KeyboardInterrupt):
+        script.restart(NOW, 5.0)
+
+    assert (tmp_path / "done").exists()
+    assert int((tmp_path / "session").read_text()) != os.getsid(0)
+
+
+def test_the_token_is_not_passed_on(
+    command: Callable[..., RestartCommand], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else is in the environment is."""
+    monkeypatch.setenv("SERVETUNE_TOKEN", "a-secret-of-the-operator")
+    monkeypatch.setenv("SERVETUNE_OTHER", "x")
+
+    command(f"env > {tmp_path}/seen").restart(NOW, 5.0)
+
+    seen = (tmp_path / "seen").read_text()
+    assert "a-secret" not in seen
+    assert "SERVETUNE_OTHER=x" in seen
+
+
+def test_who_else_could_replace_it(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """The folder, and those above it, are checked as the file is."""
+    command("true")
+    tmp_path.chmod(0o777)
+    with pytest.raises(InvalidInput, match=rf"{tmp_path} can be written by anybody; chmod o-w"):
+        command("true")
+
+    tmp_path.chmod(0o1777)  # as /tmp: nobody can replace the files of others
+    command("true")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_whose_it_is(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """Root's or our own."""
+    command("true")
+    os.chown(tmp_path / "restart", 12345, -1)
+    with pytest.raises(InvalidInput, match=r"belongs to another user \(number 12345\)"):
+        RestartCommand(tmp_path / "restart")
+
+
+def test_it_is_checked_again_before_use(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """What has become unsafe, or has gone, is refused, and the server goes on as it is."""
+    script = command(f"touch {tmp_path}/ran")
+    (tmp_path / "restart").chmod(0o777)
+    with pytest.raises(Refused, match="written by anybody"):
+        script.restart(NOW, 5.0)
+    (tmp_path / "restart").unlink()
+    with pytest.raises(Refused, match="No such file"):
+        script.restart(NOW, 5.0)
+
+    assert not (tmp_path / "ran").exists()
 
 
 def test_commands_that_may_not_be_run(tmp_path: Path) -> None:
