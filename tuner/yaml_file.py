@@ -32,7 +32,7 @@ LISTED = 5
 """Mistakes that a message lists."""
 LONGEST = 1000
 """Characters of what a message says of one mistake."""
-LARGEST_NUMBER = 10**300
+LARGEST_NUMBER = 1e300
 """No number in a file may be larger, so that each can be a float."""
 TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "seq", "map")
