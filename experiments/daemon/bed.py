@@ -73,16 +73,24 @@ class Bed:
         events = self.daemon.rows("SELECT sentence FROM event ORDER BY id DESC LIMIT 1")
         return str(events[0]["sentence"]) if events else ""
 
-    def await_change(self, windows: int = 4) -> bool:
+    def open_decisions(self) -> int:
+        """Return how many decisions have no end, although others were made after them."""
+        rows = self.daemon.rows(
+            "SELECT count(*) AS n FROM decision AS one WHERE outcome IN ('decided', 'applying') "
+            "AND id < (SELECT max(id) FROM decision WHERE target = one.target)"
+        )
+        return int(rows[0]["n"]) if rows else 0
+
+    def await_change(self, windows: int = 4, target: str = TARGET) -> bool:
         """Wait until a change is in progress; if none starts by itself, order one."""
         if wait_until(self.daemon.applying, windows * self.window, every=0.003):
             return True
         with closing(Store(self.daemon.state, existing=True)) as store:
             running = self.running()
             other = 4.0 if running is None or running["max_batch_size"] != 4.0 else 2.0
-            pin(store, TARGET, {"max_batch_size": other})
+            pin(store, target, {"max_batch_size": other})
             found = wait_until(self.daemon.applying, 3 * self.window, every=0.003)
-            unpin(store, TARGET)
+            unpin(store, target)
         return found
 
     def serving(self, seconds: float = 0.5) -> bool:

@@ -1,4 +1,4 @@
-"""Fourteen kinds of faults injected into a live server, its network and the daemon that keeps it.
+"""Many kinds of faults injected into a live server, its network and the daemon that keeps it.
 
 A real Triton serves clients; between it and the daemon stand proxies that can hang, cut and lie. After each
 fault it is asked whether clients are answered, whether the server runs the last good configuration or one
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
-from tuner.experiments.daemon.kinds import KINDS, Kind
+from tuner.experiments.daemon.kinds import KINDS, BrokenPromise, Kind
 from tuner.experiments.daemon.process import wait_until
 from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
@@ -45,18 +45,21 @@ class FaultOutcome:
     left: str
     """Why the server runs what it runs; empty if the daemon does not know."""
     traceback: bool
+    broken: str
+    """What of the kind's promise did not hold; empty if all did."""
     failures: int
     """Requests of clients that failed meanwhile, the fault's own doing included."""
 
     @property
     def passed(self) -> bool:
         """Whether everything was as it must be."""
-        return self.serving and bool(self.left) and not self.traceback and self.windows <= LIMIT
+        sound = self.serving and bool(self.left) and not self.traceback and not self.broken
+        return sound and self.windows <= LIMIT
 
 
 @experiment(
     name="daemon-faults",
-    title="Fourteen kinds of faults in a live server, its network and the daemon that keeps it",
+    title="Faults in a live server, its network and the daemon that keeps it",
     minutes=25,
     live=True,
 )
@@ -99,12 +102,18 @@ def suffer(seed: int, window: float, kinds: Sequence[Kind]) -> list[FaultOutcome
 def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> FaultOutcome:
     """Inject one fault, wait until the daemon is over it, and judge."""
     lines, failed = len(bed.daemon.lines), bed.load.totals().failed
-    form = kind.inject(bed, rng)
+    form, broken = "", ""
+    try:
+        form = kind.inject(bed, rng)
+    except BrokenPromise as found:
+        broken = str(found)
     ended, since = time.monotonic(), bed.daemon.seen(TARGET)
     recovered = wait_until(lambda: bed.daemon.usable(TARGET, since), LONGEST * bed.window)
     windows = (time.monotonic() - ended) / bed.window if recovered else math.inf
     left = explanation(bed)
-    return FaultOutcome(
+    if still_open := bed.open_decisions():
+        broken = broken or f"{still_open} decisions have no end"
+    outcome = FaultOutcome(
         kind=kind.name,
         seed=seed,
         form=form,
@@ -112,8 +121,11 @@ def inject(bed: Bed, kind: Kind, rng: np.random.Generator, seed: int) -> FaultOu
         serving=bed.serving(),
         left=left,
         traceback=bool(bed.daemon.said("Traceback", lines)),
+        broken=broken,
         failures=bed.load.totals().failed - failed,
     )
+    kind.after(bed)
+    return outcome
 
 
 def explanation(bed: Bed) -> str:
@@ -131,7 +143,7 @@ def explanation(bed: Bed) -> str:
 
 def summary(outcomes: list[FaultOutcome]) -> list[Row]:
     """Return a row for each kind, and one for all."""
-    rows = [_row(kind.name, [v for v in outcomes if v.kind == kind.name]) for kind in KINDS]
+    rows = [_row(kind, [v for v in outcomes if v.kind == kind.name]) for kind in KINDS]
     passed = sum(v.passed for v in outcomes)
     total = Row(
         id="faults after which everything was as it must be",
@@ -142,14 +154,16 @@ def summary(outcomes: list[FaultOutcome]) -> list[Row]:
     return [*rows, total]
 
 
-def _row(name: str, outcomes: list[FaultOutcome]) -> Row:
+def _row(kind: Kind, outcomes: list[FaultOutcome]) -> Row:
     if not outcomes:
-        return Row(id=name, measured=None, note="not injected")
+        return Row(id=kind.name, measured=None, note=f"promised: {kind.promise}; not injected")
     good = sum(bool(v.left) and "last good" in v.left for v in outcomes)
     stated = sum(bool(v.left) for v in outcomes) - good
     serving, tracebacks = sum(v.serving for v in outcomes), sum(v.traceback for v in outcomes)
+    kept = sum(not v.broken for v in outcomes)
     note = (
-        f"target: at most; {serving} of {len(outcomes)} serving, {good} with the last good configuration, "
+        f"promised: {kind.promise} ({kept} of {len(outcomes)}); target: at most; "
+        f"{serving} of {len(outcomes)} serving, {good} with the last good configuration, "
         f"{stated} with a stated reason, {tracebacks} tracebacks"
     )
-    return row(name, [v.windows for v in outcomes], unit="windows", published=LIMIT, note=note)
+    return row(kind.name, [v.windows for v in outcomes], unit="windows", published=LIMIT, note=note)

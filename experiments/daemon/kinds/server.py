@@ -1,17 +1,8 @@
-"""The kinds of faults that are injected into a daemon, its server and the network between them.
-
-Each kind is a function that injects a fault into the test bed, waits until it is over, and returns a few
-words that say which form it had. The random generator chooses the form and the times.
-"""
+"""Faults of the server, its metrics and the network."""
 
 from __future__ import annotations
 
-import resource
-import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -19,10 +10,11 @@ from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import toggle_reload_mark
 from tuner.adapters.triton.target import parse_target
 from tuner.experiments.daemon.bed import TARGET, Bed
+from tuner.experiments.daemon.kinds.kind import Kind
 from tuner.experiments.daemon.process import wait_until
 from tuner.testing.proxy import Mode, Proxy
 
-__all__ = ["KINDS", "Kind"]
+__all__ = ["KINDS"]
 
 LOAD_TIMEOUT = 60.0
 """s."""
@@ -41,15 +33,6 @@ GARBAGE: dict[str, bytes] = {
     "a page that breaks off": HEAD + b'# HELP x\nnv_inference_request_failure{model="mlp",versi',
     "a page without end": HEAD + b"# HELP x\n" + b"x" * 17_000_000,
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
-    """One kind of fault."""
-
-    name: str
-    inject: Callable[[Bed, np.random.Generator], str]
-    """Injects the fault, waits until it is over, and returns which form it had."""
 
 
 def _server_killed(bed: Bed, rng: np.random.Generator) -> str:
@@ -122,48 +105,6 @@ def _network_cut(bed: Bed, rng: np.random.Generator) -> str:
     return f"connections were {'refused' if mode is Mode.CUT else 'dropped'} for {seconds:.1f} s"
 
 
-def _disk_full(bed: Bed, rng: np.random.Generator) -> str:
-    """Every write of the daemon to a file fails."""
-    if not hasattr(resource, "prlimit"):  # pragma: no cover - Linux only, as is the embedded server
-        return "not possible here"
-    limits = resource.prlimit(bed.daemon.pid, resource.RLIMIT_FSIZE)
-    lines, seconds = len(bed.daemon.lines), rng.uniform(2, 3) * bed.window
-    resource.prlimit(bed.daemon.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
-    time.sleep(seconds)
-    resource.prlimit(bed.daemon.pid, resource.RLIMIT_FSIZE, limits)
-    return f"{len(bed.daemon.said('is lost', lines))} windows were lost in {seconds:.1f} s"
-
-
-def _clock_jump(bed: Bed, rng: np.random.Generator) -> str:
-    seconds = float(rng.choice([-86400, -3600, -60, 60, 3600, 86400]))
-    Path(f"{bed.daemon.path}.clock").write_text(str(seconds))
-    time.sleep(rng.uniform(0, bed.window))
-    return f"by {seconds:+g} s"
-
-
-def _state_corrupted(bed: Bed, rng: np.random.Generator) -> str:
-    """Another program overwrites the store while the daemon uses it."""
-    _scribble(bed.daemon.state, rng)
-    time.sleep(bed.window)
-    return "while it ran"
-
-
-def _state_found_corrupted(bed: Bed, rng: np.random.Generator) -> str:
-    bed.daemon.stop()
-    _scribble(bed.daemon.state, rng)
-    bed.daemon.start()
-    return "between two lives"
-
-
-def _killed_in_apply(bed: Bed, rng: np.random.Generator) -> str:
-    found = bed.await_change()
-    time.sleep(rng.uniform(0, 0.05))
-    bed.daemon.kill()
-    left = bed.daemon.rows("SELECT id FROM decision WHERE outcome = 'applying'")
-    bed.daemon.start()
-    return "a change was under way" if found and left else "a change had just ended"
-
-
 def _manual_change(bed: Bed, rng: np.random.Generator) -> str:
     space = bed.direct.space
     others = [space.decode(int(index)) for index in space.distinct]
@@ -173,44 +114,51 @@ def _manual_change(bed: Bed, rng: np.random.Generator) -> str:
     return f"to {space.format(wanted)}"
 
 
-def _daemon_frozen(bed: Bed, rng: np.random.Generator) -> str:
-    seconds = rng.uniform(1, 3) * bed.window
-    bed.daemon.signal(signal.SIGSTOP)
-    time.sleep(seconds)
-    bed.daemon.signal(signal.SIGCONT)
-    return f"for {seconds:.1f} s"
-
-
 def _for_a_while(proxy: Proxy, mode: Mode, seconds: float) -> None:
     proxy.mode = mode
     time.sleep(seconds)
     proxy.mode = Mode.PASS
 
 
-def _scribble(path: Path, rng: np.random.Generator) -> None:
-    """Overwrite most of a file and of its log with random bytes, from a random place in the first page on."""
-    for name in (path, path.with_name(f"{path.name}-wal")):
-        if not name.exists() or (size := name.stat().st_size) == 0:
-            continue
-        begin = int(rng.integers(0, 4096))
-        with name.open("r+b") as file:
-            file.seek(begin)
-            file.write(rng.bytes(max(size - begin, 100)))
-
-
 KINDS = (
-    Kind(name="server killed and restarted", inject=_server_killed),
-    Kind(name="metrics endpoint hanging", inject=_metrics_hanging),
-    Kind(name="garbage metrics", inject=_metrics_garbage),
-    Kind(name="counters reset", inject=_counters_reset),
-    Kind(name="apply refused", inject=_apply_refused),
-    Kind(name="apply hanging", inject=_apply_hanging),
-    Kind(name="network cut", inject=_network_cut),
-    Kind(name="disk full", inject=_disk_full),
-    Kind(name="clock jump", inject=_clock_jump),
-    Kind(name="state file corrupted while running", inject=_state_corrupted),
-    Kind(name="state file found corrupted", inject=_state_found_corrupted),
-    Kind(name="kill -9 in the middle of an apply", inject=_killed_in_apply),
-    Kind(name="manual change under its feet", inject=_manual_change),
-    Kind(name="daemon frozen", inject=_daemon_frozen),
+    Kind(
+        name="server killed and restarted",
+        promise="the daemon waits, and what the server lost is put back",
+        inject=_server_killed,
+    ),
+    Kind(
+        name="metrics endpoint hanging",
+        promise="the window is given up, and a change on probation is undone",
+        inject=_metrics_hanging,
+    ),
+    Kind(
+        name="garbage metrics",
+        promise="the page costs a window and nothing else",
+        inject=_metrics_garbage,
+    ),
+    Kind(
+        name="counters reset",
+        promise="a window with counters that fell is not used",
+        inject=_counters_reset,
+    ),
+    Kind(
+        name="apply refused",
+        promise="the old configuration goes on, and the refusal is stored",
+        inject=_apply_refused,
+    ),
+    Kind(
+        name="apply hanging",
+        promise="the change stays open until the server says how it ended",
+        inject=_apply_hanging,
+    ),
+    Kind(
+        name="network cut",
+        promise="the daemon waits, and goes on from what the server runs",
+        inject=_network_cut,
+    ),
+    Kind(
+        name="manual change under its feet",
+        promise="it is noticed, stored, and respected",
+        inject=_manual_change,
+    ),
 )

@@ -18,18 +18,27 @@ from tuner.experiments.daemon.kinds import KINDS
 def verdict(**changes: Any) -> FaultOutcome:
     values: dict[str, Any] = {
         "kind": KINDS[0].name, "seed": 0, "form": "away for 1 s", "windows": 2.0, "serving": True,
-        "left": "the last good configuration", "traceback": False, "failures": 3,
+        "left": "the last good configuration", "traceback": False, "broken": "", "failures": 3,
     }  # fmt: skip
     return FaultOutcome(**values | changes)
 
 
 def test_there_are_enough_kinds() -> None:
-    """Twelve were asked for, and each has a name of its own."""
-    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 12
+    """Each has a name of its own, and says what is promised."""
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 19
+    assert all(kind.promise for kind in KINDS)
 
 
 @pytest.mark.parametrize(
-    "bad", [{"windows": 3.1}, {"windows": math.inf}, {"serving": False}, {"left": ""}, {"traceback": True}]
+    "bad",
+    [
+        {"windows": 3.1},
+        {"windows": math.inf},
+        {"serving": False},
+        {"left": ""},
+        {"traceback": True},
+        {"broken": "x"},
+    ],
 )
 def test_everything_must_be_as_it_must_be(bad: dict[str, Any]) -> None:
     """Clients served, a configuration that somebody can explain, no traceback, and soon."""
@@ -47,7 +56,8 @@ def test_rows_show_each_kind_and_the_sum() -> None:
     first = rows[KINDS[0].name]
     assert (first.published, first.measured, first.high) == (3.0, 2.0, None)
     assert "3 of 3 serving, 2 with the last good configuration, 1 with a stated reason" in first.note
-    assert rows[KINDS[1].name].note == "not injected"
+    assert first.note.startswith(f"promised: {KINDS[0].promise} (3 of 3)")
+    assert rows[KINDS[1].name].note == f"promised: {KINDS[1].promise}; not injected"
     assert rows["faults after which everything was as it must be"].measured == 2
 
 
