@@ -364,6 +364,7 @@ class Driver:
         nearest = self.loop.space.nearest
         if all(nearest(one) == nearest(self.running) for one in found):
             error = f"{why} in the middle of it; the server runs what it ran before"
+            self._notify(f"a change was broken off: {error}")
             self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
 
     def _try_first(self, decision: Apply | Rollback) -> str:
