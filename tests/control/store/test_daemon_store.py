@@ -12,10 +12,11 @@ import pytest
 from tests.builders import SPACE, configuration
 from tuner.control.decide.orders import Orders
 from tuner.control.store.daemon_store import DaemonStore
+from tuner.control.store.lock import locked_store
 from tuner.control.store.order_book import orders_of, pause, pin, resume
 from tuner.control.store.schema import VERSION
 from tuner.control.store.store import Store
-from tuner.errors import StorageError
+from tuner.errors import InvalidInput, StorageError
 
 
 @pytest.fixture
@@ -185,6 +186,16 @@ def test_targets_whose_orders_are_lost_start_paused(path: Path, lost: Callable[[
 
     assert any("all targets are paused" in sentence for sentence in daemon.said)
     assert again.said == []
+
+
+def test_a_daemon_that_is_refused_leaves_word_of_the_store(path: Path) -> None:
+    """The lock file was deleted, and the second daemon has made the one that the next start finds."""
+    with locked_store(path), life(path) as second, pytest.raises(InvalidInput), second.opened():
+        pass
+    path.unlink()
+
+    with life(path) as next_one, next_one.opened() as store:
+        assert orders_of(store, "a").paused
 
 
 def test_the_first_store_of_all_pauses_nothing(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tuner.control.store.lock import lock_file, locked_store
+from tuner.control.store.lock import LockFile, locked_store
 from tuner.errors import InvalidInput, StorageError
 
 HOLDER = """
 import sys
 from pathlib import Path
-from tuner.control.store.lock import lock_file, locked_store
-with lock_file(Path(sys.argv[1])), locked_store(Path(sys.argv[1])):
+from tuner.control.store.lock import LockFile, locked_store
+with LockFile(Path(sys.argv[1])), locked_store(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -27,7 +27,7 @@ with lock_file(Path(sys.argv[1])), locked_store(Path(sys.argv[1])):
 
 def take(path: Path) -> None:
     """What a daemon does with its store at first."""
-    with lock_file(path), locked_store(path):
+    with LockFile(path), locked_store(path):
         pass
 
 
@@ -153,7 +153,7 @@ def test_what_belongs_to_somebody_else_is_refused(
 
     with pytest.raises(StorageError, match=rf"{name}: belongs to \w+, not to user {os.getuid() + 4321}"):
         _ = (
-            lock_file(tmp_path / "s.db") if name.endswith("lock") else locked_store(tmp_path / name)
+            LockFile(tmp_path / "s.db") if name.endswith("lock") else locked_store(tmp_path / name)
         ).__enter__()
 
 
@@ -174,13 +174,29 @@ def test_it_knows_whether_the_store_was_ever_opened(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").write_text("123\n")
     seen = []
     for opened in (False, True, False):
-        with lock_file(path) as lock:
+        with LockFile(path) as lock:
             seen.append(lock.opened)
             if opened:
                 lock.note_opened()
 
     assert seen == [False, False, True]
     assert (tmp_path / "s.db.lock").read_text() == f"{os.getpid()}\nopened\n"
+
+
+def test_a_lock_file_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    """The next process has to know that there was a store; while another holds the file, nothing is done."""
+    path, lock = tmp_path / "s.db", tmp_path / "s.db.lock"
+    with LockFile(path) as first:
+        first.note_opened()
+        lock.unlink()
+        first.keep()
+        assert lock.read_text() == f"{os.getpid()}\nopened\n"
+        with pytest.raises(InvalidInput):
+            take(path)
+        lock.unlink()
+        with LockFile(path) as other:
+            first.keep()
+            assert not other.opened
 
 
 def test_a_refused_one_leaves_no_descriptor(tmp_path: Path) -> None:
@@ -190,7 +206,7 @@ def test_a_refused_one_leaves_no_descriptor(tmp_path: Path) -> None:
         pytest.skip("nothing shows descriptors here")
     before = len(list(descriptors.iterdir()))
     with ExitStack() as held:
-        held.enter_context(lock_file(tmp_path / "s.db"))
+        held.enter_context(LockFile(tmp_path / "s.db"))
         held.enter_context(locked_store(tmp_path / "s.db"))
         for _ in range(3):
             with pytest.raises(InvalidInput):

@@ -12,10 +12,10 @@ from typing import Self
 
 from tuner.control.decide.orders import Orders
 from tuner.control.store.database import file_of, is_store
-from tuner.control.store.lock import LockFile, lock_file, locked_store
+from tuner.control.store.lock import LockFile, locked_store
 from tuner.control.store.order_book import all_orders, carry_over, salvaged_orders
 from tuner.control.store.store import Store
-from tuner.errors import Damaged, StorageError
+from tuner.errors import Damaged, InvalidInput, StorageError
 
 __all__ = ["DaemonStore"]
 
@@ -50,25 +50,25 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
         self._path = path
         self._now = now
         self._say = say
-        self._held = ExitStack()
-        self._lock: LockFile | None = None
+        self._lock = LockFile(path)
         self._store: Store | None = None
         self._orders: dict[str, Orders] | None = None  # as they were last read; None: never
         self._damaged: tuple[int, int] | None = None  # the file that was open, if its content is damaged
 
     def __enter__(self) -> Self:
-        self._lock = self._held.enter_context(lock_file(self._path))
+        self._lock.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._held.close()
+        self._lock.__exit__(kind, error, trace)
 
     def damage(self) -> str:
         """Return why the store cannot be used any longer, empty if it can; remember the orders in it."""
         assert self._store is not None, "it is asked about an open store"
         problem = self._store.damage()
+        self._lock.keep()
         with suppress(StorageError):
             self._orders = (self._orders or {}) | all_orders(self._store)
         self._damaged = self._store.file if self._store.damaged else None
@@ -85,13 +85,16 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             InvalidInput: Another daemon uses the file.
             StorageError: It cannot be opened, or is not a store of this version.
         """
-        assert self._lock is not None, "it is entered first"
         with ExitStack() as held:
             lost = ""
             if not os.path.lexists(self._path):
                 _remove_log(self._path)  # SQLite would apply a log that is left over to the new file
                 lost = "deleted" if self._lock.opened else ""
-            self._store, renamed = self._open(held)
+            try:
+                self._store, renamed = self._open(held)
+            except InvalidInput:  # a daemon whose lock file was deleted has it: it is a store
+                self._lock.note_opened()
+                raise
             for sentence in [*renamed, *self._restore_orders(targets, "damaged" if renamed else lost)]:
                 self._store.note(sentence)
                 self._say(sentence)

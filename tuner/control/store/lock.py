@@ -14,75 +14,87 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["LockFile", "lock_file", "locked_store"]
+__all__ = ["LockFile", "locked_store"]
 
 LOCK = re.compile(rb"(?P<process>\d{1,10})\n(?P<opened>opened\n)?")
 """What a lock file contains: the process that holds it or held it last, and whether that opened the store."""
 
 
-class LockFile:
-    """The lock file of a store, while it is held.
+class LockFile(AbstractContextManager["LockFile"]):
+    """The lock file beside a store.
 
-    Args:
-        descriptor: The open file.
-        opened: Whether an earlier daemon has opened the store.
-    """
-
-    def __init__(self, descriptor: int, *, opened: bool) -> None:
-        self._descriptor = descriptor
-        self._opened = opened
-        self._write()
-
-    @property
-    def opened(self) -> bool:
-        """Whether a daemon has ever opened the store: if it is missing, it was deleted."""
-        return self._opened
-
-    def note_opened(self) -> None:
-        """Write down that the store was opened, for the next process."""
-        self._opened = True
-        self._write()
-
-    def _write(self) -> None:
-        content = f"{os.getpid()}\n{'opened' if self._opened else ''}".strip() + "\n"
-        with suppress(OSError):  # the disk is full; the lock is held all the same
-            os.pwrite(self._descriptor, content.encode(), 0)
-            os.ftruncate(self._descriptor, len(content))
-
-
-@contextmanager
-def lock_file(state: Path) -> Iterator[LockFile]:
-    """Hold the lock file beside a store.
+    Life: enter it to take the lock, leave it to let go.
 
     Args:
         state: The store. Links on the way to its folder are followed, so that they lead to the same lock.
 
     Raises:
-        InvalidInput: Another process holds the lock.
-        StorageError: The lock file cannot be created, is not a file of ours, or is not a lock.
+        InvalidInput: On entering, another process holds the lock.
+        StorageError: On entering, the lock file cannot be created, is not a file of ours, or is not a lock.
     """
-    path = Path(os.path.realpath(state.parent)) / f"{state.name}.lock"
-    descriptor = _opened(path, f"lock {path}")
-    try:
-        content = os.pread(descriptor, 100, 0)
-        found = LOCK.fullmatch(content)
-        if content and found is None:
-            raise StorageError(f"lock {path}: is another program's file; move it away, or give another state")
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            process = found["process"].decode() if found is not None else "unknown"
-            raise InvalidInput("state", f"{state} is used by another daemon (process {process})") from None
-        except OSError as error:
-            raise StorageError(f"lock {path}: {error.strerror}; choose another folder") from error
-        yield LockFile(descriptor, opened=found is not None and found["opened"] is not None)
-    finally:
-        os.close(descriptor)
+
+    def __init__(self, state: Path) -> None:
+        self.opened = False
+        """Whether a daemon has ever opened the store: if it is missing, it was deleted."""
+        self._state = state
+        self._path = Path(os.path.realpath(state.parent)) / f"{state.name}.lock"
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def note_opened(self) -> None:
+        """Write down that the store was opened, for the next process."""
+        self.opened = True
+        self._write()
+
+    def keep(self) -> None:
+        """Take the lock file again if somebody deleted it, so that the next process finds it."""
+        if not self._path.exists():
+            with suppress(InvalidInput, StorageError):  # another time
+                self._take()
+
+    def _take(self) -> None:
+        with ExitStack() as opened:
+            descriptor = _opened(self._path, f"lock {self._path}")
+            opened.callback(os.close, descriptor)
+            content = os.pread(descriptor, 100, 0)
+            found = LOCK.fullmatch(content)
+            if content and found is None:
+                problem = "is another program's file; move it away, or give another state"
+                raise StorageError(f"lock {self._path}: {problem}")
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                process = found["process"].decode() if found is not None else "unknown"
+                problem = f"{self._state} is used by another daemon (process {process})"
+                raise InvalidInput("state", problem) from None
+            except OSError as error:
+                raise StorageError(f"lock {self._path}: {error.strerror}; choose another folder") from error
+            self._held.push(opened.pop_all())
+        known = found is not None and found["opened"] is not None
+        self.opened = self.opened or known
+        self._descriptor = descriptor
+        self._write()
+
+    def _write(self) -> None:
+        content = f"{os.getpid()}\n{'opened' if self.opened else ''}".strip() + "\n"
+        with suppress(OSError):  # the disk is full; the lock is held all the same
+            os.pwrite(self._descriptor, content.encode(), 0)
+            os.ftruncate(self._descriptor, len(content))
 
 
 @contextmanager
