@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -145,6 +146,18 @@ class DaemonProcess:
                 after,
             )
         )
+
+    @property
+    def address(self) -> str:
+        """Where its web server listens now; empty if it does not."""
+        said = self.said("listens at ")
+        return said[-1].partition("listens at ")[2].split()[0].rstrip(";,") if said else ""
+
+    def up(self, target: str) -> bool:
+        """Return whether its metrics say that a target is measured at present."""
+        with urllib.request.urlopen(f"{self.address}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
+        return f'servetune_target_up{{target="{target}"}} 1.0' in page
 
     def applying(self) -> bool:
         """Return whether a change is in progress."""

@@ -105,6 +105,20 @@ def test_it_says_what_it_is_told(echo: int) -> None:
             assert one.recv(10) == b""
 
 
+def test_it_never_comes_to_an_end(echo: int) -> None:
+    """Byte by byte, until the mode changes."""
+    with Proxy(echo) as proxy:
+        proxy.drip(b"begun", b"xy")
+        with connected(proxy.port) as one:
+            heard = said(one, b"a")
+            while len(heard) < 8:
+                heard += one.recv(1)
+            assert heard.startswith(b"begunxyx"[: len(heard)])
+            proxy.mode = Mode.PASS
+            while one.recv(10):
+                pass
+
+
 def test_a_server_that_is_away(echo: int) -> None:
     """Its proxy ends the connection, and lives on."""
     with Proxy(1) as proxy, connected(proxy.port) as one:

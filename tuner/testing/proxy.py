@@ -7,12 +7,14 @@ PASS    bytes go through in both directions
 HANG    they stay open, and nothing goes through until the mode changes; then what has waited does
 CUT     they are reset
 SPEAK   each gets the bytes of ``answer`` after its first request, and is closed
+DRIP    each gets them, and then those of ``more`` one by one, without end
 ======  ==========================================================================================
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from enum import Enum
 from types import TracebackType
@@ -21,6 +23,8 @@ __all__ = ["Mode", "Proxy"]
 
 HOST = "127.0.0.1"
 CHUNK = 65536
+BETWEEN_DROPS = 0.1
+"""s."""
 
 
 class Mode(Enum):
@@ -30,6 +34,7 @@ class Mode(Enum):
     HANG = "hang"
     CUT = "cut"
     SPEAK = "speak"
+    DRIP = "drip"
 
 
 class Proxy:
@@ -43,7 +48,9 @@ class Proxy:
         self.port = 0
         """Where it listens."""
         self.answer = b""
-        """What it says in mode SPEAK."""
+        """What it says in the modes SPEAK and DRIP."""
+        self.more = b""
+        """What it goes on with in mode DRIP."""
         self._upstream = upstream
         self._mode = Mode.PASS
         self._loop = asyncio.new_event_loop()
@@ -78,6 +85,11 @@ class Proxy:
         """Say this instead of what the server would."""
         self.answer = answer
         self.mode = Mode.SPEAK
+
+    def drip(self, answer: bytes, more: bytes) -> None:
+        """Begin with an answer instead of what the server would say, and never come to its end."""
+        self.answer, self.more = answer, more
+        self.mode = Mode.DRIP
 
     async def _listen(self) -> asyncio.Server:
         self._flowing.set()
@@ -114,6 +126,10 @@ class Proxy:
                 writer.write(self.answer)
                 await writer.drain()
                 return
+            if self._mode is Mode.DRIP:
+                await reader.read(CHUNK)
+                await self._drip(writer)
+                return
             await self._connect(reader, writer)
         except OSError:
             pass  # one of both ends is gone
@@ -122,6 +138,15 @@ class Proxy:
             if self._mode is Mode.CUT:
                 writer.transport.abort()
             writer.close()
+
+    async def _drip(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.answer)
+        for byte in itertools.cycle(self.more):
+            if self._mode is not Mode.DRIP:
+                return
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(BETWEEN_DROPS)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass everything on between a client and the server until one of them closes."""

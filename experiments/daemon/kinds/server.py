@@ -10,7 +10,7 @@ from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import toggle_reload_mark
 from tuner.adapters.triton.target import parse_target
 from tuner.experiments.daemon.bed import TARGET, Bed
-from tuner.experiments.daemon.kinds.kind import Kind
+from tuner.experiments.daemon.kinds.kind import Kind, expect
 from tuner.experiments.daemon.process import wait_until
 from tuner.testing.proxy import Mode, Proxy
 
@@ -34,6 +34,19 @@ GARBAGE: dict[str, bytes] = {
     "a page without end": HEAD + b"# HELP x\n" + b"x" * 17_000_000,
 }
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+DRIPPING: dict[str, tuple[bytes, bytes]] = {
+    "a status line": (b"HTTP/1.1 200 ", b"O"),
+    "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "a body": (HEAD, b"# HELP x\n"),
+    "the size of a chunk": (CHUNKED, b"0"),
+    "a trailer": (CHUNKED + b"0\r\n", b"X: x\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+"""How an answer begins, and what comes of it byte by byte."""
+OVERDUE = 15.0
+"""Longest time after a window until it counts as overdue, s."""
+
 
 def _server_killed(bed: Bed, rng: np.random.Generator) -> str:
     bed.server.kill()
@@ -55,6 +68,21 @@ def _metrics_garbage(bed: Bed, rng: np.random.Generator) -> str:
     time.sleep(2.5 * bed.window)
     bed.metrics.mode = Mode.PASS
     return name
+
+
+def _metrics_dripping(bed: Bed, rng: np.random.Generator) -> str:
+    """The metrics come byte by byte and never end, whatever part of the answer it is."""
+    name = str(rng.choice(sorted(DRIPPING)))
+    bed.metrics.drip(*DRIPPING[name])
+    begun = time.monotonic()
+    try:
+        down = wait_until(lambda: not bed.daemon.up(TARGET), 3 * bed.window + OVERDUE, every=0.1)
+        noticed = time.monotonic() - begun
+        time.sleep(bed.window)
+    finally:
+        bed.metrics.mode = Mode.PASS
+    expect(down, f"{name}: target_up is 1 after {noticed:.1f} s")
+    return f"{name}; target_up 0 after {noticed:.1f} s"
 
 
 def _counters_reset(bed: Bed, rng: np.random.Generator) -> str:
@@ -130,6 +158,11 @@ KINDS = (
         name="metrics endpoint hanging",
         promise="the window is given up, and a change on probation is undone",
         inject=_metrics_hanging,
+    ),
+    Kind(
+        name="dripping metrics",
+        promise="the window is overdue: target_up is 0, and a change on probation is undone",
+        inject=_metrics_dripping,
     ),
     Kind(
         name="garbage metrics",
