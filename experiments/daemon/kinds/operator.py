@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 
-from tuner.control.store.order_book import pause
+from tuner.adapters.tfserving.embedded import EmbeddedTFServing, TFServingOptions
+from tuner.control.store.order_book import pause, pin
 from tuner.control.store.store import Store
 from tuner.experiments.daemon.bad_files import BAD_FILES, POLICY
 from tuner.experiments.daemon.bed import GRIDS, TARGET, Bed
@@ -26,6 +32,17 @@ __all__ = ["KINDS"]
 MEGABYTE = 1e6
 MOST_MEMORY = 300 * MEGABYTE
 """By which the daemon may grow while it reads bad files, bytes."""
+RESTARTED = "restarted"
+"""The target whose server a script restarts."""
+SCRIPT = """#!/bin/sh
+for word in "$@"; do
+    case "$word" in batch_threads=*) threads="${{word#*=}}" ;; inter_op=*|intra_op=*) ;; *) exit 2 ;; esac
+done
+echo "num_batch_threads {{ value: $threads }}" > "{home}/batching.pbtxt"
+sleep 600 &
+echo $! > "{folder}/child"
+touch "{home}/wanted"
+"""
 MOMENT = 15.0
 """Longest wait until a file was read, s: the machine is shared."""
 
@@ -133,6 +150,70 @@ def _run_ended(bed: Bed, rng: np.random.Generator) -> str:
     return f"{form}, exit code {code}, {'after' if changed else 'before'} its first change"
 
 
+def _restarted_with_a_child(bed: Bed, rng: np.random.Generator) -> str:
+    """A second target is restarted by a script whose child goes on and keeps the script's output open."""
+    kept, threads = bed.daemon.path.read_text(), int(rng.choice([1, 3, 4]))
+    with EmbeddedTFServing(options=TFServingOptions(batch_threads=2)) as server, _restarter(server) as script:
+        target = {
+            "name": RESTARTED,
+            "url": f"{server.target}&restart={script}",
+            "slo": "mean=200ms",
+            "mode": "apply",
+            "window": f"{bed.window}s",
+            "knobs": {"batch_threads": [1, 2, 3, 4]},
+        }
+        content = json.loads(kept)
+        bed.daemon.path.write_text(json.dumps(content | {"targets": [*content["targets"], target]}))
+        try:
+            expect(_reloaded(bed, "was reloaded"), "the file was not read")
+            expect(wait_until(lambda: bed.daemon.seen(RESTARTED).window >= 1, 60), "it is not measured")
+            with closing(Store(bed.daemon.state, existing=True)) as store:
+                pin(store, RESTARTED, {"batch_threads": threads})
+            begun = time.monotonic()
+            done = wait_until(lambda: _running(bed, "batch_threads") == threads, 60, every=0.1)
+            seconds = time.monotonic() - begun
+        finally:
+            bed.daemon.path.write_text(kept)
+            over = _reloaded(bed, "was reloaded")
+        child = int(script.with_name("child").read_text())
+        expect(done, f"it has {_running(bed, 'batch_threads')} batch threads instead of {threads}")
+        expect(over, "the target could not be stopped")
+        expect(psutil.pid_exists(child), "the child of the script was ended")
+        return f"{threads} batch threads {seconds:.1f} s after the order"
+
+
+def _running(bed: Bed, knob: str) -> float | None:
+    """Return the value of a knob of the restarted server, as the daemon knows it."""
+    running = bed.daemon.seen(RESTARTED).running
+    return None if running is None else running[knob]
+
+
+@contextmanager
+def _restarter(server: EmbeddedTFServing) -> Iterator[Path]:
+    """Yield a script that has a server restarted, as a service manager does it."""
+    over, home = threading.Event(), server.base_path.parents[1]
+
+    def restart() -> None:
+        while not over.wait(0.05):
+            if (wanted := home / "wanted").exists():
+                wanted.unlink()
+                server.restart()
+
+    with tempfile.TemporaryDirectory(prefix="servetune-restart-") as folder:
+        script = Path(folder) / "restart"
+        script.write_text(SCRIPT.format(home=home, folder=folder))
+        script.chmod(0o755)
+        thread = threading.Thread(target=restart, daemon=True)
+        thread.start()
+        try:
+            yield script
+        finally:
+            over.set()
+            thread.join(60)
+            with suppress(OSError, ValueError):
+                os.kill(int((Path(folder) / "child").read_text()), signal.SIGKILL)
+
+
 KINDS = (
     Kind(
         name="SIGHUP with bad files",
@@ -149,5 +230,10 @@ KINDS = (
         promise="with --restore the server runs what it ran before",
         inject=_run_ended,
         after=resume_target,
+    ),
+    Kind(
+        name="restart script with a background child",
+        promise="the restart has ended when the script has; the child lives on",
+        inject=_restarted_with_a_child,
     ),
 )
