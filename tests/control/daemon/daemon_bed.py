@@ -26,6 +26,7 @@ class Bed:
         self.said: list[str] = []
         self.servers: dict[str, FileServer] = {}
         self.now = time.time
+        self.pace = 0.0
 
     def write(self, *targets: tuple[str, str, str]) -> None:
         """Write the file: (name, mode, further settings)."""
@@ -39,6 +40,7 @@ class Bed:
         """What adapters' `connect` is replaced by."""
         name = Path(urlsplit(target).path).name
         self.servers[name] = FileServer(self.folder / name, target)
+        self.servers[name].pace = self.pace
         return self.servers[name]
 
     def daemon(self, windows: int = 0) -> Daemon:

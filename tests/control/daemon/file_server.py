@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class FileServer:
     cores = 2.0
     rate = RATE
     quiet = True
+    pace = 0.0
+    """How long a pause really takes, s: a daemon that never pauses leaves others no processor."""
 
     def __init__(self, path: Path, target: str = "file://x") -> None:
         self.path = path
@@ -89,6 +92,7 @@ class FileServer:
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
+        time.sleep(self.pace)
 
     def set_rate(self, rate: float) -> None:
         pass

@@ -12,6 +12,8 @@ from tests.control.daemon.daemon_bed import Bed, eventually
 from tuner.control.service import web_server
 
 TOKEN = "0123456789abcdef-for-tests"
+PACE = 0.02
+"""How long a pause of the daemon really takes, s."""
 
 
 class Answer:
@@ -37,6 +39,7 @@ class Site:
 
     def __init__(self, bed: Bed, token: str | None = TOKEN) -> None:
         self.bed = bed
+        bed.pace = PACE
         text = bed.path.read_text()
         if "http:" not in text:
             (bed.folder / "token").write_text(token or "")
