@@ -44,8 +44,10 @@ class LoadLevels:
     """Rates below this count as this one, requests/s."""
 
     def __post_init__(self) -> None:
-        if not self.ratio > 1 or not 0 <= self.hysteresis < 0.5:
-            raise ValueError(f"`ratio > 1` and `0 <= hysteresis < 0.5` must hold, but got {self}")
+        if not 1 < self.ratio < math.inf or not 0 < self.lowest < math.inf or not 0 <= self.hysteresis < 0.5:
+            raise ValueError(
+                f"`ratio > 1`, `lowest > 0` and `0 <= hysteresis < 0.5` must hold, but got {self}"
+            )
 
     def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:
         """Return the level of a window, staying at ``previous`` near its border.

@@ -138,7 +138,7 @@ class Statistics:
         )  # the page counts the queues of all models together
         waited = min(waited * ours, runtime)
         entries, rows = int(new["rows"][0].sum()), new["rows"][1]
-        rows_each = rows / entries if entries else 1.0
+        rows_each = max(rows / entries, 1.0) if entries else 1.0
         self._queue += waited
         self._compute += runtime - waited
         self._inferences += min(batched, ran) * rows_each + max(requests - batched, 0)
@@ -189,8 +189,8 @@ class RunningLine:
         alpha, beta = self._fit()
         line = alpha * sizes + beta
         # A request counts the time of its whole batch, so a batch of b rows is counted b/rows_each times.
-        scale = seconds / (float(counts @ (sizes * line)) / rows_each)
-        return np.asarray(counts * line * scale)
+        times = float(counts @ (sizes * line)) / rows_each
+        return np.asarray(counts * line * (seconds / times)) if times > 0 else np.zeros(counts.size)
 
     def _fit(self) -> tuple[float, float]:
         weight, x, y, xx, xy = self._sums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from random import Random
 from typing import Any
 
@@ -148,11 +148,13 @@ def lived(backend: Backend, random: Random) -> None:
         backend.close()
 
 
-@pytest.fixture(autouse=True)
-def far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is on another machine, and nobody waits for it."""
-    monkeypatch.setattr(live, "local_cores", lambda _: None)
-    monkeypatch.setattr(live, "listening_processes", lambda *_: ())
+@pytest.fixture(autouse=True, scope="module")
+def far() -> Iterator[None]:
+    """The server is on another machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "local_cores", lambda _: None)
+        patch.setattr(live, "listening_processes", lambda *_: ())
+        yield
 
 
 @rounds

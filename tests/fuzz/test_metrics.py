@@ -12,7 +12,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.adapters.tfserving.test_metrics import PAGE
 from tests.fuzz.mutation import damaged_bytes, damaged_text, rounds
 from tuner.adapters.connection import web
 from tuner.adapters.tfserving.metrics import parse_metrics as parse_tfserving
@@ -32,7 +31,31 @@ nv_inference_request_summary_us{model="mlp",version="2",quantile="0.95"} 1200
 nv_inference_request_summary_us_count{model="mlp",version="2"} 99
 nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5
 """
-SHORT = "\n".join(line for number, line in enumerate(PAGE.splitlines()) if number % 2 or number < 12)
+
+
+def tfserving(factor: int) -> str:
+    """A page with all that is read of one, after a time or after several times as long."""
+    lines = [
+        f':tensorflow:serving:request_count{{model_name="mlp",status="OK"}} {12 * factor}',
+        f':tensorflow:serving:request_count{{model_name="mlp",status="INTERNAL"}} {factor}',
+        f':tensorflow:serving:request_count{{model_name="cnn",status="OK"}} {7 * factor}',
+    ]
+    for name, mean in HISTOGRAMS.items():
+        labels = 'model_name="mlp",' if "batching" not in name else ""
+        for bound, below in (("2", 1), ("8", 4), ("+Inf", 12)):
+            lines.append(f':tensorflow:serving:{name}_bucket{{{labels}le="{bound}"}} {below * factor}')
+        lines.append(f":tensorflow:serving:{name}_sum{{{labels.rstrip(',')}}} {12 * mean * factor}")
+    return "\n".join(lines) + "\n"
+
+
+HISTOGRAMS = {
+    "request_latency": 900,
+    "runtime_latency": 700,
+    "batching_session:queuing_latency": 200,
+    "batching_session:processed_batch_size": 6,
+    "batching_session:input_batch_size": 3,
+}
+PAGES = [tfserving(factor) for factor in (1, 3)]
 
 
 @rounds
@@ -48,7 +71,7 @@ def test_triton(random: Random) -> None:
 def test_tfserving(random: Random) -> None:
     """Totals over two pages never fall and are finite, or a page is refused."""
     with contextlib.suppress(AdapterError):
-        texts = [damaged_text(random, SHORT) if random.random() < 0.7 else SHORT for _ in range(2)]
+        texts = [damaged_text(random, text) if random.random() < 0.7 else text for text in PAGES]
         first, second = (parse_tfserving(text, "mlp") for text in texts)
         assert largest_request(first.rows) >= 1
         statistics = Statistics(first, 64)

@@ -44,6 +44,12 @@ LEVELS_PER_UNIT = 10.0
 """Load levels that make one unit of the load feature: nearly a decade of rate at a ratio of 1.25."""
 
 
+MOST_LAYERS, MOST_UNITS = 8, 4096
+"""Of a network: a stored policy may ask for no more."""
+MOST = 1_000_000
+"""Steps, samples of a step, and windows remembered."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatorParameters:
     """How the estimation function is built and trained."""
@@ -78,8 +84,12 @@ class EstimatorParameters:
     """Windows remembered; older ones are forgotten, so that months of running do not slow training."""
 
     def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"`hidden` needs layers of at least one unit, but got {self.hidden}")
+        if not 1 <= len(self.hidden) <= MOST_LAYERS or not all(1 <= n <= MOST_UNITS for n in self.hidden):
+            raise ValueError(
+                f"`hidden` needs 1 to {MOST_LAYERS} layers of 1 to {MOST_UNITS} units, but got {self.hidden}"
+            )
+        if max(self.steps, self.batch, self.memory) > MOST:
+            raise ValueError(f"`steps`, `batch` and `memory` are at most {MOST}, but got {self}")
         if min(self.steps, self.batch, self.minimum_samples, self.memory) < 1 or not self.ratio_limit > 1:
             raise ValueError(f"counts must be positive and `ratio_limit > 1`, but got {self}")
         if self.label not in ("log", "ms") or not (self.huber is None or self.huber > 0):

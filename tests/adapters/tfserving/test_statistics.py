@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,20 @@ def test_rows_of_requests(server: Server, rows: list[float], largest: int) -> No
 
     assert largest_request(server.page().rows) == largest
     assert largest >= max(rows, default=1)
+
+
+def test_batched_requests_without_rows() -> None:
+    """Their histogram has entries, and a sum of nothing: a request has one row at least."""
+    buckets = {
+        name: Buckets(np.array([2.0, np.inf]), np.array([4, 0]), 4000.0)
+        for name in ("latency", "runtime", "queue", "batch", "rows")
+    }
+    nothing = dict.fromkeys(buckets)
+    statistics = Statistics(TFServingMetrics(requests=0, failures=0, others=0, **nothing), 16)
+    buckets["queue"] = replace(buckets["queue"], sum=0.0)
+    buckets["rows"] = replace(buckets["rows"], sum=0.0)
+    statistics.add(TFServingMetrics(requests=4, failures=0, others=0, **buckets))
+
+    now = statistics.counters(0.0)
+    assert now.batch_counts.sum() == 4
+    assert now.batch_seconds.sum() == pytest.approx(0.004)

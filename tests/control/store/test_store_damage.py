@@ -85,6 +85,10 @@ def test_whatever_is_written_into_it_ends_in_a_sentence(tmp_path: Path, sound: b
         "UPDATE decision SET configuration = '[1]'",
         "UPDATE decision SET reason = CAST(x'ff' AS TEXT)",
         "UPDATE target SET knobs = '[{}]'",
+        "UPDATE event SET time = 'late'",
+        "UPDATE window SET number = 'one'",
+        "UPDATE decision SET configuration = replace(configuration, ': 1', ': 1e999')",
+        "UPDATE decision SET configuration = printf('%.3000c', '[')",
         "ALTER TABLE decision RENAME COLUMN reason TO season",
     ],
 )

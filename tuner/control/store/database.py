@@ -7,6 +7,7 @@ A killed process leaves whole transactions only (write-ahead log). A power failu
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sqlite3
 import threading
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.control.store.schema import ADDED, APPLICATION, SCHEMA, UPGRADES, VERSION
+from tuner.control.store.schema import ADDED, APPLICATION, COLUMNS, SCHEMA, UPGRADES, VERSION
 from tuner.errors import Damaged, StorageError
 
 __all__ = ["Database", "file_of", "is_store"]
@@ -26,6 +27,9 @@ DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 column or the format of the file is not."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a file that cannot be read; Python raises the second for column names that are no text."""
+KINDS = {"INTEGER": (int, float), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
+"""What SQLite returns of a column with a type."""
+ENDLESS = (math.inf, -math.inf)
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
 """The files of a store by the endings of their names, and how a person calls them."""
 
@@ -97,14 +101,18 @@ class Database:
 
         Raises:
             StorageError: The file cannot be read.
+            Damaged: A value has another type than its column: SQLite keeps what somebody writes.
         """
         with self._lock:
             try:
-                return self._db.execute(query, values).fetchall()
+                found = self._db.execute(query, values).fetchall()
             except UnicodeEncodeError:  # half a letter, such as a broken argument: nothing here is called so
                 return []
             except UNREADABLE as error:
                 raise self._problem(error) from error
+        with self.making_sense():
+            _check_types(found)
+        return found
 
     @contextmanager
     def making_sense(self) -> Iterator[None]:
@@ -115,7 +123,7 @@ class Database:
         """
         try:
             yield
-        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             self.senseless = True
             self._damage = f"state {self.path}: is damaged: it holds values that no daemon wrote ({error})"
             raise Damaged(self._damage) from error
@@ -312,3 +320,19 @@ def _file(path: Path) -> tuple[int, int] | None:
         return file_of(path.stat())
     except FileNotFoundError:
         return None
+
+
+def _check_types(rows: list[sqlite3.Row]) -> None:
+    """Check that values have the types of their columns.
+
+    Raises:
+        ValueError: One has not.
+    """
+    if not rows:
+        return
+    kinds = [(name, KINDS[COLUMNS[name]]) for name in rows[0].keys() if name in COLUMNS]  # noqa: SIM118
+    for row in rows:
+        for name, kind in kinds:
+            value = row[name]
+            if value is not None and (type(value) not in kind or value in ENDLESS):
+                raise ValueError(f"{name} = {str(value)[:100]!r}")

@@ -135,9 +135,11 @@ def events(store: Store, *, target: str | None = None, count: int = 20) -> list[
         target,
         count,
     )
-    return [
-        StoredEvent(target=row["name"], time=row["time"], sentence=row["sentence"]) for row in reversed(rows)
-    ]
+    with store.making_sense():
+        return [
+            StoredEvent(target=row["name"], time=row["time"], sentence=row["sentence"])
+            for row in reversed(rows)
+        ]
 
 
 def windows(store: Store, target: str, count: int) -> list[StoredWindow]:
@@ -264,7 +266,7 @@ def _next(store: Store, row: sqlite3.Row) -> list[sqlite3.Row]:
 
 
 def _check_target(store: Store, target: str | None) -> None:
-    known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
+    known = sorted({str(row["name"]) for row in store.rows("SELECT name FROM target")})
     if target is not None and target not in known:
         raise InvalidInput(
             "--target",

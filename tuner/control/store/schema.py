@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from tuner.measurement import QUANTITIES
 
-__all__ = ["ADDED", "APPLICATION", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
+__all__ = ["ADDED", "APPLICATION", "COLUMNS", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
 
 APPLICATION, VERSION = 0x5E12E7, 3
 """How the file identifies itself, and its version."""
@@ -91,5 +93,7 @@ CREATE TABLE policy_file (
 """
     + ORDERS
 )
+COLUMNS: dict[str, str] = dict(re.findall(r"\b([a-z_0-9]+) (INTEGER|REAL|TEXT|BLOB)\b", SCHEMA))
+"""The type of each column; columns of one name have one type in all tables."""
 UPGRADES = {1: ORDERS, 2: "ALTER TABLE target ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;"}
 """The SQL that makes the next version of each older one."""

@@ -153,14 +153,15 @@ class Store(Database):
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
             self._take_back(db, before, row, space)
-        good = self.configuration(row["last_good"]) if row["last_good"] else None
-        state = RunState(
-            target=url,
-            original=dict(self.configuration(row["original"])),
-            current=dict(self.configuration(row["running"])),
-            last_good=dict(good) if good is not None and space.covers(good) else None,
-            window=row["number"],
-        )
+        with self.making_sense():
+            good = configuration_of(row["last_good"]) if row["last_good"] else None
+            state = RunState(
+                target=url,
+                original=dict(configuration_of(row["original"])),
+                current=dict(configuration_of(row["running"])),
+                last_good=dict(good) if good is not None and space.covers(good) else None,
+                window=row["number"],
+            )
         return Standing(row["id"], state)
 
     def configuration(self, text: str) -> Configuration:
@@ -392,7 +393,10 @@ class Store(Database):
 
 def configuration_of(text: str) -> Configuration:
     """Return the configuration in a row; a ValueError or the like if there is none."""
-    return Configuration({name: float(value) for name, value in json.loads(text).items()})
+    values = {name: float(value) for name, value in json.loads(text).items()}
+    if not all(math.isfinite(value) for value in values.values()):
+        raise ValueError(f"the configuration {text[:100]} is infinite")
+    return Configuration(values)
 
 
 def knobs_of(text: str) -> list[KnobRow]:
