@@ -238,13 +238,26 @@ def test_orders_outlive_the_store_while_the_daemon_runs(
             resume(store, "b")
             assert daemon.store.damage() == ""
             damage(path)
-            assert daemon.store.damage() != ""
+            problem = daemon.store.damage()
+            assert problem != ""
         with daemon.opened() as store:
             assert orders_of(store, "a") == ORDERED
             assert orders_of(store, "b") == Orders()
             assert store.damage() == ""
 
-    assert any("orders were carried over: a" in sentence for sentence in daemon.said)
+    said = any("orders were carried over: a" in sentence for sentence in daemon.said)
+    assert said != ("log has gone" in problem)  # then the store is the same
+
+
+def test_a_file_with_the_name_of_a_log_is_left_alone(tmp_path: Path) -> None:
+    """SQLite would write over it."""
+    log = tmp_path / "s.db-wal"
+    log.write_text("precious")
+
+    with life(tmp_path / "s.db") as daemon, pytest.raises(StorageError, match="is another"), daemon.opened():
+        pass
+
+    assert log.read_text() == "precious"
 
 
 def test_another_programs_file_in_its_place_is_left_there(path: Path) -> None:

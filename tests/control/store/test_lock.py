@@ -131,6 +131,7 @@ def test_what_is_no_file_of_its_own_is_refused(
         take(tmp_path / "s.db")
 
     assert theirs.read_text() == "precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"theirs", name}
 
 
 def test_a_link_to_nothing_creates_nothing(tmp_path: Path) -> None:

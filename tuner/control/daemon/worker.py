@@ -317,7 +317,7 @@ class Worker:
                 try:
                     record = turn()
                 except StorageError as error:  # what could not be written down was not done either
-                    self._say(f"this window is lost: {error}")
+                    self._say(f"this window is lost: {error}", note=False)
                     self._clock.sleep(FIRST_PAUSE)
                     continue
                 self.record = record

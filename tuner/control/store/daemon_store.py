@@ -19,6 +19,8 @@ from tuner.errors import Damaged, InvalidInput, StorageError
 
 __all__ = ["DaemonStore"]
 
+LOG = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+"""The first bytes of SQLite's logs."""
 LOST = "the store was {}, and with it the operators' orders"
 """Why a target is paused whose orders nobody knows any more."""
 
@@ -96,8 +98,9 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
                 self._lock.note_opened()
                 raise
             for sentence in [*renamed, *self._restore_orders(targets, "damaged" if renamed else lost)]:
-                self._store.note(sentence)
                 self._say(sentence)
+                with suppress(StorageError):
+                    self._store.note(sentence)
             self._lock.note_opened()
             yield self._store
 
@@ -139,6 +142,9 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             carry_over(self._store, self._orders)
             return [f"{why}: all targets are paused; `tuner resume NAME` lets one be tuned"]
         if self._orders is not None:
+            with suppress(StorageError):
+                if all_orders(self._store) == self._orders:
+                    return []  # it is the same store, and the disk may be full
             carry_over(self._store, self._orders)
             standing = [name for name, orders in self._orders.items() if orders != Orders()]
             return [f"orders were carried over: {', '.join(standing)}"] if standing else []
@@ -174,10 +180,13 @@ def _remove_log(path: Path) -> None:
     """Delete the write-ahead log of a store whose file is gone.
 
     Raises:
-        StorageError: It cannot be deleted.
+        StorageError: It cannot be deleted, or is no log.
     """
-    for ending in ("-wal", "-shm"):
-        try:
-            _log(path, ending).unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(f"{_log(path, ending)}: {error.strerror}; move it away") from error
+    log, index = _log(path), _log(path, "-shm")
+    try:
+        if log.is_file() and log.read_bytes()[:4] not in (b"", *LOG):
+            raise StorageError(f"{log}: is another program's file; move it away, or give another state")
+        log.unlink(missing_ok=True)
+        index.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"{error.filename}: {error.strerror}; move it away") from error

@@ -48,6 +48,8 @@ class LockFile(AbstractContextManager["LockFile"]):
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
+        with suppress(OSError):
+            _check(self._state.lstat(), f"state {self._state}")  # before a lock is put beside it
         self._take()
         return self
 
@@ -152,15 +154,15 @@ def _opened(path: Path, name: str) -> int:
 def _check(found: os.stat_result, name: str) -> None:
     problem = ""
     if stat.S_ISLNK(found.st_mode):
-        problem = "is a link; give the file itself"
+        problem = "is a link, and not a file of its own"
     elif not stat.S_ISREG(found.st_mode):
-        problem = "is not a regular file; give another one"
+        problem = "is not a regular file"
     elif found.st_uid != os.geteuid():
         problem = f"belongs to {_user(found.st_uid)}, not to {_user(os.geteuid())}, who runs this"
     elif found.st_nlink > 1:
-        problem = "has a second name (a hard link), under which its log would not be found; keep one of them"
+        problem = "has a second name (a hard link), under which its log would not be found"
     if problem:
-        raise StorageError(f"{name}: {problem}")
+        raise StorageError(f"{name}: {problem}; move it away, or give another state")
 
 
 def _user(number: int) -> str:
