@@ -17,7 +17,6 @@ from tuner.experiments.daemon.kinds.kind import Kind, expect
 
 __all__ = ["KINDS"]
 
-CLIENTS = 12
 PROBE = 2.0
 """Longest wait for an answer to a probe, s."""
 MOST_LINES = 100
@@ -62,20 +61,21 @@ def _slow(connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
-FLOODS: dict[str, Client] = {
-    "orders without a token": _orders,
-    "readers that do not read": _reading,
-    "clients that abort": _aborting,
-    "no HTTP": _garbage,
-    "slow requests": _slow,
+FLOODS: dict[str, tuple[int, Client]] = {
+    "orders without a token": (12, _orders),
+    "readers that do not read": (80, _reading),
+    "clients that abort": (4, _aborting),
+    "no HTTP": (12, _garbage),
+    "slow requests": (80, _slow),
 }
+"""How many clients there are, and what each does with one connection after the other."""
 
 
 def _flood(bed: Bed, rng: np.random.Generator) -> str:
     name = str(rng.choice(sorted(FLOODS)))
     lines, slowest = len(bed.daemon.lines), 0.0
     ends = time.monotonic() + 2.5 * bed.window
-    with _clients(bed.daemon.address, FLOODS[name]) as opened:
+    with _clients(bed.daemon.address, *FLOODS[name]) as opened:
         while time.monotonic() < ends:
             for probe in ("healthz", "readyz"):
                 slowest = max(slowest, _probed(f"{bed.daemon.address}/{probe}"))
@@ -88,7 +88,7 @@ def _flood(bed: Bed, rng: np.random.Generator) -> str:
 
 
 @contextmanager
-def _clients(address: str, client: Client) -> Iterator[list[int]]:
+def _clients(address: str, count: int, client: Client) -> Iterator[list[int]]:
     """Let clients open one connection after the other; yields a list that has an entry for each."""
     over, opened = threading.Event(), list[int]()
     place = urlsplit(address)
@@ -103,7 +103,7 @@ def _clients(address: str, client: Client) -> Iterator[list[int]]:
                 pass
             time.sleep(0.01)  # the machine is the daemon's, too
 
-    threads = [threading.Thread(target=go_on, daemon=True) for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=go_on, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     try:
