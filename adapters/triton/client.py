@@ -17,6 +17,7 @@ from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.statistics import read_statistics
 from tuner.adapters.triton.target import TritonTarget
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
+from tuner.printable import one_line
 
 __all__ = ["READ_ONLY", "TritonClient"]
 
@@ -26,6 +27,8 @@ READ_ONLY = (
 )
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
+LONGEST_NAME = 100
+"""Characters of the server's name and of its version."""
 LARGEST_CONFIG = 1_000_000
 """Bytes."""
 PROBE = "servetune-no-such-model"
@@ -59,7 +62,7 @@ class TritonClient(ControlClient[TritonTarget]):
             # one.
             problem = f"{self._target.address}: no answer within {self._timeout:g} s"
             raise Unreachable(f"{problem}; {self.hint}") from error
-        return str(metadata.name), str(metadata.version)
+        return one_line(metadata.name, LONGEST_NAME), one_line(metadata.version, LONGEST_NAME)
 
     def models(self) -> list[str]:
         """Return the names of the models that are loaded."""
