@@ -77,6 +77,7 @@ def _connect(config: DaemonConfig) -> None:
 
     from tuner.adapters import connect
     from tuner.errors import TunerError
+    from tuner.printable import one_line
 
     problems = []
     for target in config.targets:
@@ -86,10 +87,8 @@ def _connect(config: DaemonConfig) -> None:
             with closing(connect(target.url, grids)) as backend:
                 described = backend.describe()
                 writable = "can be changed" if described.writable else "cannot be changed"
-                print(
-                    f"{target.name}: {described.server} {described.version}, {backend.space.size} "
-                    f"configurations, {writable}"
-                )
+                server = one_line(f"{described.server} {described.version}")
+                print(f"{target.name}: {server}, {backend.space.size} configurations, {writable}")
         except TunerError as error:
             problems.append(f"{target.name}: {error}")
     if problems:

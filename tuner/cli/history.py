@@ -51,7 +51,7 @@ def history(
         return
     _show(entries)
     for event in happened:
-        about = f" {event.target}" if event.target else ""
+        about = f" {one_line(event.target)}" if event.target else ""
         moment = f"{datetime.fromtimestamp(event.time):%Y-%m-%d %H:%M:%S}"
         print(f"{moment}{about}: {one_line(event.sentence, LONGEST)}")
 

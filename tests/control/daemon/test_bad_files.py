@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
@@ -46,3 +47,29 @@ def test_a_bug_in_reading_is_survived(
 
     assert "the file was not reloaded" in caplog.records[0].message
     assert caplog.records[0].exc_info is not None
+
+
+def test_more_targets_than_threads(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the system cannot start is started later, and the others go on."""
+    bed.write(("a", "observe", ""))
+    with Running(bed) as keeper:
+        start = threading.Thread.start
+
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "target-b":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            bed.write(("a", "observe", ""), ("b", "observe", ""), ("c", "observe", ""))
+            keeper.reload()
+            eventually(lambda: any("was reloaded" in sentence for sentence in bed.said))
+            assert list(keeper.workers) == ["a", "c"]
+            assert (
+                "b: cannot be started: can't start new thread; it is started when the file is read again"
+                in bed.said
+            )
+
+        keeper.reload()
+        eventually(lambda: "b" in keeper.workers)

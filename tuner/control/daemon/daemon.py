@@ -182,7 +182,11 @@ class Daemon:
         # A daemon thread: a server that hangs must not keep the interpreter from exiting.
         thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)
         self._workers[target.name] = (worker, thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no further one
+            del self._workers[target.name]
+            self._say(target.name, f"cannot be started: {error}; it is started when the file is read again")
 
     def _end(self, names: list[str]) -> None:
         """Stop targets and wait for them together; one that hangs stays among the workers."""
