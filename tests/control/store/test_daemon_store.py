@@ -106,12 +106,12 @@ def damaged_header(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (text, "is not a store of servetune"),
-        (short_text, "is another program's file"),
-        (damaged_header, "is not a store of servetune"),
-        (other_program, "is another program's file"),
-        (other_program_without_a_number, "is another program's file"),
-        (damaged_other_program, r"s\.db: is "),
+        (text, "not a store of servetune"),
+        (short_text, "not a store of servetune"),
+        (damaged_header, "not a store of servetune"),
+        (other_program, "not a store of servetune"),
+        (other_program_without_a_number, "not a store of servetune"),
+        (damaged_other_program, "not a store of servetune"),
         (newer_version, r"was written by a newer servetune \(version 4"),
     ],
 )
@@ -260,18 +260,40 @@ def test_a_file_with_the_name_of_a_log_is_left_alone(tmp_path: Path) -> None:
     assert log.read_text() == "precious"
 
 
-def test_another_programs_file_in_its_place_is_left_there(path: Path) -> None:
-    """Though a store of ours was open there a moment ago."""
+@pytest.mark.parametrize("make", [text, short_text, other_program_without_a_number])
+@pytest.mark.parametrize("logged", [True, False])
+def test_another_programs_file_in_its_place_is_left_there(
+    path: Path, make: Callable[[Path], None], logged: bool
+) -> None:
+    """Though a store of ours was open there a moment ago, whose log SQLite would write into it."""
     with life(path) as daemon:
-        with daemon.opened():
+        with daemon.opened() as store:
+            if logged:
+                store.note("something")
             path.unlink()
-            text(path)
+            path.touch()
+            make(path)
+            before = path.read_bytes()
             assert "is another file now" in daemon.store.damage()
-        before = path.read_bytes()
-        with pytest.raises(StorageError, match="is not a store of servetune"), daemon.opened():
+        with pytest.raises(StorageError, match="not a store of servetune"), daemon.opened():
             pass
 
     assert path.read_bytes() == before
+
+
+def test_the_log_of_a_killed_daemon_is_not_written_into_another_file(path: Path) -> None:
+    """Somebody put it where the store was."""
+    with closing(Store(path)) as store:
+        store.note("something")
+        log = path.with_name("s.db-wal").read_bytes()
+    path.unlink()
+    path.write_text("precious")
+    path.with_name("s.db-wal").write_bytes(log)
+
+    with life(path) as daemon, pytest.raises(StorageError, match="not a store of servetune"), daemon.opened():
+        pass
+
+    assert path.read_text() == "precious"
 
 
 def test_two_damaged_stores_of_one_second_have_two_names(path: Path) -> None:

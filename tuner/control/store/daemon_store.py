@@ -71,6 +71,8 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
         assert self._store is not None, "it is asked about an open store"
         problem = self._store.damage()
         self._lock.keep()
+        if problem:
+            self._store.remove_orphans()
         with suppress(StorageError):
             self._orders = (self._orders or {}) | all_orders(self._store)
         self._damaged = self._store.file if self._store.damaged else None
@@ -111,16 +113,14 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             descriptor = first.enter_context(locked_store(self._path))
             known = self._damaged == file_of(os.fstat(descriptor))  # a store of ours, and damaged
             try:
+                if not known and not is_store(descriptor):
+                    raise StorageError(f"state {self._path}: is not a store of servetune; give another file")
                 if known and before is not None and before.senseless:
                     raise Damaged(before.damage())  # SQLite finds nothing wrong with the file
                 store = first.enter_context(closing(Store(self._path, now=self._now)))
             except StorageError as error:
                 if not known and not isinstance(error, Damaged):
                     raise
-                if not known and not is_store(descriptor):
-                    raise StorageError(
-                        f"state {self._path}: is not a store of servetune; give another file"
-                    ) from error
                 sentence = self._put_aside(str(error))
             else:
                 held.push(first.pop_all())

@@ -20,16 +20,20 @@ from typing import Any
 from tuner.control.store.schema import ADDED, APPLICATION, COLUMNS, SCHEMA, UPGRADES, VERSION
 from tuner.errors import Damaged, StorageError
 
-__all__ = ["Database", "file_of", "is_store"]
+__all__ = ["SENSELESS", "Database", "file_of", "is_store"]
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """SQLite's codes for a damaged file. The last is that of a wrong statement: ours are right, so a table, a
 column or the format of the file is not."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a file that cannot be read; Python raises the second for column names that are no text."""
+SENSELESS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors of parsing a row that holds something else than a daemon writes."""
 KINDS = {"INTEGER": (int, float), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 """What SQLite returns of a column with a type."""
 ENDLESS = (math.inf, -math.inf)
+ONE_PAGE = 4096
+"""Bytes of a file that has been made, but holds nothing yet."""
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
 """The files of a store by the endings of their names, and how a person calls them."""
 
@@ -123,7 +127,7 @@ class Database:
         """
         try:
             yield
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        except SENSELESS as error:
             self.senseless = True
             self._damage = f"state {self.path}: is damaged: it holds values that no daemon wrote ({error})"
             raise Damaged(self._damage) from error
@@ -155,6 +159,24 @@ class Database:
     def file(self) -> tuple[int, int] | None:
         """The identity of the file that was opened."""
         return self._files[0]
+
+    def remove_orphans(self) -> None:
+        """Delete the log and its index if their file has gone or is another one now.
+
+        SQLite knows them by their names, and would write what they hold into that other file.
+
+        Raises:
+            StorageError: They cannot be deleted.
+        """
+        now = self._found()
+        if now[0] == self._files[0]:
+            return
+        for was, found, ending in list(zip(self._files, now, PARTS, strict=True))[1:]:
+            if was is not None and was == found:
+                try:
+                    self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+                except OSError as error:
+                    raise self._problem(error) from error
 
     @property
     def damaged(self) -> bool:
@@ -275,12 +297,15 @@ def file_of(found: os.stat_result) -> tuple[int, int]:
 
 
 def is_store(descriptor: int) -> bool:
-    """Return whether a file says in its header that it is a store, whatever else it holds.
+    """Return whether a file says in its header that it is a store, or is empty, whatever else it holds.
 
-    The header has SQLite's name in its bytes 0 to 15 and the program that owns the file in 68 to 71.
+    The header has SQLite's name in its bytes 0 to 15 and the program that owns the file in 68 to 71. If an
+    older version was killed when it had just made the file, only the log knows the owner.
     """
-    header = os.pread(descriptor, 72, 0)
-    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION.to_bytes(4)
+    header, size = os.pread(descriptor, 72, 0), os.fstat(descriptor).st_size
+    owner = header[68:]
+    ours = owner == APPLICATION.to_bytes(4) or (not any(owner) and size <= ONE_PAGE)
+    return size == 0 or (header.startswith(b"SQLite format 3\0") and ours)
 
 
 def _make_private(path: Path) -> None:

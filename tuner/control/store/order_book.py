@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tuner.control.decide.orders import Orders
+from tuner.control.store.database import SENSELESS
 from tuner.control.store.store import KnobRow, Store, configuration_of
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
@@ -86,7 +87,7 @@ def salvaged_orders(path: Path) -> dict[str, Orders] | None:
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA writable_schema = ON")  # read what is left of a file that is too short
             return {str(row["name"]): _parsed(row) for row in db.execute("SELECT * FROM orders")}
-    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+    except (sqlite3.Error, *SENSELESS):
         return None
 
 
