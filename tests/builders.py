@@ -85,7 +85,7 @@ def taken_back(
 
 
 class ScriptedAgent:
-    """An agent that proposes what it is told to, as far as that is allowed."""
+    """An agent that proposes what a test sets, as far as that is allowed."""
 
     def __init__(self, *proposals: Configuration) -> None:
         self.proposals = [SPACE.encode(p) for p in proposals]

@@ -1,4 +1,4 @@
-"""YAML files of settings: every mistake is told with file, line and field."""
+"""YAML files of settings: the message about a mistake names file, line and field."""
 
 from __future__ import annotations
 

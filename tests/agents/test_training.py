@@ -19,7 +19,7 @@ LINE = KnobSpace([Knob(name="max_batch_size", grid=(1, 2, 4, 8, 16), default=1)]
 
 
 class Recorder(RRL):
-    """Tries one configuration after the other and notes what it is told."""
+    """Tries one configuration after the other and notes what it observes."""
 
     def __init__(self) -> None:
         super().__init__(LINE, synchronous=True)

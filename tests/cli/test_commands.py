@@ -58,7 +58,7 @@ def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> No
 
 @pytest.mark.compiled
 def test_recommend_says_what_and_why(tuner: Say, tmp_path: Path) -> None:
-    """An overloaded default is to be changed; the advice tells how far the simulation is off."""
+    """An overloaded default is to be changed; the advice says how far the simulation is off."""
     printed = tuner("recommend", "sim://mlp?rate=180", "--slo", "p95=30ms", "--json", "advice.json")
 
     advice = json.loads((tmp_path / "advice.json").read_text())

@@ -51,7 +51,7 @@ def test_the_examples_can_be_planned(plan: Run, example: Path) -> None:
 
 
 def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Run) -> None:
-    """What was done to its figures is told, and stored."""
+    """The plan says what was done to its figures, and stores it."""
     Path("types.yaml").write_text(CATALOGUE)
 
     code, out, err = plan(f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}", "--json", "plan.json")
@@ -135,7 +135,7 @@ def test_profiles_of_observed_servers(plan: Run) -> None:
     ],
 )
 def test_mistakes_in_learned_profiles(plan: Run, content: str, said: str) -> None:
-    """They are told like any other, and nothing is stored."""
+    """They are reported like any other, and nothing is stored."""
     Path("learned.json").write_text(content)
 
     code, _, err = plan(
@@ -148,7 +148,7 @@ def test_mistakes_in_learned_profiles(plan: Run, content: str, said: str) -> Non
 
 
 def test_the_pool_of_the_file_is_compared(plan: Run) -> None:
-    """A file that says what runs is told what a switch gains and costs."""
+    """Where the file says what runs, the plan says what a switch gains and costs."""
     code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--json", "plan.json")
 
     running = json.loads(Path("plan.json").read_text())["running"]

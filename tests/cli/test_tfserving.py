@@ -49,7 +49,7 @@ def test_the_wrong_server_name(run: Run) -> None:
 
 
 def test_the_daemon_keeps_it(tuner: Say, tmp_path: Path, tfserving: EmbeddedTFServing) -> None:
-    """In apply mode, with requests of its own to see something; the history tells what was done."""
+    """In apply mode, with requests of its own to see something; the history shows what was done."""
     (tmp_path / "servetune.yaml").write_text(
         f"""
 targets:

@@ -152,7 +152,7 @@ def test_five_requests_by_hand() -> None:
     simulation = run(scenario, lognormal_factor(0.0))
     tally = simulation.totals.sessions[0]
 
-    # [1, 3) the first; [3, 6) the next two, told of before the one that arrives at 3; [6, 8) the fourth
+    # [1, 3) the first; [3, 6) the next two, reported before the one that arrives at 3; [6, 8) the fourth
     # alone, for two would end at 9 > 3 + 5; the last could end at 10 > 4 + 5 and is dropped.
     assert simulation.totals.batches[0].tolist() == [0, 2, 1, 0]
     assert (tally["good"], tally["late"], tally["dropped"]) == (4, 0, 1)
@@ -163,7 +163,7 @@ def test_five_requests_by_hand() -> None:
 
 
 def test_events_at_one_instant_come_in_order() -> None:
-    """An accelerator that becomes free at the instant of an arrival is told of first."""
+    """An accelerator that becomes free at the instant of an arrival is reported first."""
     scenario = StandIn(
         tables=[np.array([[0.0, 1.0, 1.0]])],
         slos=[10.0],

@@ -169,7 +169,7 @@ def test_goodput_of_regular_arrivals_is_the_capacity() -> None:
 
 
 def waits_longer(load: float, slots: int) -> float:
-    """M/D/1: the share of requests that wait longer than so many service times (Erlang 1909)."""
+    """M/D/1: the share of requests that wait longer than a number of service times (Erlang 1909)."""
     terms = [
         (load * (k - slots)) ** k / math.factorial(k) * math.exp(-load * (k - slots))
         for k in range(slots + 1)

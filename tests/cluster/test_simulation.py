@@ -95,7 +95,7 @@ def test_a_session_without_requests() -> None:
 
 
 def test_progress() -> None:
-    """Is told in rising shares, up to the whole."""
+    """It is reported in rising shares, up to the whole."""
     shares: list[float] = []
     simulate(poisson(chunk=256), progress=shares.append)
 

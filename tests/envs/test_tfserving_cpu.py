@@ -42,7 +42,7 @@ def test_knobs() -> None:
 
 
 def test_offered_rate_is_told() -> None:
-    """Info tells the load of the window just measured; the reset's window has that of the first step."""
+    """Info holds the load of the window just measured; the reset's window has that of the first step."""
     env = tfserving_cpu(workload=workload("ramp", 14.0), episode_windows=5, **SHORT)
     rates = env.workload.rates(5, np.random.default_rng(0))
 

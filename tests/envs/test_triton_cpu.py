@@ -107,7 +107,7 @@ class Tens:
 
 
 def test_level() -> None:
-    """The load level is told by whoever knows levels."""
+    """The load level comes from the levels that the environment was given."""
     env = triton_cpu(window=5.0, levels=Tens())
 
     assert env.reset(seed=1)[1]["level"] == pytest.approx(20, abs=2)

@@ -70,7 +70,7 @@ def rounds(test: Test) -> Test:
 
 
 def damaged_text(random: Random, text: str, most: int = 4) -> str:
-    """Return a text with up to so many places damaged; numbers above all."""
+    """Return a text that is damaged in a few places, above all in its numbers."""
     for _ in range(random.randint(1, most)):
         begin = random.randrange(len(text) + 1)
         end = min(begin + int(random.expovariate(0.1)), len(text))
@@ -103,7 +103,7 @@ def _another_number(random: Random, text: str, begin: int) -> str:
 
 
 def damaged_bytes(random: Random, data: bytes, most: int = 4) -> bytes:
-    """Return data with up to so many places damaged."""
+    """Return data that are damaged in a few places."""
     for _ in range(random.randint(1, most)):
         begin = random.randrange(len(data) + 1)
         end = min(begin + int(random.expovariate(0.1)), len(data))

@@ -13,7 +13,7 @@ from tuner.laboratory.comparison import Comparison, compared, run_specs
 
 
 def runs(agent: str, converged: tuple[int | None, ...]) -> list[AgentRun]:
-    """A run for each seed that converges after so many windows; None for never."""
+    """A run for each seed that converges after a number of windows; None for never."""
     found = []
     for seed, windows in enumerate(converged):
         expected = np.ones(100)

@@ -1,4 +1,4 @@
-"""The journal: what was written is what is read, torn or damaged ones are told apart."""
+"""The journal: what was written is read, and a torn one is distinguished from a damaged one."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_without_exact_costs_nothing_is_said_of_convergence() -> None:
 
 
 def test_windows_that_were_not_measured_are_left_out_and_counted() -> None:
-    """Means are over what was measured; the skipped ones are told."""
+    """Means are over what was measured; the number that was skipped is reported."""
     cost = np.array([1.0, math.nan, 3.0, 2.0])
     run = made_run(
         cost=cost, learned=np.isfinite(cost), kept=np.array([0.0, 0.0, 1.0, 1.0]), gpu=np.full(4, math.nan)

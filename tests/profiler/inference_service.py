@@ -18,7 +18,7 @@ WIRE = "tuner.adapters.triton.wire"
 
 
 class InferenceService:
-    """Answers every request at once, unless told otherwise."""
+    """Answers every request at once, unless a test sets something else."""
 
     def __init__(self) -> None:
         self.address = ""

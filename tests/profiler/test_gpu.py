@@ -1,4 +1,4 @@
-"""Other processes' share of a GPU, from a driver that says what it is told to."""
+"""Other processes' share of a GPU, read from a driver with prepared answers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 
 class Parent:
-    """A process whose child uses 0.3 core-seconds, and ends when told to."""
+    """A process whose child uses 0.3 core-seconds, and ends when a test says so."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A latency that a Prometheus server tells, against one that answers as it does."""
+"""Reading a latency from Prometheus, tested against a server that answers like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is believed of accelerators, and how what is told puts it right."""
+"""What a policy believes about accelerators, and how events correct it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_batch_starts_when_it_and_the_accelerator_are_there(pair: Pair) -> Non
 
 
 def test_an_overdue_accelerator_is_not_free(pair: Pair) -> None:
-    """After the believed end nothing is known until the end is told."""
+    """After the believed end nothing is known until the event of the end comes."""
     cluster, fleet = pair
     send(cluster, fleet, 0, 1, 0)
     send(cluster, fleet, 0, 1, 1)

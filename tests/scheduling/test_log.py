@@ -41,7 +41,7 @@ def test_everything_is_in_it() -> None:
 
 
 def test_actual_times_are_in_it() -> None:
-    """Batches of one accelerator do not overlap, and end when the policy is told so."""
+    """Batches of one accelerator do not overlap, and end when the policy hears that they do."""
     log, _ = record(random_scenario(11, network=jitter))
     sends, ends = (log.entries[log.entries["kind"] == kind] for kind in (SEND, FINISH))
 
@@ -66,7 +66,7 @@ def test_logging_changes_nothing() -> None:
 
 @pytest.mark.parametrize("buffer", [1, 1 << 13])
 def test_replay_is_identical(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recorded events, told to a fresh policy from Python, give the same commands."""
+    """A new policy that gets the recorded events from Python gives the same commands."""
     monkeypatch.setattr("tuner.cluster.simulation.BUFFER", buffer)
     scenario = random_scenario(11, network=jitter)
     log, _ = record(scenario)

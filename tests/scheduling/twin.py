@@ -1,4 +1,4 @@
-"""Tell a plain twin what a policy was told, and compare their answers."""
+"""Gives a plain twin the events that a policy got, and compares their answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assert_twin(events: Sequence[PolicyStep], twin: Twin, within: float = 0.0) -
     """Assert that a twin answers every event as the policy did.
 
     Args:
-        events: What the policy was told, and its answers.
+        events: The events that the policy got, and its answers.
         twin: At time 0; modified in place.
         within: s that their times may differ; 0: equal to the last bit.
     """

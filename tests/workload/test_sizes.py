@@ -59,7 +59,7 @@ def test_named_distributions_are_rounded_and_kept_in_range(
 
 
 def test_samples_follow_the_probabilities_and_the_seed() -> None:
-    """Same seed, same requests; shares as told."""
+    """Same seed, same requests; the shares are those of the distribution."""
     sizes = parse_sizes("gaussian:300,100")
 
     drawn = sizes.sample(np.random.default_rng(3), 100_000)
@@ -133,7 +133,7 @@ def test_unknown_distributions_are_refused(text: str) -> None:
 
 @given(st.lists(st.lists(st.integers(1, LARGEST), max_size=12), max_size=8), st.integers(1, 10))
 def test_the_monitor_remembers_the_last_queries(batches: list[list[int]], capacity: int) -> None:
-    """However they are told, the distribution is that of the last ones."""
+    """Whatever the batches they come in, the distribution is that of the last ones."""
     monitor = SizeMonitor(capacity)
     for batch in batches:
         monitor.observe(np.array(batch, dtype=int))

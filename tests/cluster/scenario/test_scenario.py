@@ -1,4 +1,4 @@
-"""Scenarios: what users write becomes a cluster, a policy and arrivals; mistakes are told."""
+"""Scenarios: what users write becomes a cluster, a policy and arrivals; messages name mistakes."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_bad_delays(text: Any, said: str) -> None:
     ],
 )  # fmt: skip
 def test_mistakes_in_a_session(change: dict[str, Any], place: str, said: str) -> None:
-    """Each is told at its place, with what to write."""
+    """The message names the place, and says what to write."""
     told = mistakes({**SESSION, **change})
 
     assert said in told[place]
@@ -268,7 +268,7 @@ def test_mistakes_in_a_session(change: dict[str, Any], place: str, said: str) ->
     ],
 )
 def test_mistakes_in_a_scenario(fields: dict[str, Any], place: str, said: str) -> None:
-    """Each is told at its place, with what to write."""
+    """The message names the place, and says what to write."""
     told = mistakes(**fields)
 
     assert said in told[place]

@@ -1,4 +1,4 @@
-"""The daemon's configuration file: what it can say, and how mistakes are told."""
+"""The daemon's configuration file: what it can say, and the messages about mistakes."""
 
 from __future__ import annotations
 

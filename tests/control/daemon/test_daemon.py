@@ -87,7 +87,7 @@ def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
 
 
 def test_a_manual_change_is_respected(bed: Bed) -> None:
-    """It is noticed, told, and gone on from."""
+    """The daemon notices it, reports it, and goes on from there."""
     bed.write(("a", "apply", "guard: {patience: 2}"))
     with Running(bed) as keeper:
         eventually(lambda: keeper.workers["a"].turns > 20)
@@ -175,7 +175,7 @@ def test_the_file_can_be_read_again(bed: Bed) -> None:
 
 
 def test_a_file_with_a_mistake_changes_nothing(bed: Bed) -> None:
-    """It is told, with the line."""
+    """The message names the line."""
     bed.write(("a", "observe", ""))
     with Running(bed) as keeper:
         eventually(lambda: keeper.workers["a"].turns)
@@ -423,7 +423,7 @@ def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
-    """It is told by the store that holds it, not by a folder that was there for a moment."""
+    """The message names the store that holds the policy, not a folder that was there for a moment."""
     bed.write(("a", "apply", ""))
     bed.run(windows=2)
     store = Store(bed.folder / "s.db")

@@ -25,7 +25,7 @@ Changes = list[tuple[str, Configuration, Configuration]]
 
 
 class Replica(FileServer):
-    """One of a fleet whose time it shares; the mean latency tells what it runs."""
+    """One of a fleet whose time it shares; the mean latency shows what it runs."""
 
     def __init__(self, path: Path, log: Changes, spent: list[float]) -> None:
         super().__init__(path)

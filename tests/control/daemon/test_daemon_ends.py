@@ -1,4 +1,4 @@
-"""How a daemon ends: killed in the middle of a change, or told to; and what its next life makes of it."""
+"""How a daemon ends: killed in the middle of a change, or by a signal; and what its next life makes of it."""
 
 from __future__ import annotations
 

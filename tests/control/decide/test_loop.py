@@ -29,7 +29,7 @@ def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, Sc
 
 
 def test_applies_what_the_agent_chooses_with_a_reason() -> None:
-    """A quiet window leads to the agent's proposal, and the reason tells the latency against the SLO."""
+    """A quiet window leads to the agent's proposal, and the reason compares the latency with the SLO."""
     loop, agent = loop_with(configuration(2))
 
     decision = turn(loop, 10.0, measurement(0.020))

@@ -199,7 +199,7 @@ def test_a_pin_does_not_go_to_another_server(store: Store) -> None:
 
 
 def test_a_pin_to_a_value_that_is_gone_ends(store: Store) -> None:
-    """The file was changed: it is told, and so is no last good configuration of such a value."""
+    """The file was changed: an event says so, and a last good configuration with such a value is dropped."""
     pin(store, "a", {"max_batch_size": 8.0})
     with store.writing() as db:
         db.execute("UPDATE target SET last_good = (SELECT pinned FROM orders)")

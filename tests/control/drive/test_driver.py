@@ -263,7 +263,7 @@ def test_what_cannot_be_written_down_is_not_done(full: str) -> None:
 
 
 def test_what_may_not_be_done_now_is_postponed() -> None:
-    """The server stays as it is; what was decided is told."""
+    """The server stays as it is; the journal has what was decided."""
     server, log = FakeServer(FakeClock(), lambda c: 0.02), Log()
     driver, _ = drive(server, configuration(2), journal=log, permit=lambda decision: False)
 

@@ -358,7 +358,7 @@ def test_other_databases_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_reading_needs_a_file_and_changes_nothing(tmp_path: Path, store: Store) -> None:
-    """What is not there is told, not created."""
+    """A missing file is an error, and is not created."""
     entered(store)
     with pytest.raises(StorageError, match="no such file"):
         Store(tmp_path / "none.db", reading=True)

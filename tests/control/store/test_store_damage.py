@@ -1,4 +1,4 @@
-"""A store into which somebody wrote: whoever reads it is told so, in a sentence."""
+"""A store into which somebody wrote: reading it ends with a sentence that says so."""
 
 from __future__ import annotations
 

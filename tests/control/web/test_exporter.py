@@ -1,4 +1,4 @@
-"""What Prometheus is told when a target cannot be measured."""
+"""What Prometheus reads when a target cannot be measured."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_learned_costs(site: Site) -> None:
     ],
 )
 def test_what_is_not_there(site: Site, path: str) -> None:
-    """Is told so."""
+    """Such an address is answered with 404."""
     answer = site.ask(path)
 
     assert answer.status == 404
@@ -161,7 +161,7 @@ def test_what_is_not_there(site: Site, path: str) -> None:
 
 @pytest.mark.parametrize("query", ["count=0", "count=x", "count=99999999999999999999", "holds=perhaps"])
 def test_questions_that_make_no_sense(site: Site, query: str) -> None:
-    """Are told so."""
+    """They are answered with 422."""
     assert site.ask(f"/api/targets/a/decisions?{query}").status == 422
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of learning: what it tells, on very little work."""
+"""The benchmark of learning: what it reports, on very little work."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_errors_are_those_of_what_can_be_served() -> None:
 
 
 def test_where_nothing_is_overloaded_nothing_is_foreseen() -> None:
-    """There is no figure then, but predictions that are far off are still told."""
+    """There is no figure then, but predictions that are far off are still reported."""
     rows = {row.id: row for row in error_rows([point(0.2, 0.03), point(0.02, 0.02), point(0.03, 0.03)])}
 
     overloads = rows["overloads foreseen"]
@@ -115,7 +115,7 @@ def test_turns_give_every_round(tmp_path: Path) -> None:
 
 
 class Fixed:
-    """Chooses one configuration, and notes what it is told."""
+    """Chooses one configuration, and notes what it observes."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -34,7 +34,7 @@ def test_the_scenarios_are_those_of_table_4() -> None:
 
 
 def test_only_symphony_serves_nearly_the_published_goodput() -> None:
-    """At 95 % of Symphony's published goodput Nexus is far above 1 % bad; a fifth of a second tells."""
+    """At 95 % of Symphony's published goodput Nexus is far above 1 % bad; a fifth of a second shows it."""
     bad = {}
     for system in ("symphony", "nexus"):
         tried = scenario(Alone("ResNet50", system), 1200, 0).scaled(0.95 * 5169 / 5839)

@@ -138,7 +138,7 @@ def test_a_budget_of_exactly_one_instance_buys_it() -> None:
 
 
 def test_a_plan_needs_a_budget_and_one_session() -> None:
-    """Both are told."""
+    """The message names what is missing."""
     session = {"name": "s", "model": "rm2", "slo_ms": 350, "sizes": "paper"}
     with pytest.raises(InvalidInput, match="budget: is missing"):
         plan_scenario(Scenario(sessions=[session]))  # type: ignore[arg-type]
