@@ -1,10 +1,12 @@
 # make demo  set up, then tune a real Triton server (6 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
-# make test  set up, then run all tests: in two processes (WORKERS=1 for one), then those that measure live servers
+# make test  set up, then run all tests (10 minutes on 2 cores): in three processes (WORKERS=1 for one), then those
+#            that measure live servers
 # make test-fast  without those that start servers or take long
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
-WORKERS ?= 2
+# One more than there are cores: tests of live servers mostly wait.
+WORKERS ?= 3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder

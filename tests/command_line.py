@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,3 +70,12 @@ def fails(run: Run) -> Say:
         return ended.err
 
     return call
+
+
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """Keep this process to one core: then no others are started, which takes them seconds."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)

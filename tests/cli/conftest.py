@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.command_line import fails, run, tuner
+from tests.command_line import fails, one_core, run, tuner
 
-__all__ = ["fails", "run", "tuner"]
+__all__ = ["fails", "one_core", "run", "tuner"]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
@@ -21,15 +20,6 @@ from tuner.laboratory.comparison import Comparison
 
 SMALL = ("--env", "tuner/TritonCPU-v0", "--rate", "100", "--window", "500ms")
 GRID = ("--knob", "max_batch_size=1,4,16", "--knob", "max_queue_delay=0")
-
-
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    """Keep this process to one core: then no others are started, which takes them seconds."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
 
 
 @pytest.mark.usefixtures("one_core")
@@ -90,18 +80,13 @@ def test_seeds_are_trained_side_by_side(tuner: Say, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
-def test_killed_training_ends_as_if_it_had_not_been(tmp_path: Path, agent: str) -> None:
+def test_killed_training_ends_as_if_it_had_not_been(tuner: Say, tmp_path: Path, agent: str) -> None:
     """`kill -9` in the midst, then the same command again: the same files to the last bit."""
 
-    def start(folder: str) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable, "-m", "tuner", "train", *SMALL, "--agent", agent, "--windows", "150",
-            "--out", folder,
-        ]  # fmt: skip
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
-
-    assert start("whole").wait() == 0
-    killed = start("parts")
+    train = ["train", *SMALL, "--agent", agent, "--windows", "150", "--out"]
+    tuner(*train, "whole")
+    command = [sys.executable, "-m", "tuner", *train, "parts"]
+    killed = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     journal = tmp_path / "parts" / "journal.jsonl"
     while not (journal.exists() and journal.read_bytes().count(b"\n") > 40):
         assert killed.poll() is None
@@ -109,7 +94,7 @@ def test_killed_training_ends_as_if_it_had_not_been(tmp_path: Path, agent: str) 
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "parts" / "policy.json").exists()
-    assert start("parts").wait() == 0
+    tuner(*train, "parts")
 
     def contents(folder: str) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.command_line import run
+from tests.command_line import one_core, run
 
-__all__ = ["run"]
+__all__ = ["one_core", "run"]

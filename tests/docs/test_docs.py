@@ -22,6 +22,7 @@ FEWER = [("--windows 4 --window 2s", "--windows 2 --window 1s"), ("--windows 3",
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("one_core")
 def test_commands_of_the_training_page_run(run: Run) -> None:
     """Every command of docs/train.md, in order, over the simulated server."""
     run_commands(run, ROOT / "docs" / "train.md")
@@ -41,6 +42,7 @@ def test_code_of_the_environments_page_runs(
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("one_core")
 def test_commands_of_the_agents_page_run(run: Run) -> None:
     """Every command of docs/agents.md, in order."""
     run_commands(run, ROOT / "docs" / "agents.md")
