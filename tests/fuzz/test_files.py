@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import logging
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tests.control.store.test_store import APPLY, entered, record, state
 from tests.fuzz.mutation import NUMBERS, TEXTS, damaged_bytes, damaged_text, rounds
 from tuner.agents.policy_file import read_policy
 from tuner.agents.rrl import RRL
+from tuner.agents.rrl.network.estimator import EstimatorParameters
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.control import ControlLoop
@@ -34,6 +36,14 @@ from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.yaml_file import load_yaml
 
 MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """What is logged of damage would cost more time than what is tested."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +88,8 @@ class Sound(NamedTuple):
 def policies(folder: Path) -> Sound:
     """The two files of a policy in each form."""
     found = []
-    for parameters in (RRLParameters(), TableParameters()):
+    small = TableParameters(estimator=EstimatorParameters(hidden=(4,)))
+    for parameters in (RRLParameters(), small):
         agent = RRL(SPACE, parameters, synchronous=True)
         agent.save(folder / "policy")
         agent.close()
@@ -144,6 +155,8 @@ def sound(folder: Path) -> Sound:
     return Sound(path.read_bytes())
 
 
+ROLLBACK_JOURNAL = b"\x01\x01"
+"""What the header of a store has for its journal if it is no write-ahead log."""
 TABLES = ("target", "window", "decision", "event", "orders")
 
 
@@ -153,10 +166,8 @@ def test_store(random: Random, folder: Path, sound: Sound) -> None:
     path = folder / "s.db"
     for ending in ("", "-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-    by_bytes = random.random() < 0.3
-    path.write_bytes(damaged_bytes(random, sound.files) if by_bytes else sound.files)
-    if not by_bytes:
-        _damage_value(random, path)
+    damage = damaged_bytes if random.random() < 0.3 else _damaged_value
+    path.write_bytes(damage(random, sound.files))
     with contextlib.suppress(StorageError, InvalidInput):
         if random.random() < 0.8:
             with closing(Store(path, reading=True)) as store:
@@ -181,15 +192,21 @@ READERS: tuple[Callable[[Store], object], ...] = (
 """What `tuner history`, `tuner explain` and the daemon's API do."""
 
 
-def _damage_value(random: Random, path: Path) -> None:
+def _damaged_value(random: Random, content: bytes) -> bytes:
+    """Return a store of which a column has an odd value in all rows, if SQLite takes it."""
     values = (None, 0, -1, 2**62, 1e308, float("inf"), b"\xff\x00", *NUMBERS, *TEXTS)
-    with closing(sqlite3.connect(path, isolation_level=None)) as db, contextlib.suppress(sqlite3.Error):
-        db.execute("PRAGMA synchronous = OFF")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.deserialize(
+            content[:18] + ROLLBACK_JOURNAL + content[20:]
+        )  # there is no write-ahead log in memory
         table = random.choice(TABLES)
         column = random.choice([row[1] for row in db.execute(f"PRAGMA table_info({table})")])
         (text,) = db.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone() or ("",)
         odd = damaged_text(random, text) if isinstance(text, str) and text else random.choice(values)
-        db.execute(f"UPDATE {table} SET {column} = ?", (odd,))
+        with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
+            db.execute(f"UPDATE {table} SET {column} = ?", (odd,))
+        changed = db.serialize()
+    return changed[:18] + content[18:20] + changed[20:]
 
 
 def _go_on(path: Path) -> None:
