@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.abc import InspectLoader
-from importlib.util import find_spec
+from importlib.abc import InspectLoader, PathEntryFinder
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 import tuner.experiments
@@ -50,7 +50,8 @@ class Declared:
 def declared() -> dict[str, Declared]:
     """Return all experiments by name: those on live servers first, then paper by paper."""
     found: dict[str, Declared] = {}
-    for module in _modules():
+    package = tuner.experiments
+    for module in _modules(package.__path__, f"{package.__name__}."):
         for one in _declarations(module):
             assert one.about.name not in found, (one, found[one.about.name])
             found[one.about.name] = one
@@ -77,17 +78,21 @@ def find(name: str) -> Declared:
     return declared()[name]
 
 
-def _modules() -> Iterator[str]:
-    package = tuner.experiments
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not info.ispkg:
-            yield info.name
+def _modules(path: Iterable[str], prefix: str) -> Iterator[ModuleSpec]:
+    """Find the modules below a folder. `pkgutil.walk_packages` would import the packages."""
+    for info in pkgutil.iter_modules(path, prefix):
+        assert isinstance(info.module_finder, PathEntryFinder), info
+        spec = info.module_finder.find_spec(info.name)
+        assert spec is not None, info
+        if info.ispkg:
+            yield from _modules(spec.submodule_search_locations or (), f"{info.name}.")
+        else:
+            yield spec
 
 
-def _declarations(module: str) -> Iterator[Declared]:
+def _declarations(spec: ModuleSpec) -> Iterator[Declared]:
     """Read the decorators of a module's classes."""
-    spec = find_spec(module)
-    assert spec is not None, module
+    module = spec.name
     assert isinstance(spec.loader, InspectLoader), spec
     source = spec.loader.get_source(module) or ""
     if f"\n@{DECORATOR}(" not in source:  # most modules help others
