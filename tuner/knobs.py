@@ -50,6 +50,10 @@ class Role(StrEnum):
     """How long a request waits at most for others to join its batch, s."""
     PARALLELISM = "parallelism"
     """How many batches (where nothing is batched: requests) execute at once; 0: one for each core."""
+    INTER_OP = "inter_op"
+    """How many operations of one request execute at once; 0: one for each core."""
+    INTRA_OP = "intra_op"
+    """How many threads one operation is split among; 0: one for each core."""
     OTHER = "other"
     """Anything else, such as a model's own parameter. Such a knob is tuned by its measured effect alone."""
 

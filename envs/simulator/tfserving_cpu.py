@@ -46,9 +46,13 @@ KNOBS = tuple(
         grid=tuple(float(value) for value in range(11)),
         default=5.0,  # where the authors begin
         apply_cost=ApplyCost.RESTART,
-        role=Role.PARALLELISM if name == REQUEST_PARALLELISM else Role.OTHER,
+        role=role,
     )
-    for name in (REQUEST_PARALLELISM, INTER_OP, INTRA_OP)
+    for name, role in (
+        (REQUEST_PARALLELISM, Role.PARALLELISM),
+        (INTER_OP, Role.INTER_OP),
+        (INTRA_OP, Role.INTRA_OP),
+    )
 )
 
 
