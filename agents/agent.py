@@ -8,6 +8,7 @@ the configurations that it may choose.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +30,9 @@ class State:
     """The number of the configuration in force."""
     rate: float | None = None
     """The arrival rate of the last window, requests/s, where it is known more closely than by its level."""
+    seen: Mapping[str, float] | None = field(default=None, compare=False)
+    """What the last window showed, in which ``configuration`` ran: by the names of its quantities
+    (:meth:`~tuner.measurement.Measurement.figures`), for agents that know what they mean."""
     observation: np.ndarray | None = field(default=None, compare=False)
     """The environment's observation of the last window, for agents with a network.   # (n,) float32."""
 

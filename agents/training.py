@@ -46,6 +46,8 @@ class TrainingWindow:
     """The arrival rate that was measured, requests/s."""
     observation: np.ndarray | None = field(default=None, compare=False)
     """The environment's observation.   # (n,) float32."""
+    seen: Mapping[str, float] | None = field(default=None, compare=False)
+    """What was measured, by the names of its quantities; None if nothing was."""
     figures: Mapping[str, float] = field(default_factory=dict, compare=False)
     """What the callback of the same name has kept of it."""
 
@@ -56,6 +58,7 @@ class TrainingWindow:
             level=self.level,
             configuration=self.configuration,
             rate=self.rate,
+            seen=self.seen,
             observation=self.observation,
         )
 
@@ -164,14 +167,16 @@ class _Training:
         action = self.agent.select(self.state)
         observation, reward, terminated, truncated, info = self.env.step(action)
         cost = _cost(reward, info)
+        teaches = _teaches(cost, info)
         window = TrainingWindow(
             window=number,
             level=info["level"],  # the window's own: the load may have changed since the agent chose
             configuration=action,
             cost=cost,
-            learned=_teaches(cost, info),
+            learned=teaches,
             ended=terminated or truncated,
             rate=_rate(info),
+            seen=_seen(info) if teaches else None,
             observation=observation,
             figures=self.callbacks.figures(action, info),
         )
@@ -221,6 +226,7 @@ class _Training:
                 level=info["level"],
                 configuration=_number(self.env, info, self.start),
                 rate=_rate(info),
+                seen=_seen(info),
                 observation=observation,
             )
         )
@@ -267,6 +273,12 @@ def _rate(info: dict[str, Any]) -> float | None:
     measurement = info.get("measurement")
     rate = 0.0 if measurement is None else float(measurement.arrival_rate)
     return rate if rate > 0 else None
+
+
+def _seen(info: Mapping[str, Any]) -> Mapping[str, float] | None:
+    """Return what was measured; None if nothing was."""
+    measurement = info.get("measurement")
+    return None if measurement is None else measurement.figures()
 
 
 def _number(env: gym.Env[Any, Any], info: dict[str, Any], start: int) -> int:

@@ -14,7 +14,7 @@ from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory import journal as module
-from tuner.laboratory.agent_run import FIGURES, RunSpec
+from tuner.laboratory.agent_run import FIGURES, SHOWN, RunSpec
 from tuner.laboratory.journal import JOURNAL, TrainingJournal, read_journal
 
 SPEC = RunSpec(env="tuner/TritonCPU-v0", arguments={"slo": "p95=30ms"}, rates=(100.0, 200.0), windows=3)
@@ -25,19 +25,24 @@ def events() -> list[EpisodeBegin | TrainingWindow]:
     """Two stages of three windows, one of them not measured, the first stage of two episodes."""
     generator = np.random.default_rng(5)
 
-    def seen() -> np.ndarray:
+    def observed() -> np.ndarray:
         return generator.random(3).astype(np.float32)
 
     found: list[EpisodeBegin | TrainingWindow] = []
     for number in range(6):
         if number in {0, 2, 3}:
-            found.append(EpisodeBegin(state=State(level=20, configuration=0, observation=seen())))
+            state = State(
+                level=20, configuration=0, seen={"rate": 7.5, "gpu": math.nan}, observation=observed()
+            )
+            found.append(EpisodeBegin(state=state))
         cost = math.nan if number == 4 else float(generator.random())
         figures = {name: float(generator.random()) for name in FIGURES} | {"gpu": math.nan}
+        seen = {name: figures[name] for name in SHOWN} | {"rate": 99.5}
         found.append(
             TrainingWindow(
                 window=number % 3, level=20 + number, configuration=number, cost=cost, learned=number != 4,
-                ended=number in {1, 2}, observation=seen(), figures=figures,
+                ended=number in {1, 2}, rate=99.5, seen=None if number == 4 else seen, observation=observed(),
+                figures=figures,
             )
         )  # fmt: skip
     return found

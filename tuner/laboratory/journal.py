@@ -11,7 +11,7 @@ import fcntl
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.agents.agent import State
 from tuner.agents.training import EpisodeBegin, Event, TrainingWindow
 from tuner.errors import InvalidInput, StorageError
-from tuner.laboratory.agent_run import FIGURES, RunSpec
+from tuner.laboratory.agent_run import FIGURES, SHOWN, RunSpec
 from tuner.measurement import known
 
 __all__ = ["JOURNAL", "TrainingJournal", "read_journal"]
@@ -192,10 +192,12 @@ def _event(values: dict[str, Any]) -> Event:
                 level=int(begin["level"]),
                 configuration=int(begin["configuration"]),
                 rate=begin["rate"],
+                seen=_seen(begin.get("seen")),
                 observation=_array(begin["observation"]),
             )
         )
     figures = {**dict.fromkeys(FIGURES), **values["figures"]}  # an older journal has fewer
+    seen = {name: _number(figures[name]) for name in SHOWN} | {"rate": _number(values["rate"])}
     return TrainingWindow(
         window=int(values["window"]),
         level=int(values["level"]),
@@ -204,6 +206,7 @@ def _event(values: dict[str, Any]) -> Event:
         learned=bool(values["learned"]),
         ended=bool(values["ended"]),
         rate=values["rate"],
+        seen=seen if values["learned"] else None,
         observation=_array(values["observation"]),
         figures={name: _number(figures[name]) for name in FIGURES},
     )
@@ -215,8 +218,13 @@ def _state(state: State) -> dict[str, Any]:
         "level": int(state.level),
         "configuration": int(state.configuration),
         "rate": state.rate,
+        "seen": None if state.seen is None else {name: known(value) for name, value in state.seen.items()},
         "observation": observation,
     }
+
+
+def _seen(values: Mapping[str, float | None] | None) -> Mapping[str, float] | None:
+    return None if values is None else {name: _number(value) for name, value in values.items()}
 
 
 def _array(values: list[float] | None) -> np.ndarray | None:
