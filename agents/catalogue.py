@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from tuner.agents.bookkeeper import Bookkeeper
+    from tuner.objective import Objective
 
 __all__ = ["AGENTS", "agent_names", "load_agent", "make_agent"]
 
@@ -75,6 +76,7 @@ def make_agent(
     *,
     seed: int = 0,
     levels: LoadLevels | None = None,
+    objective: Objective | None = None,
     expected: Callable[[int], np.ndarray] | None = None,
     start: int | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -86,6 +88,7 @@ def make_agent(
         space: The configurations.
         seed: Of everything it draws; the same seed and the same windows give the same decisions.
         levels: The grid of arrival rates, whose points are the states.
+        objective: What is minimised; RRL's estimator needs it.
         expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
         start: Number of the configuration that a search begins with; the default one without it.
         parameters: Values for the agent's own constants, by name.
@@ -98,7 +101,8 @@ def make_agent(
         from tuner.agents.rrl import RRL
         from tuner.agents.rrl.forms import form
 
-        return RRL(space, form(name, wanted, levels=levels), seed=seed, synchronous=True)
+        constants = form(name, wanted, levels=levels)
+        return RRL(space, constants, objective=objective, seed=seed, synchronous=True)
     chosen = _named(name)
     if chosen is None:
         raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")

@@ -79,7 +79,7 @@ def test_a_knob_is_found_by_its_role() -> None:
 
     assert space.with_role(Role.BATCH) == space.knobs[0]
     assert space.with_role(Role.DELAY) is None
-    assert [space.value_of(role, {"size": 4, "threads": 2}) for role in Role] == [4, None, 0.0, 2]
+    assert [space.value_of(role, {"size": 4, "threads": 2}) for role in Role] == [4, None, 0.0, None, None, 2]
     assert space.roles == {"size": "batch"}
     assert [knob["role"] for knob in space.to_json()] == ["batch", "other"]
 

@@ -40,7 +40,7 @@ from tuner.option import option
 if TYPE_CHECKING:
     from tuner.measurement import Measurement
 
-__all__ = ["GOALS", "BadRateObjective", "Objective", "Slo", "parse_slo"]
+__all__ = ["GOALS", "SATURATION", "BadRateObjective", "Objective", "Slo", "parse_slo"]
 
 GOALS = ("latency", "strict", "cpu", "gpu")
 SATURATION = 10.0

@@ -7,7 +7,8 @@
   paper.
 * :mod:`~tuner.agents.rrl.measured`: the windows that this rests on.
 * :mod:`~tuner.agents.rrl.smoothing`: the Gaussian process that predicts the rest (kernel: ``covariance``).
-* :mod:`~tuner.agents.rrl.prior`: a start from a simulation or another server.
+* :mod:`~tuner.agents.rrl.neural`: the estimator, a network that says what to expect.
+* :mod:`~tuner.agents.rrl.prior`: what any prior says; a start from a simulation or another server.
 * :mod:`~tuner.agents.rrl.drift`: notices that the machine has changed.
 
 Beside it, and loaded only when asked for (:mod:`~tuner.agents.rrl.forms`): :mod:`~tuner.agents.rrl.table`,

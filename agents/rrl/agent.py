@@ -27,10 +27,12 @@ from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import check_knobs, damaged, read_policy, write_policy
 from tuner.agents.rrl.exploration import probabilities
+from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.prior import Prior
+from tuner.agents.rrl.prior import ExpectedCosts
 from tuner.knobs import KnobSpace
+from tuner.objective import Objective
 
 if TYPE_CHECKING:
     from tuner.agents.rrl.table.parameters import TableParameters
@@ -40,11 +42,13 @@ __all__ = ["RRL"]
 
 
 class RRL:
-    """The agent: knows nothing at first, learns from every window, and can be saved and loaded.
+    """The agent: learns from every window, and can be saved and loaded.
 
     Args:
         space: The configurations.
         parameters: The constants; their class decides between the default form and the table form.
+        objective: What is minimised, on the server's machine. With it the neural estimator says what to
+            expect before anything was tried; without, or in the table form, nothing does.
         seed: Of exploration and of the estimator.
         synchronous: Train inside :meth:`update`, so that the same seed gives the same decisions (simulation,
             tests), rather than in a thread, which delays no window (live).
@@ -55,6 +59,7 @@ class RRL:
         space: KnobSpace,
         parameters: RRLParameters | TableParameters | None = None,
         *,
+        objective: Objective | None = None,
         seed: int = 0,
         synchronous: bool = False,
     ) -> None:
@@ -64,6 +69,9 @@ class RRL:
         self.perception: SmoothPerception | TablePerception
         if isinstance(self.parameters, RRLParameters):
             self.perception = SmoothPerception(space, self.parameters, synchronous=synchronous)
+            if self.parameters.prior == "neural" and estimable(space, objective):
+                assert objective is not None
+                self.perception.start_from(NeuralPrior(space, objective))
         else:
             from tuner.agents.rrl.table.perception import TablePerception  # brings the network along
 
@@ -78,6 +86,7 @@ class RRL:
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Draw a configuration from the Boltzmann policy over those allowed (eq. 3)."""
         allowed = allowed_numbers(self.space, allowed)
+        self._watch(state)
         cumulated = np.cumsum(self.probabilities(state, allowed))
         drawn = int(np.searchsorted(cumulated, self._generator.random(), side="right"))
         return int(allowed[min(drawn, allowed.size - 1)])  # rounding may leave the last sum just below 1
@@ -94,7 +103,12 @@ class RRL:
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
         """Learn from one window: update the region of the configuration (eq. 2)."""
+        self._watch(next_state)
         self.perception.learn(state, configuration, check_cost(cost), next_state)
+
+    def _watch(self, state: State) -> None:
+        if state.seen is not None and isinstance(self.perception, SmoothPerception):
+            self.perception.watch(state.configuration, state.seen)
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the known configuration with the least cost, one standard error added.
@@ -123,7 +137,7 @@ class RRL:
         self.perception.transfer()
         self.perception.trainer.background = not synchronous
 
-    def start_from(self, prior: Prior) -> None:
+    def start_from(self, prior: ExpectedCosts) -> None:
         """Forget everything and start from a prior, which a table has not.
 
         Args:

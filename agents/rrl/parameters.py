@@ -70,6 +70,9 @@ class RRLParameters(FormParameters):
 
     perception: ClassVar[str] = "smooth"
 
+    prior: Literal["neural", "none"] = "neural"
+    """What says which costs to expect before anything was tried: the network that comes with the package, or
+    nothing."""
     smoothing: SmoothingParameters = field(default_factory=SmoothingParameters)
     """The Gaussian process that predicts costs."""
     caution: float | None = None
@@ -84,5 +87,7 @@ class RRLParameters(FormParameters):
 
     def __post_init__(self) -> None:
         FormParameters.__post_init__(self)
+        if self.prior not in ("neural", "none"):
+            raise ValueError(f"`prior` is neural or none, but got {self.prior=}")
         if self.memory < 1:
             raise ValueError(f"`memory >= 1` must hold, but got {self.memory=}")

@@ -6,8 +6,9 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *Region.* A Gaussian process with a length scale per knob and for the load, its reach, takes the place of a
   ball of fixed size (:mod:`tuner.agents.rrl.smoothing`): how far a measurement may be trusted differs between
   knobs and models, so it is fitted to what was measured. ``smoothing.adaptive = False`` keeps it fixed.
-* *Estimation function.* The process takes the network's place too: a network needs more windows than there
-  are.
+* *Estimation function.* A network that was trained beforehand on random simulated servers says what to expect
+  and what the configurations of a server have in common (:mod:`tuner.agents.rrl.neural`). It is the process's
+  prior: the process learns by how much this server differs, and has the last word.
 * *Learning rate.* The posterior weighs a measurement against what was thought before by how sure either is,
   as a Kalman filter does; for a configuration measured alone that is 1/t.
 * *Q.* The expected cost less ``smoothing.optimism`` standard deviations. Configurations about which little is
@@ -17,13 +18,14 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
   steeply within it.
 * *Neighbours.* A level also says how much of the machine foreign processes take. What was measured beside
   other neighbours counts as measured on a similar machine, exactly as after a drift.
-* *A start.* A calibrated simulation may give a prior (:mod:`tuner.agents.rrl.prior`).
+* *A start.* In the network's place a calibrated simulation or another server may give the prior
+  (:mod:`tuner.agents.rrl.prior`).
 * *Drift.* When predictions stay wrong, the machine has changed and a new era begins
   (:mod:`tuner.agents.rrl.drift`). What was measured before then counts as measured on a similar machine: it
   is correlated with what is measured now, and loses where they differ.
 
-A known weakness: exploration may end too early. A configuration far from all measured ones is taken to cost
-about their mean, with a fitted deviation that can be too small; on the synthetic valley of
+A known weakness without a prior: exploration may end too early. A configuration far from all measured ones is
+taken to cost about their mean, with a fitted deviation that can be too small; on the synthetic valley of
 ``tests/agents/rrl/test_perception.py`` the agent stays at 1.1 to 2.1 times the best. Neither a higher
 ``smoothing.ceiling`` nor a floor under the deviation cured it.
 """
@@ -31,6 +33,7 @@ about their mean, with a fitted deviation that can be too small; on the syntheti
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
 
@@ -42,8 +45,9 @@ from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
 from tuner.agents.rrl.measured import MeasuredWindows
+from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.prior import Prior
+from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior
 from tuner.agents.rrl.smoothing import (
     Points,
     SmoothingParameters,
@@ -141,11 +145,19 @@ class SmoothPerception:
             return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
         candidates = self._candidates(state.level, configurations)
         mean, deviation = self._belief(state, candidates)
-        optimistic = np.exp(mean - self.parameters.smoothing.optimism * deviation)
+        optimistic = np.exp(self._acquisition(state, mean, deviation))
         if self.parameters.caution is not None:
             optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
         values[candidates] = optimistic
         return np.asarray(values[configurations])
+
+    def _acquisition(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+        """Return the logarithms of optimistic costs.   # (n,)."""
+        if self._neural and self.windows(state.level) <= 1:
+            # Hardly anything was measured at this load: take what is best at its worst, so that the first
+            # step is no gamble. What runs and keeps the SLO is not left for what may break it.
+            return np.asarray(mean + deviation)
+        return np.asarray(mean - self.parameters.smoothing.optimism * deviation)
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
@@ -159,10 +171,11 @@ class SmoothPerception:
     def costs(self, level: int) -> np.ndarray:
         """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,)."""
         costs = np.full(self.space.size, np.nan)
-        if self.windows(level) or self.prior is not None:
+        expected = self.prior is not None and self.prior.ready
+        if self.windows(level) or expected:
             candidates = self._candidates(level, self.space.distinct)
             mean, deviation = self._belief(State(level=level, configuration=0), candidates)
-            known = (self.prior is not None) | (deviation < KNOWN * self._smoothing.deviation)
+            known = expected | (deviation < KNOWN * self._smoothing.deviation)
             costs[candidates[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
 
@@ -182,7 +195,7 @@ class SmoothPerception:
         states = [State(level=level, configuration=0) for level in levels]
         self.start_from(Prior(np.array(loads), np.array([self._predict(s, everything)[0] for s in states])))
 
-    def start_from(self, prior: Prior) -> None:
+    def start_from(self, prior: ExpectedCosts) -> None:
         """Forget everything measured and start from a prior."""
         with self._lock:
             self._forget(prior)
@@ -198,7 +211,7 @@ class SmoothPerception:
             "drift": np.array([drift.above, drift.below]),
         }
         if self.prior is not None:
-            arrays |= {"prior_loads": self.prior.loads, "prior_logs": self.prior.logs}
+            arrays |= self.prior.arrays()
         return arrays
 
     def restore(self, arrays: StoredArrays) -> None:
@@ -218,13 +231,23 @@ class SmoothPerception:
         if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
             raise ValueError("its windows have values out of range")
         with self._lock:
-            self._forget(_stored_prior(arrays, size))
+            self._forget(_stored_prior(arrays, size) or stored_prior(arrays, self.space))
             self.measured.restore(rows, era, total)
             self.theta, self.fitted = theta.copy(), fitted
             self.drift.above, self.drift.below = map(float, sums)
             self.drift.above_since, self.drift.below_since = above_since, below_since
 
-    def _forget(self, prior: Prior | None) -> None:
+    def watch(self, number: int, seen: Mapping[str, float]) -> None:
+        """Take in what a window of a configuration showed beside its cost."""
+        with self._lock:
+            if self.prior is None or not self.prior.watch(number, seen):
+                return
+            self._beliefs = {}
+            if not self._informed:  # from now on the process describes what differs from the prior
+                self._informed = True
+                self.theta, self.fitted = initial_theta(self._smoothing, len(self.space.knobs)), 0
+
+    def _forget(self, prior: ExpectedCosts | None) -> None:
         """Know nothing but a prior."""
         self.prior = prior
         self.measured = MeasuredWindows(self._places, self.parameters.memory)
@@ -232,12 +255,19 @@ class SmoothPerception:
         self.drift = DriftDetector(self.parameters.drift)
         self.fitted = 0
         self._beliefs = {}
+        self._informed: bool = prior is not None and prior.ready
 
     @property
     def _smoothing(self) -> SmoothingParameters:
         """With a prior the process describes by how much reality differs from it, which is less."""
         p = self.parameters.smoothing
-        return p if self.prior is None else replace(p, deviation=p.prior_deviation)
+        if self.prior is None or not self.prior.ready:
+            return p
+        return replace(p, deviation=p.neural_deviation if self._neural else p.prior_deviation)
+
+    @property
+    def _neural(self) -> bool:
+        return isinstance(self.prior, NeuralPrior) and self.prior.ready
 
     def _load(self, state: State) -> float:
         """Octaves: logarithm of the rate to base 2."""
@@ -247,7 +277,7 @@ class SmoothPerception:
     def _knows(self, level: int) -> bool:
         """Whether anything is known that bears on a level."""
         return (
-            self.prior is not None
+            (self.prior is not None and self.prior.ready)
             or bool(self.windows(level))
             or (self.parameters.carry and len(self.measured) > 0)
         )
@@ -278,33 +308,42 @@ class SmoothPerception:
         """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
-        prior_mean = self._prior_mean(load)[configurations]
+        prior = self._expected(load)
+        mean, loadings = prior.mean[configurations], prior.loadings[configurations]
         if not points.logs.size:
-            return prior_mean, np.full(configurations.size, smoothing.deviation)
+            alone = np.full(configurations.size, smoothing.deviation)
+            return mean, prior.deviation[configurations] if loadings.size else alone
         count = configurations.size
         now = [np.full((count, 1), load), np.full((count, 1), self.measured.machine(state.level))]
         where = np.concatenate([self._places[configurations], *now], axis=1)
         with one_blas_thread():
-            mean, deviation = posterior(theta, points, smoothing, where)
-        return prior_mean + mean, deviation
+            above, deviation = posterior(theta, points, smoothing, where, loadings)
+        return mean + above, deviation
 
     def _points(self, state: State) -> Points:
         """Return what was measured, less the prior mean."""
         smoothing, load = self.parameters.smoothing, self._load(state)
         level = None if self.parameters.carry else state.level
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
-        if self.prior is None:
+        if self.prior is None or not self.prior.ready or not points.logs.size:
             return points
-        loads = points.places[:, -2]
-        means = [self._prior_mean(at)[c] for at, c in zip(loads, points.numbers, strict=True)]
-        return points._replace(logs=points.logs - np.array(means))
+        priors = [self._expected(at) for at in points.places[:, -2]]
+        means = np.array([prior.mean[c] for prior, c in zip(priors, points.numbers, strict=True)])
+        loadings = np.array([prior.loadings[c] for prior, c in zip(priors, points.numbers, strict=True)])
+        return points._replace(logs=points.logs - means, loadings=loadings if loadings.size else None)
 
-    def _prior_mean(self, load: float) -> np.ndarray:
-        """Logarithms of the costs by the prior, under the same ceiling as measured ones.   # (size,)."""
-        if self.prior is None:
-            return np.zeros(self.space.size)
-        logs = self.prior.at(load)
-        return np.asarray(np.minimum(logs, logs.min() + self.parameters.smoothing.ceiling))
+    def _expected(self, load: float) -> LogCosts:
+        """Return what the prior says, under the same ceiling as what was measured."""
+        if self.prior is None or not self.prior.ready:
+            return LogCosts(
+                np.zeros(self.space.size),
+                np.zeros(self.space.size),
+                np.empty((self.space.size, 0)),
+            )
+        prior = self.prior.at(load)
+        return prior._replace(
+            mean=np.minimum(prior.mean, prior.mean.min() + self.parameters.smoothing.ceiling)
+        )
 
     def _fit(self, requests: int) -> None:  # noqa: ARG002 - one fit serves all windows that came meanwhile
         """Fit the reach to what is known now, unless hardly anything was added."""
@@ -338,7 +377,7 @@ def safe(mean: np.ndarray, deviation: np.ndarray, caution: float) -> np.ndarray:
 
 
 def _stored_prior(arrays: StoredArrays, size: int) -> Prior | None:
-    """Read the prior of a saved policy; None if it has none."""
+    """Read the table of a saved policy; None if it has none."""
     if "prior_loads" not in arrays:
         return None
     loads = arrays.take("prior_loads", (None,))

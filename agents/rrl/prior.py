@@ -7,14 +7,48 @@ smoother than the costs themselves, and needs fewer windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tuner.agents.log_cost import log_costs
 
-__all__ = ["Prior", "make_prior"]
+__all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior"]
+
+
+class LogCosts(NamedTuple):
+    """Expected logarithms of the costs of all configurations: jointly normal.
+
+    They are ``mean + loadings @ z + own * e``, with standard normal ``z``, common to all configurations of
+    the server, and ``e``, of each alone.
+    """
+
+    mean: np.ndarray  # (size,)
+    own: np.ndarray  # (size,) standard deviation of each configuration alone
+    loadings: np.ndarray  # (size, k); k = 0 where nothing is known of what they have in common
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """Standard deviations in all.   # (size,)."""
+        return np.asarray(np.sqrt(self.own**2 + (self.loadings**2).sum(axis=1)))
+
+
+class ExpectedCosts(Protocol):
+    """What the smoother needs of any prior."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can say anything yet."""
+
+    def watch(self, number: int, seen: Mapping[str, float]) -> bool:
+        """Take in what a window of a configuration showed; returns whether expectations changed."""
+
+    def at(self, load: float) -> LogCosts:
+        """Return what configurations are expected to cost at a load, octaves."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything it knows, for a saved policy."""
 
 
 class Prior(NamedTuple):
@@ -23,8 +57,25 @@ class Prior(NamedTuple):
     loads: np.ndarray  # (k,) octaves, increasing, k >= 1
     logs: np.ndarray  # (k, size) logarithms of the costs
 
-    def at(self, load: float) -> np.ndarray:
-        """Return the logarithms of the costs at a load.   # (size,)."""
+    @property
+    def ready(self) -> bool:
+        """It always is."""
+        return True
+
+    def watch(self, number: int, seen: Mapping[str, float]) -> bool:  # noqa: ARG002 - it is what it is
+        """Learn nothing."""
+        return False
+
+    def at(self, load: float) -> LogCosts:
+        """Return what configurations are expected to cost at a load."""
+        size = self.logs.shape[1]
+        return LogCosts(self._mean(load), np.zeros(size), np.empty((size, 0)))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return loads and logarithms."""
+        return {"prior_loads": self.loads, "prior_logs": self.logs}
+
+    def _mean(self, load: float) -> np.ndarray:
         right = int(np.searchsorted(self.loads, load))
         if right in (0, self.loads.size):
             return np.asarray(self.logs[min(right, self.loads.size - 1)])

@@ -57,6 +57,8 @@ each other; at 20 a knob of ten values has hardly any effect."""
 DEVIATIONS, NOISES = (0.05, 7.4), (0.02, 0.5)
 """Standard deviations within which those of costs and of noise are fitted, of the logarithm. No window is
 more exact than 2 %, and a fit must not explain every difference by noise."""
+KNOWN_OFFSET = 0.1
+"""Standard deviation of an era's offset where a prior says how all costs vary together."""
 SLOPE, OFFSET = 1.0, 0.5
 """Standard deviations of the trend, per octave of load, and of an era's offset, of the logarithm of costs.
 They are not fitted: a few loads and eras would not determine them."""
@@ -76,6 +78,8 @@ class SmoothingParameters:
     """Relative noise of one window at a known load."""
     prior_deviation: float = 0.3
     """Standard deviation of the logarithm of costs about a prior, such as a simulation's."""
+    neural_deviation: float = 0.15
+    """The same about the neural estimator, beside what it says itself that it is unsure of."""
     ceiling: float = 1.0
     """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not
     matter, and the cliff into overload is no smooth function: it would shorten every reach."""
@@ -92,7 +96,8 @@ class SmoothingParameters:
     """Most steps of one fit. The next fit begins where this one ended, so few are enough."""
 
     def __post_init__(self) -> None:
-        scales = (self.reach, self.load_reach, self.deviation, self.prior_deviation, self.noise, self.ceiling)
+        deviations = (self.deviation, self.prior_deviation, self.neural_deviation, self.noise)
+        scales = (self.reach, self.load_reach, *deviations, self.ceiling)
         if not (min(*scales, self.points, self.steps) > 0 and 0 <= self.shared <= 1 and self.optimism >= 0):
             raise ValueError(
                 "scales and counts must be positive, `0 <= shared <= 1` and `optimism >= 0` must hold, "
@@ -107,6 +112,7 @@ class Points(NamedTuple):
     logs: np.ndarray  # (n,) mean logarithm of the cost
     windows: np.ndarray  # (n,) in how many it was measured
     numbers: np.ndarray  # (n,) int64, of the configurations
+    loadings: np.ndarray | None = None  # (n, k) on what a prior says they have in common; None without it
 
 
 def coordinates(space: KnobSpace) -> np.ndarray:
@@ -150,7 +156,7 @@ def negative_log_posterior(
         The negative logarithm of the posterior density, at the likeliest mean of the costs; infinite if the
         covariance is singular under these hyperparameters.   # scalar, (knobs + 3,)
     """
-    hyper, noise = _hyperparameters(theta, parameters), math.exp(2.0 * theta[-1])
+    hyper, noise = _hyperparameters(theta, parameters, points), math.exp(2.0 * theta[-1])
     matrix = _with_noise(points, hyper, noise)
     try:
         factor = np.linalg.cholesky(matrix)
@@ -158,7 +164,7 @@ def negative_log_posterior(
         return math.inf, np.zeros(theta.size)
     inverse = np.linalg.inv(factor)
     inverse = inverse.T @ inverse
-    alpha = _residual(inverse, points.logs)
+    alpha = _residual(inverse, points.logs) if points.loadings is None else inverse @ points.logs
     value = 0.5 * float(points.logs @ alpha) + float(np.log(np.diag(factor)).sum())  # eq. 5.8
     weight = inverse - np.outer(alpha, alpha)  # eq. 5.9
     gradient = np.empty(theta.size)
@@ -194,7 +200,11 @@ def fit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -> n
 
 
 def posterior(
-    theta: np.ndarray, points: Points, parameters: SmoothingParameters, where: np.ndarray
+    theta: np.ndarray,
+    points: Points,
+    parameters: SmoothingParameters,
+    where: np.ndarray,
+    loadings: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what costs are expected to be, and how sure that is.
 
@@ -203,35 +213,51 @@ def posterior(
         points: What was measured, at least one.
         parameters: What was assumed before.
         where: Places to predict.   # (m, knobs + 2)
+        loadings: Of the places, if the points have them; then costs are about 0 before anything is measured,
+            not about an unknown mean.   # (m, k)
 
     Returns:
         Mean and standard deviation of the logarithm of the cost.   # (m,), (m,)
     """
     from scipy.linalg import solve_triangular
 
-    hyper = _hyperparameters(theta, parameters)
+    hyper = _hyperparameters(theta, parameters, points)
     factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1])))
     across = np.empty((points.logs.size, where.shape[0]))
     covariance(points.places, where, hyper, across)
+    prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
+    if points.loadings is not None and loadings is not None:
+        across += _in_common(points.loadings, loadings, points.places, where, hyper)
+        prior += (loadings**2).sum(axis=1)
     right = np.column_stack([points.logs, np.ones(points.logs.size), across])
     right = solve_triangular(factor, right, lower=True, check_finite=False, overwrite_b=True)
     logs, ones, across = right[:, 0], right[:, 1], right[:, 2:]
+    variance = prior - (across * across).sum(axis=0)
+    if points.loadings is not None:
+        return across.T @ logs, np.sqrt(np.maximum(variance, JITTER))
     weight = float(ones @ ones)
     mean = float(ones @ logs) / weight  # of all costs, by generalised least squares (section 2.7)
     expected = mean + across.T @ (logs - mean * ones)
-    prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
-    variance = prior - (across * across).sum(axis=0)
     variance += (1.0 - across.T @ ones) ** 2 / weight  # the mean itself is estimated
     return expected, np.sqrt(np.maximum(variance, JITTER))
 
 
-def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters) -> Hyperparameters:
+def _in_common(
+    a: np.ndarray, b: np.ndarray, places: np.ndarray, where: np.ndarray, hyper: Hyperparameters
+) -> np.ndarray:
+    """Return the part of the covariance of two sets of costs that their prior knows.   # (n, m)."""
+    same = places[:, -1][:, None] == where[:, -1][None, :]
+    return np.asarray((a @ b.T) * np.where(same, 1.0, hyper.shared))
+
+
+def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters, points: Points) -> Hyperparameters:
+    known = points.loadings is not None  # then the prior says how costs grow with the load
     return Hyperparameters(
         inverse_reach=np.exp(-theta[:-2]),
         variance=math.exp(2.0 * theta[-2]),
         shared=parameters.shared,
-        slope=SLOPE**2,
-        offset=OFFSET**2,
+        slope=0.0 if known else SLOPE**2,
+        offset=(KNOWN_OFFSET if known else OFFSET) ** 2,
     )
 
 
@@ -239,6 +265,8 @@ def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndar
     """Return the covariance of what was measured; n windows have an n-th of the noise.   # (n, n)."""
     matrix = np.empty((points.logs.size, points.logs.size))
     covariance(points.places, points.places, hyper, matrix)
+    if points.loadings is not None:
+        matrix += _in_common(points.loadings, points.loadings, points.places, points.places, hyper)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER
     return matrix
 

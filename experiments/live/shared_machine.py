@@ -120,7 +120,7 @@ class SharedMachine(SequentialExperiment[Found]):
         failures = 0
         with neighbour(period), triton(RATE, seed=seed, quick=self.options.quick) as attachment:
             goal = objective(attachment)
-            agent = RRL(attachment.space, seed=seed)
+            agent = RRL(attachment.space, objective=goal, seed=seed)
             loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
             driver = Driver(
                 Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW

@@ -61,7 +61,11 @@ class TritonConvergence(SequentialExperiment[Convergence]):
         for seed in range(self.options.seeds):
             for kind, count in (("cold", self.cold), ("warm", self.warm)):
                 with triton(RATES[0], seed=seed, quick=self.options.quick) as attachment:
-                    agent = _trained(attachment, seed) if kind == "warm" else RRL(attachment.space, seed=seed)
+                    agent = (
+                        _trained(attachment, seed)
+                        if kind == "warm"
+                        else RRL(attachment.space, objective=objective(attachment), seed=seed)
+                    )
                     name = f"{kind} seed {seed}"
                     log = windows[name] = []
                     traces[name] = self._tune(attachment, agent, count, name, log=log)

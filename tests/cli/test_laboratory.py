@@ -152,7 +152,7 @@ def test_training_starts_from_a_policy(tuner: Say, fails: Say, tmp_path: Path) -
     small = ("--env", "tuner/TritonCPU-v0", "--rate", "250", "--window", "500ms", *GRID)
     tuner("train", *small, "--windows", "14", "--agent", "rrl:carry=false", "--out", "first")
     tuner("train", *small, "--windows", "3", "--policy", "first", "--out", "second")
-    tuner("train", *small, "--windows", "3", "--out", "cold")
+    tuner("train", *small, "--windows", "3", "--agent", "rrl:prior=none", "--out", "cold")
 
     def costs(folder: str) -> list[float]:
         lines = (tmp_path / folder / "journal.jsonl").read_text().splitlines()

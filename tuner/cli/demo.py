@@ -175,7 +175,7 @@ class Demo:
             session = TuningSession.start(
                 attachment,
                 setting,
-                lambda _: agent,
+                lambda *_: agent,
                 out=folder,
                 limits=replace(WATCHED, step=3.0),
                 title="servetune demo",
@@ -210,7 +210,8 @@ class Demo:
                 return self._trained(attachment)
             except InvalidInput as error:
                 self.console.print(f"[yellow]{plain(str(error))}; starting cold[/yellow]")
-        return RRL(attachment.space, seed=self.seed)
+        objective = self.setting.objective_on(attachment.host.cores)
+        return RRL(attachment.space, objective=objective, seed=self.seed)
 
     def _trained(self, attachment: Attachment) -> RRL:
         """Calibrate a model of the server, and train an agent on it under both loads."""

@@ -15,6 +15,7 @@ from tuner.setting import Setting
 if TYPE_CHECKING:
     from tuner.agents.rrl import RRL
     from tuner.knobs import KnobSpace
+    from tuner.objective import Objective
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -63,10 +64,14 @@ def run(
     from tuner.cli.session import TuningSession, check_indicator
     from tuner.profiler.attachment import attach_for
 
-    def make_agent(space: KnobSpace) -> RRL:
+    def make_agent(space: KnobSpace, objective: Objective) -> RRL:
         from tuner.agents.rrl import RRL
 
-        return RRL(space, seed=seed) if course.policy is None else RRL.load(course.policy, space)
+        return (
+            RRL(space, objective=objective, seed=seed)
+            if course.policy is None
+            else RRL.load(course.policy, space)
+        )
 
     check_indicator(setting)
     with attach_for(setting, target, seed=seed) as attachment:

@@ -87,7 +87,7 @@ class TuningSession:
         cls,
         attachment: Attachment,
         setting: Setting,
-        make_agent: Callable[[KnobSpace], RRL],
+        make_agent: Callable[[KnobSpace, Objective], RRL],
         *,
         out: Path | None = None,
         apply: bool = True,
@@ -100,7 +100,7 @@ class TuningSession:
         Args:
             attachment: The server.
             setting: What it is tuned toward.
-            make_agent: Makes the agent for its knobs.
+            make_agent: Makes the agent for its knobs and what is minimised.
             out: The folder of the run, by default ``runs/<time>``.
             apply: False only recommends.
             limits: How careful to be; those of the control loop if None.
@@ -116,7 +116,7 @@ class TuningSession:
         objective = setting.objective_on(attachment.host.cores)
         check_target(attachment, objective.slo, objective.goal, apply=apply)
         folder = new_run_folder(out)
-        agent = make_agent(attachment.space)
+        agent = make_agent(attachment.space, objective)
         state = RunStateFile(folder / "state.json")
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),

@@ -230,6 +230,7 @@ def new_agent(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
         world.space,
         seed=spec.seed,
         levels=levels,
+        objective=world.objective,
         expected=lambda level: world.expected_costs(levels.rate(level)),
         start=start_of(env),
         parameters=spec.parameters,

@@ -164,7 +164,7 @@ def train_in_simulation(
             levels=LoadLevels(),
         )
         if agent is None:
-            agent = RRL(space, seed=seed, synchronous=True)
+            agent = RRL(space, objective=objective, seed=seed, synchronous=True)
         learn(environment, agent, windows, seed=seed + number, callbacks=Callbacks(progress=progress))
         environment.close()
     assert agent is not None, "at least one rate is trained"

@@ -12,9 +12,9 @@ def test_loads_in_between_are_interpolated() -> None:
     """On the logarithms of load and cost; beyond the ends the nearest holds."""
     prior = make_prior([400.0, 100.0], lambda rate: np.array([1.0, rate / 100.0]))
 
-    assert np.exp(prior.at(np.log2(200.0))) == pytest.approx([1.0, 2.0])
-    assert np.exp(prior.at(np.log2(50.0))) == pytest.approx([1.0, 1.0])
-    assert np.exp(prior.at(np.log2(999.0))) == pytest.approx([1.0, 4.0])
+    assert np.exp(prior.at(np.log2(200.0)).mean) == pytest.approx([1.0, 2.0])
+    assert np.exp(prior.at(np.log2(50.0)).mean) == pytest.approx([1.0, 1.0])
+    assert np.exp(prior.at(np.log2(999.0)).mean) == pytest.approx([1.0, 4.0])
 
 
 @pytest.mark.parametrize("rates", [[], [0.0], [1.0, 1.0]])

@@ -30,6 +30,7 @@ from tuner.control.store.journal import StoreJournal, recount, replay, resolve, 
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
+from tuner.objective import Objective
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated, attach_for
 from tuner.setting import Setting
@@ -235,7 +236,7 @@ class Worker:
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
             standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
             self._id = standing.id
-            agent, learned = self._agent(attachment, standing.id)
+            agent, learned = self._agent(attachment, setting.objective_on(attachment.host.cores), standing.id)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, setting)
                 self._take_up(driver, standing.id, learned)
@@ -277,7 +278,7 @@ class Worker:
             notify=self._say,
         )
 
-    def _agent(self, attachment: Attachment, target: int) -> tuple[Agent, int]:
+    def _agent(self, attachment: Attachment, objective: Objective, target: int) -> tuple[Agent, int]:
         """Return the agent, and the number of the last window that it has learned from."""
         if self.config.mode == "observe":
             from tuner.agents.idle import Idle
@@ -296,7 +297,7 @@ class Worker:
                     self._say(f"the stored agent cannot be used: {problem}")
         if self.config.policy is not None:
             return RRL.load(self.config.policy, space, seed=seed, synchronous=synchronous), 0
-        return RRL(space, seed=seed, synchronous=synchronous), 0
+        return RRL(space, objective=objective, seed=seed, synchronous=synchronous), 0
 
     def _take_up(self, driver: Driver, target: int, learned: int) -> None:
         """Resume from what an earlier process left in the store."""

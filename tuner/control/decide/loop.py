@@ -208,7 +208,7 @@ class ControlLoop:
         self.load = self.load.after(m)
         level = self.level = self._level(self.load, m)
         index = self._index(m.configuration)
-        state = State(level=level, configuration=index, rate=self.load.rate)
+        state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())
         cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
         memory.record(level, index, cost, 0.0 if m.failures else shown.kept)
         if self._learn:

@@ -1,0 +1,94 @@
+"""What every configuration is expected to show under a load, and what that costs by an objective."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tuner.agents.rrl.neural.inputs import inputs_of
+from tuner.agents.rrl.neural.knowledge import ServerKnowledge
+from tuner.agents.rrl.neural.network import Network, evaluate, shipped
+from tuner.agents.rrl.neural.queueing import settings_of
+from tuner.agents.rrl.prior import LogCosts
+from tuner.knobs import KnobSpace, Role
+from tuner.objective import SATURATION, Objective
+
+__all__ = ["Estimate", "NeuralEstimator", "costs_of", "describable"]
+
+STATISTICS = ("mean", "p50", "p95", "p99")
+STEEP = math.log(SATURATION)
+CPU, GPU = 4, 5
+"""Columns of the use among the network's outputs."""
+
+
+class Estimate(NamedTuple):
+    """What configurations are expected to show: jointly normal logarithms (:class:`~.network.Outputs`)."""
+
+    mean: np.ndarray  # (n, 6) of mean, p50, p95, p99, s; of the cores in use, and of the share of the GPU
+    deviation: np.ndarray  # (n, 6) of each configuration alone
+    loadings: np.ndarray  # (n, 6, FACTORS) on what is common to the configurations of a server
+    outside: float  # share of the inputs that lie outside those of the training servers
+
+
+def describable(space: KnobSpace) -> bool:
+    """Whether the estimator knows what a knob of a space does; if not, the smoother is on its own."""
+    return any(knob.role is not Role.OTHER for knob in space.knobs)
+
+
+class NeuralEstimator:
+    """Estimates all configurations of a space.
+
+    Args:
+        space: The configurations.
+        network: The weights; None for those that come with the package.
+    """
+
+    def __init__(self, space: KnobSpace, network: Network | None = None) -> None:
+        self.space = space
+        self._network = network
+
+    def estimate(self, knowledge: ServerKnowledge, rate: float) -> Estimate:
+        """Return what every configuration is expected to show.   # n = space.size.
+
+        Args:
+            knowledge: Of the server.
+            rate: Requests/s.
+        """
+        settings = settings_of(self.space, knowledge.cores)
+        reference = knowledge.reference
+        watched = None if reference is None else settings.row(np.array([reference.configuration]))
+        inputs = inputs_of(settings, knowledge, rate, watched)
+        outputs = evaluate(self._network or shipped(), inputs.rows)
+        relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
+        return Estimate(outputs.mean + relative, outputs.deviation, outputs.loadings, outputs.outside)
+
+
+def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
+    """Return what configurations are expected to cost.
+
+    Where use is minimised, a configuration that may break the SLO has a part of that cost, too.
+    """
+    column = STATISTICS.index(objective.slo.statistic)
+    logs = estimate.mean[:, column] - math.log(objective.slo.latency)
+    own, loadings = estimate.deviation[:, column], estimate.loadings[:, column]
+    ratio = np.where(logs > STEEP, SATURATION * (1.0 + logs - STEEP), np.exp(logs))  # as in the objective
+    latency = LogCosts(np.log(ratio), own, loadings)
+    if objective.goal == "latency":
+        return latency
+    from scipy.special import ndtr
+
+    kept = ndtr(-logs / latency.deviation)
+    if objective.goal == "strict":
+        cost = kept * ratio + (1.0 - kept) * (1.0 + np.maximum(ratio, 1.0))
+        return LogCosts(np.log(cost), own, loadings)
+    used = GPU if objective.goal == "gpu" else CPU
+    use = np.exp(estimate.mean[:, used]) / (1.0 if used == GPU else objective.cores)
+    cost = kept * np.minimum(use, 1.0) + (1.0 - kept) * (1.0 + np.maximum(ratio, 1.0))
+    share = kept[:, None]
+    return LogCosts(
+        np.log(cost),
+        kept * estimate.deviation[:, used] + (1.0 - kept) * own,
+        share * estimate.loadings[:, used] + (1.0 - share) * loadings,
+    )

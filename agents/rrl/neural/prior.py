@@ -1,0 +1,196 @@
+"""The neural estimator as a prior of the smoother: it watches a server, and says what configurations cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.agents.policy_file import StoredArrays
+from tuner.agents.rrl.neural.estimator import STATISTICS, NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
+from tuner.agents.rrl.neural.network import Network
+from tuner.agents.rrl.neural.queueing import settings_of, split_time
+from tuner.agents.rrl.prior import LogCosts
+from tuner.errors import InvalidInput
+from tuner.knobs import KnobSpace, Role
+from tuner.objective import GOALS, BadRateObjective, Objective, Slo
+
+__all__ = ["NeuralPrior", "estimable", "stored_prior"]
+
+BIN = 0.05
+"""Octaves of load (3.5 %) within which one estimate stands for all."""
+SEEN_DOUBT = 0.1
+"""Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
+LEAST_BURSTINESS = 0.05
+GROWTH = 1.5
+"""A profile is made again when a batch this many times as large as the largest so far was seen."""
+
+
+class NeuralPrior:
+    """What configurations are expected to cost, from what was seen of a server.
+
+    Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`.
+
+    Args:
+        space: The configurations.
+        objective: What is minimised, with the cores of the server's machine.
+        network: The weights; None for those that come with the package.
+        knowledge: What is known already, such as a profile that somebody measured.
+    """
+
+    def __init__(
+        self,
+        space: KnobSpace,
+        objective: Objective,
+        *,
+        network: Network | None = None,
+        knowledge: ServerKnowledge | None = None,
+    ) -> None:
+        self._space = space
+        self._objective = objective
+        self._estimator = NeuralEstimator(space, network)
+        self._given = knowledge is not None
+        self.knowledge = knowledge
+        self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
+        self._estimates: dict[int, LogCosts] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough is known to say anything."""
+        return self.knowledge is not None
+
+    def watch(self, number: int, seen: Mapping[str, float]) -> bool:
+        """Take in what a window of a configuration showed; returns whether that changed what is expected.
+
+        Args:
+            number: Of the configuration.
+            seen: By the names of the quantities (:meth:`~tuner.measurement.Measurement.figures`).
+        """
+        before = self.knowledge
+        if not (seen["requests"] > 0 and seen["rate"] > 0):
+            return False
+        if not self._given and seen["compute_mean"] > 0:
+            self._learn_profile(number, seen)
+        if self.knowledge is not None and self.knowledge.reference is None:
+            reference = Reference(
+                configuration=number,
+                rate=seen["rate"],
+                latencies=np.array([seen[statistic] for statistic in STATISTICS]),
+                use=seen["gpu" if self.knowledge.gpu else "cpu"],
+                inside=np.array([seen["compute_mean"], seen["queue_mean"], seen["batch_mean"]]),
+            )
+            self.knowledge = replace(self.knowledge, reference=reference)
+        if self.knowledge is before:
+            return False
+        self._estimates = {}
+        return True
+
+    def _learn_profile(self, number: int, seen: Mapping[str, float]) -> None:
+        """Take in how long batches took."""
+        size = max(seen["batch_mean"], 1.0) if math.isfinite(seen["batch_mean"]) else 1.0
+        seconds, cores = seen["compute_mean"], self._objective.cores
+        if self._space.with_role(Role.INTER_OP) is not None:
+            one = settings_of(self._space, cores).row(np.array([number]))
+            seconds /= float(split_time(one, cores)[0])
+        if self._seen and size < GROWTH * max(self._seen):
+            return
+        self._seen[size] = (seconds, SEEN_DOUBT)
+        times, doubt = complete_profile(self._seen)
+        if self.knowledge is not None:
+            self.knowledge = replace(self.knowledge, seconds=times, doubt=doubt)
+            return
+        burstiness = seen["burstiness"]
+        self.knowledge = ServerKnowledge(
+            cores=cores,
+            gpu=math.isfinite(seen["gpu"]),
+            seconds=times,
+            doubt=doubt,
+            burstiness=max(burstiness, LEAST_BURSTINESS) if math.isfinite(burstiness) else 1.0,
+        )
+
+    def at(self, load: float) -> LogCosts:
+        """Return what configurations are expected to cost at a load, octaves."""
+        assert self.knowledge is not None, "watch a window first"
+        key = round(load / BIN)
+        if key not in self._estimates:
+            estimate = self._estimator.estimate(self.knowledge, 2.0 ** (key * BIN))
+            self._estimates[key] = costs_of(estimate, self._objective)
+        return self._estimates[key]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything it knows, which :func:`stored_prior` reads."""
+        objective = self._objective
+        arrays = {
+            "neural_objective": np.array(
+                [
+                    float(STATISTICS.index(objective.slo.statistic)),
+                    objective.slo.latency,
+                    float(GOALS.index(objective.goal)),
+                    objective.cores,
+                ]
+            ),
+            "neural_profile": np.array([[size, *pair] for size, pair in self._seen.items()]).reshape(-1, 3),
+        }
+        if self.knowledge is None:
+            return arrays
+        k, reference = self.knowledge, self.knowledge.reference
+        arrays["neural_server"] = np.concatenate([[float(k.gpu), k.burstiness], k.seconds, k.doubt])
+        if reference is not None:
+            numbers = [float(reference.configuration), reference.rate, reference.use]
+            arrays["neural_reference"] = np.concatenate([numbers, reference.latencies, reference.inside])
+        return arrays
+
+
+def estimable(space: KnobSpace, objective: Objective | None) -> bool:
+    """Whether the estimator can say what configurations cost by an objective."""
+    return objective is not None and describable(space) and not isinstance(objective, BadRateObjective)
+
+
+def stored_prior(arrays: StoredArrays, space: KnobSpace) -> NeuralPrior | None:
+    """Read what :meth:`NeuralPrior.arrays` returned; None if there is nothing of it.
+
+    Raises:
+        ValueError: A value is out of range.
+        StorageError: An array is missing or of another shape.
+    """
+    if "neural_objective" not in arrays:
+        return None
+    statistic, latency, goal, cores = map(float, arrays.take("neural_objective", (4,)))
+    if not (statistic in range(len(STATISTICS)) and goal in range(len(GOALS))):
+        raise ValueError("its objective is unknown")
+    try:
+        slo = Slo(statistic=STATISTICS[int(statistic)], latency=latency)
+        prior = NeuralPrior(space, Objective(slo=slo, goal=GOALS[int(goal)], cores=cores))
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
+    seen = arrays.take("neural_profile", (None, 3))
+    prior._seen = {float(size): (float(seconds), float(doubt)) for size, seconds, doubt in seen}
+    if "neural_server" not in arrays:
+        return prior
+    gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
+    times, doubt = np.array(profile).reshape(2, -1)
+    if not (
+        np.isfinite(times).all()
+        and np.isfinite(doubt).all()
+        and (doubt > 0).all()
+        and 0 < burstiness < math.inf
+    ):
+        raise ValueError("what it knows of its server is out of range")
+    knowledge = ServerKnowledge(cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness)
+    if "neural_reference" in arrays:
+        number, rate, use, *rest = map(float, arrays.take("neural_reference", (10,)))
+        if number not in range(space.size) or not 0 < rate < math.inf:
+            raise ValueError("what it watched is out of range")
+        reference = Reference(
+            configuration=int(number),
+            rate=rate,
+            use=use,
+            latencies=np.array(rest[:4]),
+            inside=np.array(rest[4:]),
+        )
+        knowledge = replace(knowledge, reference=reference)
+    prior.knowledge = knowledge
+    return prior

@@ -1,0 +1,145 @@
+"""What the neural estimator is worth: agents tune servers that neither training nor tuning has seen.
+
+Each server is watched for one window in its default configuration before an agent chooses. All agents of a
+seed get the same server; those that start from a profile get the same one, which is wrong by a tenth or more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tuner.agents.rrl.neural.prior import NeuralPrior
+from tuner.agents.rrl.prior import LogCosts
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row, row
+from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning, nominal_prior, tune
+
+if TYPE_CHECKING:
+    from tuner.agents.agent import Agent
+
+__all__ = ["HeldOut", "HeldOutTask"]
+
+WINDOWS = 50
+FIRST = 5000
+"""The seed of the first server; training has others (:mod:`tuner.experiments.neural.samples`)."""
+ARMS = ("rrl", "rrl, network's mean only", "rrl, nominal simulator", "rrl, nothing known", "hill_climb",
+        "hill_climb from the network's pick")  # fmt: skip
+EVERYWHERE = ("rrl", "rrl, nothing known", "hill_climb from the network's pick")
+"""Arms in every cell; the others are compared on servers like those of the training alone."""
+FAMILIES = {"triton": tuple(TRUTHS), "tfserving_cpu": ("like the training", "bent truth"),
+            "tfserving_gpu": ("like the training", "bent truth")}  # fmt: skip
+ASKED = {
+    ("triton", "like the training"): (1.0, 5.0),
+    ("triton", "wider than the training"): (2.0, 8.0),
+    ("triton", "bent truth"): (6.0, 20.0),
+    ("triton", "lying profile"): (1.5, 8.0),
+    ("tfserving_cpu", "like the training"): (1.0, 3.0),
+    ("tfserving_gpu", "like the training"): (1.0, 3.0),
+}
+"""What was asked for: per cent above the oracle, and windows."""
+
+
+class HeldOutTask(NamedTuple):
+    """An agent on servers of a kind."""
+
+    family: str
+    truth: str
+    arm: str
+
+
+@experiment(
+    name="neural-held-out",
+    title="Agents with and without the neural estimator on servers that it has never seen",
+    paper="RRL",
+    minutes=25,
+)
+class HeldOut(Experiment[HeldOutTask, Learning]):
+    """Lets every agent tune every server."""
+
+    first_seed = FIRST
+    windows = Scaled(WINDOWS, quick=10)
+    servers = Scaled(24, quick=2)
+
+    def tasks(self) -> list[HeldOutTask]:
+        return [
+            HeldOutTask(family, truth, arm)
+            for family, truths in FAMILIES.items()
+            for truth in truths
+            for arm in (ARMS if truth == "like the training" else EVERYWHERE)
+            if family == "triton" or arm != "rrl, nominal simulator"
+        ]
+
+    def seeds_of(self, _: HeldOutTask) -> Sequence[int]:
+        return range(FIRST, FIRST + self.servers)
+
+    def measure(self, task: HeldOutTask, seed: int) -> Learning:
+        server = HeldOutServer(task.family, TRUTHS[task.truth], seed)
+        agent = _agent(task.arm, server, seed)
+        learning = tune(server, agent, self.windows)
+        agent.close()
+        return learning
+
+    def rows(self, found: Answers[HeldOutTask, Learning]) -> Iterator[Row]:
+        for task, learnings in found.items():
+            yield from _rows(task, learnings)
+
+    def configuration(self) -> dict[str, Any]:
+        return {"windows": self.windows, "servers": self.servers, "first server": FIRST}
+
+
+class _MeanOnly(NeuralPrior):
+    """The estimator as a plain regressor, which does not say what configurations have in common."""
+
+    def at(self, load: float) -> LogCosts:
+        expected = super().at(load)
+        return expected._replace(loadings=np.empty((expected.mean.size, 0)))
+
+
+def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
+    from tuner.agents.catalogue import make_agent
+    from tuner.agents.rrl import RRL
+
+    space = server.space
+    known = NeuralPrior(space, server.objective, knowledge=server.knowledge)
+    if arm.startswith("hill_climb"):
+        start = space.encode(space.default)
+        if "pick" in arm:
+            expected = known.at(math.log2(server.server.rate))
+            start = int(np.argmin(expected.mean + expected.deviation))
+        return make_agent("hill_climb", space, seed=seed, start=start)
+    agent = RRL(space, seed=seed, synchronous=True)
+    if arm == "rrl":
+        agent.start_from(known)
+    elif arm == "rrl, network's mean only":
+        agent.start_from(_MeanOnly(space, server.objective, knowledge=server.knowledge))
+    elif arm == "rrl, nominal simulator":
+        agent.start_from(nominal_prior(server))
+    return agent
+
+
+def _rows(task: HeldOutTask, learnings: Sequence[Learning]) -> Iterator[Row]:
+    name = f"{task.family}, {task.truth}, {task.arm}"
+    above, settled = ASKED.get((task.family, task.truth), (None, None)) if task.arm == "rrl" else (None, None)
+    costs = [100 * one.above for one in learnings]
+    yield row(f"{name}: mean cost above the oracle's", costs, unit="%", note=_asked(above))
+    worst = float(np.quantile(costs, 0.9))
+    yield Row(id=f"{name}: the same, worst tenth", measured=worst, unit="%")
+    windows = [one.settled for one in learnings]
+    never = sum(map(math.isinf, windows))
+    notes = [_asked(settled), f"{never} of {len(windows)} never" if never else ""]
+    yield row(
+        f"{name}: windows until within 5 % for good",
+        windows,
+        unit="windows",
+        note="; ".join(filter(None, notes)),
+    )
+    yield row(f"{name}: first pick above the best", [100 * one.first for one in learnings], unit="%")
+    yield row(f"{name}: windows above 1.5 times the SLO", [100 * one.broken for one in learnings], unit="%")
+
+
+def _asked(most: float | None) -> str:
+    return "" if most is None else f"asked for: at most {most:g}"

@@ -1,0 +1,152 @@
+"""Trains the weights of the neural estimator again, as they come with the package.
+
+The samples are windows of random servers of every kind (:mod:`tuner.envs.randomised`); nothing in
+them was measured on a real one. With the same versions of numpy and PyTorch the weights are the same bit by
+bit. They are written beside the result; to use them, copy both files to ``agents/rrl/neural``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tuner.agents.rrl.neural.network import WEIGHTS, Network, digest_of, evaluate, shipped
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Row
+from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
+from tuner.experiments.neural.training import Recipe, join, train
+
+__all__ = ["HELD_OUT", "Pretrain", "ServerBlock", "save_weights"]
+
+SERVERS = {"triton": 9000, "tfserving_cpu": 7000, "tfserving_gpu": 7000}
+"""How many are trained on, by family."""
+BLOCK = 50
+"""Servers of one task."""
+HELD_OUT, CHECKED = 1_000_000, 100
+"""The first seed of servers that are not trained on, and how many of each family."""
+STATISTICS = ("mean latency", "p50", "p95", "p99", "CPU use", "GPU use")
+SHOWN = (2, 4)
+"""Of these, which are reported."""
+SEEN = 4
+"""Windows that a prediction may rest on, beside the one that was watched."""
+
+
+class ServerBlock(NamedTuple):
+    """Servers with consecutive seeds."""
+
+    family: str
+    first: int
+    servers: int
+
+
+@experiment(
+    name="neural-pretrain",
+    title="The weights of the neural estimator, trained again, and how exact they are on held-out servers",
+    paper="RRL",
+    minutes=12,
+    repeated=False,
+)
+class Pretrain(Experiment[ServerBlock, Samples]):
+    """Simulates servers, then trains on their windows."""
+
+    share = Scaled(1.0, quick=0.01)
+    """Of the servers."""
+    checked = Scaled(CHECKED, quick=10)
+    recipe = Scaled(Recipe(), quick=Recipe(epochs=4))
+
+    def tasks(self) -> list[ServerBlock]:
+        return [
+            ServerBlock(family, first, min(BLOCK, count - first))
+            for family, servers in SERVERS.items()
+            for count in (max(int(self.share * servers), 1),)
+            for first in range(0, count, BLOCK)
+        ] + [ServerBlock(family, HELD_OUT, self.checked) for family in SERVERS]
+
+    def measure(self, task: ServerBlock, seed: int) -> Samples:  # noqa: ARG002 - the servers have their own
+        return join([draw_samples(task.family, task.first + n) for n in range(task.servers)])
+
+    def rows(self, found: Answers[ServerBlock, Samples]) -> Iterator[Row]:
+        network = self._train(found)
+        for family in SERVERS:
+            held = found[ServerBlock(family, HELD_OUT, self.checked)][0]
+            yield from _exactness(family, network, held)
+        same = (
+            all(np.array_equal(a, b) for a, b in zip(network.layers, shipped().layers, strict=True))
+            if WEIGHTS.exists()
+            else False
+        )
+        yield Row(id="same bits as the weights that come with the package", measured=float(same))
+
+    def configuration(self) -> dict[str, Any]:
+        return {"servers": SERVERS, "windows of a server": CONFIGURATIONS, **asdict(self.recipe)}
+
+    def _train(self, found: Answers[ServerBlock, Samples]) -> Network:
+        import torch
+
+        torch.set_num_threads(1)  # the order of a sum over threads is no one's promise
+        blocks = [answers[0] for block, answers in found.items() if block.first < HELD_OUT]
+        losses: list[float] = []
+
+        def progress(loss: float) -> None:
+            losses.append(loss)
+            self.report(f"epoch {len(losses)} of {self.recipe.epochs}: loss {loss:.3f}")
+
+        network = train(join(blocks), self.recipe, progress=progress)
+        folder = self.options.folder / "neural-pretrain"
+        save_weights(network, self.configuration(), folder)
+        self.report(f"weights: {folder}")
+        return network
+
+
+def save_weights(network: Network, sheet: dict[str, Any], folder: Path) -> None:
+    """Write ``weights.npz`` and its data sheet ``weights.json`` to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / WEIGHTS.name
+    arrays = {f"layer{i}": layer for i, layer in enumerate(network.layers)}
+    plain = {name: getattr(network, name) for name in ("centre", "scale", "low", "high")}
+    np.savez(path, allow_pickle=False, **plain, **arrays)
+    sheet = {
+        "what": "weights of servetune's neural latency estimator",
+        "made by": "tuner experiment run neural-pretrain",
+        "trained on": "random simulated servers (ranges: envs/randomised.py); no real one",
+        "seeds": f"0 to one less than the number of servers of each family; held out: from {HELD_OUT}",
+        **sheet,
+        "parameters": int(sum(layer.size for layer in network.layers)),
+        "sha256": digest_of(path),
+    }
+    path.with_suffix(".json").write_text(json.dumps(sheet, indent=1) + "\n")
+
+
+def _exactness(family: str, network: Network, held: Samples) -> Iterator[Row]:
+    """Yield the errors of predictions on held-out servers, before and after a few windows were seen."""
+    outputs = evaluate(network, held.rows)
+    errors, weights = outputs.mean - held.targets, held.weights
+    for column in SHOWN:
+        before = np.sqrt(np.average(errors[:, column] ** 2, weights=weights))
+        after = _after_windows(
+            errors[:, column], outputs.loadings[:, column], outputs.deviation[:, column], weights
+        )
+        name = f"{family}, {STATISTICS[column]}: error of its logarithm"
+        yield Row(id=f"{name}, one window watched", measured=float(before))
+        yield Row(id=f"{name}, {SEEN} more windows seen", measured=float(after))
+
+
+def _after_windows(errors: np.ndarray, loadings: np.ndarray, own: np.ndarray, weights: np.ndarray) -> float:
+    """Return the error that is left when some windows of each server have been seen."""
+    generator = np.random.default_rng(0)
+    squares, total = 0.0, 0.0
+    for begin in range(0, errors.size, CONFIGURATIONS):
+        part = slice(begin, begin + CONFIGURATIONS)
+        error, loading, alone, weight = errors[part], loadings[part], own[part], weights[part]
+        seen = generator.choice(CONFIGURATIONS, SEEN, replace=False)
+        others = np.setdiff1d(np.arange(CONFIGURATIONS), seen)
+        within = loading[seen] @ loading[seen].T + np.diag(alone[seen] ** 2)
+        left = error[others] - loading[others] @ loading[seen].T @ np.linalg.solve(within, error[seen])
+        squares += float((weight[others] * left**2).sum())
+        total += float(weight[others].sum())
+    return float(np.sqrt(squares / total))

@@ -1,0 +1,274 @@
+"""The neural estimator: what is known of a server, the formulas, the inputs, the weights and the prior."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.agents import State
+from tuner.agents.rrl import RRL, RRLParameters
+from tuner.agents.rrl.neural import network
+from tuner.agents.rrl.neural.estimator import NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
+from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
+from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
+from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
+from tuner.agents.rrl.neural.queueing import queue_of, settings_of
+from tuner.agents.rrl.perception import SmoothPerception
+from tuner.envs.simulator.backend import triton_space
+from tuner.envs.simulator.server import ServerModel
+from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
+from tuner.errors import StorageError
+from tuner.knobs import Knob, KnobSpace
+from tuner.measurement import QUANTITIES
+from tuner.objective import BadRateObjective, Objective, Slo
+
+SERVER = ServerModel()
+SPACE = triton_space(SERVER)
+OBJECTIVE = Objective(slo=Slo(statistic="p95", latency=0.03), cores=2.0)
+RATE = 140.0
+
+
+def knowledge(scale: float = 1.0, *, watched: bool = True) -> ServerKnowledge:
+    """Return what is known of a server whose every time is as long, and whose load as low."""
+    seconds, doubt = complete_profile({1.0: (0.005 * scale, 0.1), 8.0: (0.007 * scale, 0.1)})
+    reference = Reference(
+        configuration=SPACE.encode(SPACE.default),
+        rate=RATE / scale,
+        latencies=np.array([0.012, 0.010, 0.025, 0.03]) * scale,
+        use=0.8,
+        inside=np.array([0.005 * scale, 0.006 * scale, 1.0]),
+    )
+    return ServerKnowledge(cores=2.0, seconds=seconds, doubt=doubt, reference=reference if watched else None)
+
+
+def seen(**values: float) -> dict[str, float]:
+    """Return what a window showed: one of the default configuration that kept the SLO."""
+    usual = {
+        "requests": 700.0, "rate": RATE, "mean": 0.012, "p50": 0.010, "p95": 0.025, "p99": 0.03,
+        "compute_mean": 0.005, "queue_mean": 0.006, "batch_mean": 1.0, "cpu": 0.8,
+    }  # fmt: skip
+    return {**{quantity.name: math.nan for quantity in QUANTITIES}, **usual, **values}
+
+
+def state(**values: float) -> State:
+    return State(level=22, configuration=SPACE.encode(SPACE.default), rate=RATE, seen=seen(**values))
+
+
+def test_a_profile_is_a_line_between_the_sizes_that_were_seen_and_ever_less_sure_beyond() -> None:
+    """As far as it was seen it is what was seen."""
+    seconds, doubt = complete_profile({1.0: (0.010, 0.05), 4.0: (0.016, 0.05)})
+
+    assert seconds == pytest.approx([0.010, 0.012, 0.016, 0.024, 0.040, 0.072, 0.136])
+    assert doubt[:3] == pytest.approx([0.05] * 3)
+    assert (np.diff(doubt[2:]) > 0).all()
+
+
+def test_a_profile_of_one_size_is_guessed_and_never_falls() -> None:
+    """Whatever size that was."""
+    for size in (1.0, 5.0, 100.0):
+        seconds, _ = complete_profile({size: (0.010, 0.05)})
+        assert (np.diff(seconds) >= 0).all()
+        assert (seconds > 0).all()
+
+
+@pytest.mark.parametrize("bad", [{}, {1.0: (0.0, 0.1)}, {1.0: (math.nan, 0.1)}])
+def test_a_profile_of_nothing_is_refused(bad: dict[float, tuple[float, float]]) -> None:
+    """No batch, or none that took any time."""
+    with pytest.raises(ValueError, match="at least one batch size"):
+        complete_profile(bad)
+
+
+def test_the_formulas_are_those_of_one_queue() -> None:
+    """With batches of 1 on one instance: an M/M/1 queue waits rho / (1 - rho) services."""
+    known = knowledge()
+    settings = settings_of(SPACE, 2.0)
+    alone = SPACE.encode({"max_batch_size": 1, "max_queue_delay": 0, "instances": 1})
+
+    queue = queue_of(settings, known, 100.0)
+
+    service, busy = known.seconds[0], 100.0 * known.seconds[0]
+    assert queue.full[alone] == pytest.approx(busy)
+    assert queue.wait[alone] == pytest.approx(busy / (1 - busy) * service)
+
+
+def test_the_load_forms_batches_up_to_the_largest() -> None:
+    """A heavier load forms larger ones."""
+    settings = settings_of(SPACE, 2.0)
+    light, heavy = (queue_of(settings, knowledge(), rate) for rate in (10.0, 800.0))
+
+    assert (heavy.formed >= light.formed - 1e-9).all()
+    assert (heavy.formed <= settings.batch).all()
+    assert heavy.formed.max() > 4
+
+
+def test_a_server_ten_times_as_slow_under_a_tenth_of_the_load_looks_alike() -> None:
+    """Inputs are relative; only the delays of the grid are not, so those of 0 are compared."""
+    rows = []
+    for scale in (1.0, 10.0):
+        settings = settings_of(SPACE, 2.0)
+        undelayed = settings.row(np.flatnonzero(settings.delay == 0))
+        watched = settings.row(np.array([SPACE.encode(SPACE.default)]))
+        rows.append(inputs_of(undelayed, knowledge(scale), RATE / scale, watched).rows)
+
+    assert rows[0].shape[1] == INPUTS
+    assert rows[0] == pytest.approx(rows[1], abs=1e-4)
+
+
+def test_the_weights_are_those_of_the_data_sheet() -> None:
+    """They are small, and say what they were trained on."""
+    sheet = shipped_sheet()
+
+    assert network.WEIGHTS.stat().st_size < 1_000_000
+    assert sheet["parameters"] == sum(layer.size for layer in shipped().layers)
+    assert {"servers", "seeds", "sha256", "trained on"} <= set(sheet)
+
+
+def test_damaged_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit is enough."""
+    data = bytearray(network.WEIGHTS.read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "weights.npz").write_bytes(data)
+    monkeypatch.setattr(network, "WEIGHTS", tmp_path / "weights.npz")
+
+    with pytest.raises(StorageError, match="damaged"):
+        network.shipped.__wrapped__()
+
+
+def test_inputs_beyond_those_of_the_training_are_counted() -> None:
+    """They are clipped, so that the network says nothing wild."""
+    rows = inputs_of(settings_of(SPACE, 2.0), knowledge(watched=False), RATE).rows
+    usual, far = evaluate(shipped(), rows), evaluate(shipped(), rows + 1e6)
+
+    assert far.outside > 0.9 > usual.outside
+    assert np.isfinite(far.mean).all()
+
+
+def test_unknown_quantities_leave_the_rest_finite() -> None:
+    """A server need not report quantiles, its CPU use or what goes on inside."""
+    known = knowledge()
+    assert known.reference is not None
+    blind = Reference(
+        configuration=0, rate=RATE, latencies=np.full(4, math.nan), use=math.nan, inside=np.full(3, math.nan)
+    )
+    for reference in (known.reference, blind):
+        settings = settings_of(SPACE, 2.0)
+        rows = inputs_of(settings, knowledge(), RATE, settings.row(np.array([reference.configuration]))).rows
+        assert np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("goal", ["latency", "strict", "cpu"])
+def test_costs_follow_the_objective(goal: str) -> None:
+    """Where the SLO is broken for sure, the cost is what the objective says of that latency."""
+    objective = Objective(slo=Slo(statistic="p95", latency=1e-6), goal=goal, cores=2.0)
+    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
+    costs = costs_of(estimate, objective)
+
+    ratio = np.exp(estimate.mean[:, 2]) / 1e-6
+    saturated = 10.0 * (1.0 + np.log(ratio / 10.0))
+    assert np.exp(costs.mean) == pytest.approx(saturated + (goal != "latency"), rel=1e-6)
+    assert costs.loadings.shape == (SPACE.size, FACTORS)
+    assert (costs.deviation > 0).all()
+
+
+def test_the_least_cpu_is_expected_where_the_slo_is_surely_kept() -> None:
+    """Then the cost is the share of the cores."""
+    objective = Objective(slo=Slo(statistic="p95", latency=3600.0), goal="cpu", cores=2.0)
+    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
+
+    assert np.exp(costs_of(estimate, objective).mean) == pytest.approx(
+        np.minimum(np.exp(estimate.mean[:, 4]) / 2.0, 1.0), rel=1e-6
+    )
+
+
+def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
+    """Windows without requests or without executions show nothing."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+
+    assert not prior.watch(0, seen(requests=0.0))
+    assert not prior.watch(0, seen(compute_mean=math.nan))
+    assert not prior.ready
+    assert prior.watch(0, seen())
+    assert prior.ready
+    assert not prior.watch(0, seen())  # the same again shows nothing new
+
+
+def test_a_larger_batch_is_worth_a_new_estimate() -> None:
+    """l(b) is known better."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    before = prior.at(math.log2(RATE)).mean
+
+    assert prior.watch(5, seen(batch_mean=8.0, compute_mean=0.008))
+    assert prior.knowledge is not None
+    assert prior.knowledge.execution(SIZES[3:4]) == pytest.approx([0.008])
+    assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
+
+
+def test_rrl_has_the_estimator_where_it_knows_the_objective() -> None:
+    """Not for knobs it knows nothing of, for a scheduler's objective, or if it is switched off."""
+    other = KnobSpace([Knob(name="parameters.beams", grid=(1.0, 2.0), default=1.0)])
+    scheduler = BadRateObjective(slo=OBJECTIVE.slo)
+
+    def has_one(space: KnobSpace, objective: Objective | None, **parameters: str) -> bool:
+        agent = RRL(space, RRLParameters(**parameters), objective=objective, synchronous=True)  # type: ignore[arg-type]
+        assert isinstance(agent.perception, SmoothPerception)
+        return agent.perception.prior is not None
+
+    assert has_one(SPACE, OBJECTIVE)
+    assert not has_one(SPACE, None)
+    assert not has_one(SPACE, OBJECTIVE, prior="none")
+    assert not has_one(other, OBJECTIVE)
+    assert not describable(other)
+    assert not estimable(SPACE, scheduler)
+
+
+def test_the_first_step_is_no_gamble() -> None:
+    """A server that keeps its SLO by far is not left for what may break it; one that breaks it is."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    default = SPACE.encode(SPACE.default)
+    agent.update(state(), default, 0.2, state())
+    assert agent.select(state()) == default
+
+    broken = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    late = state(p95=0.9, mean=0.5, p50=0.5, p99=1.0, queue_mean=0.45)
+    broken.update(late, default, 20.0, late)
+    assert broken.select(late) != default
+
+
+def test_what_was_watched_is_saved(tmp_path: Path) -> None:
+    """The agent expects the same afterwards."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    agent.save(tmp_path)
+
+    again = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    assert again.costs(22) == pytest.approx(agent.costs(22), nan_ok=True)
+    assert again.select(state()) == agent.select(state())
+
+
+def test_a_saved_agent_that_watched_nothing_still_has_the_estimator(tmp_path: Path) -> None:
+    """It is ready with its first window."""
+    RRL(SPACE, objective=OBJECTIVE, synchronous=True).save(tmp_path)
+
+    again = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    assert isinstance(again.perception, SmoothPerception)
+    assert again.perception.prior is not None
+    assert not again.perception.prior.ready
+
+
+def test_a_graph_of_operations_is_described_by_its_threads() -> None:
+    """A run with a thread for everything follows from one that was watched with several."""
+    model = CPU_MODELS["inception"]
+    space = model.space()
+    prior = NeuralPrior(space, Objective(slo=Slo(statistic="p95", latency=0.55), cores=model.cores))
+
+    assert prior.watch(space.encode(space.default), seen(compute_mean=0.1, rate=14.0))
+    assert prior.knowledge is not None
+    assert prior.knowledge.seconds[0] > 0.2
+    assert np.isfinite(prior.at(math.log2(14.0)).mean).all()
