@@ -124,6 +124,16 @@ class RRL:
         """Return the learned cost of one window per configuration; NaN if unknown.   # (size,)."""
         return self.perception.costs(level)
 
+    def belief(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """Return logarithms of what configurations are thought to cost, and deviations.   # (size,) each.
+
+        Raises:
+            TypeError: The agent is of the table form, which knows no uncertainty.
+        """
+        if not isinstance(self.perception, SmoothPerception):
+            raise TypeError("a table has no belief, only costs")
+        return self.perception.belief(state)
+
     def transfer(self, *, synchronous: bool = False) -> None:
         """Turn everything learned so far into a prior for another server, or for the real one.
 

@@ -113,6 +113,7 @@ class SmoothPerception:
         self._present = State(level=0, configuration=0)
         self._lock = Lock()
         self._beliefs: dict[tuple[int, int], Belief] = {}
+        self._informed = False
         self._forget(None)
 
     def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:  # noqa: ARG002
@@ -178,6 +179,11 @@ class SmoothPerception:
             known = expected | (deviation < KNOWN * self._smoothing.deviation)
             costs[candidates[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
+
+    def belief(self, state: State) -> Belief:
+        """Return mean and standard deviation of the logarithm of each cost.   # (size,) each."""
+        mean, deviation = self._belief(state, self.space.canonical)
+        return mean, deviation
 
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """Return the least value, to which a relative temperature refers."""
@@ -255,7 +261,7 @@ class SmoothPerception:
         self.drift = DriftDetector(self.parameters.drift)
         self.fitted = 0
         self._beliefs = {}
-        self._informed: bool = prior is not None and prior.ready
+        self._informed = prior is not None and prior.ready
 
     @property
     def _smoothing(self) -> SmoothingParameters:

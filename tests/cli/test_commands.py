@@ -58,13 +58,15 @@ def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> No
 
 @pytest.mark.compiled
 def test_recommend_says_what_and_why(tuner: Say, tmp_path: Path) -> None:
-    """An overloaded default is to be changed; the advice says how far the simulation is off."""
+    """An overloaded default is to be changed; the advice says how sure it is, and what it rests on."""
     printed = tuner("recommend", "sim://mlp?rate=180", "--slo", "p95=30ms", "--json", "advice.json")
 
     advice = json.loads((tmp_path / "advice.json").read_text())
     assert advice["change"]
     assert advice["configuration"]["max_batch_size"] > 1
-    assert "the simulation is off by" in printed
+    assert advice["rows"][1]["uncertainty"] > 0
+    assert "±" in printed
+    assert "rests on 3 windows of the present configuration" in " ".join(printed.split())
 
 
 @pytest.mark.compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.knobs import KnobSpace
-    from tuner.laboratory.advice import Advice
+    from tuner.laboratory.advice import Advice, AdviceRow
     from tuner.measurement import Measurement
     from tuner.objective import Objective
     from tuner.profiler.attachment import Attachment
@@ -40,7 +41,7 @@ def recommend(
 ) -> None:  # fmt: skip
     """Watch a server for a few windows and recommend a configuration for the load it has. Changes nothing.
 
-    Without --policy a model of the server is fitted to what was watched and every configuration simulated.
+    Without --policy the neural estimator says what every configuration would cost, given what was watched.
     """
     from tuner.cli.console import make_console, print_notes
     from tuner.cli.session import check_indicator
@@ -90,17 +91,24 @@ def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:
     )
     for name in ("", "configuration"):
         table.add_column(name)
-    for name in (f"{statistic} measured", f"{statistic} expected", "CPU expected, cores", "cost"):
+    for name in (f"{statistic} measured", f"{statistic} expected", "cost"):
         table.add_column(name, justify="right")
     for row in advice.rows:
         table.add_row(
             row.name,
             configuration_text(space, row.configuration),
             format_duration(row.measured),
-            format_duration(row.expected),
-            "-" if row.cpu is None else f"{row.cpu:.2f}",
+            _expected(row),
             f"{row.cost:.2f}",
         )
     console.print(table)
     for sentence in advice.reasons:
         console.print(plain(sentence))
+
+
+def _expected(row: AdviceRow) -> str:
+    """Return the latency that is expected, with its uncertainty."""
+    from tuner.duration import format_duration
+
+    sure = "" if math.isnan(row.uncertainty) else f" ±{row.uncertainty:.0%}"
+    return f"{format_duration(row.expected)}{sure}"

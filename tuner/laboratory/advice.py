@@ -1,4 +1,4 @@
-"""Recommends a configuration for a server that was only watched: by a policy, or by a fitted simulation."""
+"""Recommends a configuration for a server that was only watched: by a policy, or by the neural estimator."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AdviceRow:
     measured: float = NOT_KNOWN
     """The SLO's statistic as measured, s."""
     expected: float = NOT_KNOWN
-    """The same as simulated, s; NaN if a policy recommends: it knows only costs."""
-    cpu: float | None = None
-    """Cores as simulated."""
+    """The same as expected, s; NaN if a policy recommends: it knows only costs."""
+    uncertainty: float = NOT_KNOWN
+    """Standard deviation of its logarithm."""
     cost: float = NOT_KNOWN
 
 
@@ -60,7 +60,7 @@ class Advice:
                 "configuration": dict(row.configuration),
                 "measured_ms": known(row.measured * 1e3, 3),
                 "expected_ms": known(row.expected * 1e3, 3),
-                "cpu": row.cpu,
+                "uncertainty": known(row.uncertainty, 3),
                 "cost": known(row.cost),
             }
             for row in self.rows
@@ -89,10 +89,10 @@ def advise(
         objective: What is minimised, on the server's machine.
         present: What the server runs.
         watched: Windows in which it ran that.
-        agent: A trained policy; without one a simulation is fitted to the windows.
+        agent: A trained policy; without one the neural estimator recommends.
 
     Raises:
-        InvalidInput: No window can be used.
+        InvalidInput: No window can be used, or the estimator knows none of the knobs.
     """
     quiet = [m for m in watched if not m.disturbed]
     if not quiet:
@@ -107,7 +107,7 @@ def advise(
     )
     if agent is not None:
         return _from_policy(space, now, agent, rate)
-    return _from_simulation(space, objective, now, quiet, rate)
+    return _from_estimator(space, objective, now, quiet, rate)
 
 
 def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) -> Advice:
@@ -130,86 +130,88 @@ def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) ->
     )
 
 
-def _from_simulation(
-    space: KnobSpace,
-    objective: Objective,
-    now: AdviceRow,
-    quiet: Sequence[Measurement],
-    rate: float,
+def _from_estimator(
+    space: KnobSpace, objective: Objective, now: AdviceRow, quiet: Sequence[Measurement], rate: float
 ) -> Advice:
-    from tuner.envs.simulator.calibration import calibrate
-    from tuner.envs.simulator.long_window import simulate
-    from tuner.envs.twin import as_simulated, missing_role, simulated_knobs
+    """Compare what every configuration is expected to cost: by the network, and by what was measured."""
+    from tuner.agents.rrl.neural.prior import estimable
 
-    if (missing := missing_role(space)) is not None:
-        raise InvalidInput(
-            "--policy", f"without a knob of the role {missing} nothing can be simulated", "give a policy"
-        )
-    cores = objective.cores
-    seen = [replace(m, configuration=as_simulated(space, m.configuration, cores)) for m in quiet]
-    model = calibrate(seen, cores=cores)
-    others = set(space.names) - {knob.name for knob in simulated_knobs(space)}  # they keep their value
-    rows = []
-    for index in space.distinct:
-        configuration = space.decode(int(index))
-        if any(configuration[name] != now.configuration[name] for name in others):
-            continue
-        m = simulate(model, as_simulated(space, configuration, cores), rate)
-        rows.append(
-            AdviceRow(
-                name="",
-                configuration=configuration,
-                expected=objective.latency(m),
-                cpu=round(m.cpu, 3),
-                cost=objective.cost(m),
-            )
-        )
-    rows.sort(key=lambda row: (row.cost, space.encode(row.configuration)))
-    largest = max(max(m.batches, default=1) for m in quiet)
-    extrapolated = largest < (space.value_of(Role.BATCH, rows[0].configuration) or 1.0)
-    return _verdict(objective, now, rows, rate, largest if extrapolated else None)
+    if not estimable(space, objective):
+        problem = "no knob whose effect on other servers is known"
+        raise InvalidInput("--policy", problem, "give a policy, or let `tuner run` try")
+    mean, deviation = _belief(space, objective, now.configuration, quiet)
+    lasting = replace(objective, goal="latency", change_cost=0.0)
+    logs, spread = _belief(space, lasting, now.configuration, quiet)
+    numbers = _comparable(space, now.configuration)
+    order = numbers[np.argsort(mean[numbers] + deviation[numbers], kind="stable")]
+    present = int(space.canonical[space.encode(now.configuration)])
 
-
-def _verdict(
-    objective: Objective, now: AdviceRow, rows: list[AdviceRow], rate: float, largest: int | None
-) -> Advice:
-    """Compare the best simulated configuration with the present one, as simulated too.
-
-    Args:
-        objective: What is minimised.
-        now: The present configuration.
-        rows: What the simulation expects, the best first.
-        rate: The load, requests/s.
-        largest: The largest batch that was seen; None if the best configuration makes no larger ones.
-    """
-    best = rows[0]
-    simulated_now = next(row for row in rows if row.configuration == now.configuration)
-    change = best.configuration != now.configuration and best.cost < simulated_now.cost * WORTH
-    error = simulated_now.expected / now.measured - 1 if math.isfinite(now.measured) else NOT_KNOWN
-    reasons = [
-        f"{simulated_now.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
-        if change
-        else f"no configuration is expected to be {1 - WORTH:.0%} better: leave it",
-        f"the simulation is off by {error:+.0%} for the present configuration"
-        if math.isfinite(error)
-        else "the simulation could not be checked: the latency statistic was not measured",
-    ]
-    if largest is not None:
-        reasons.append(
-            f"only batches up to {largest} were seen, so the gain of larger ones is extrapolated: "
-            "`tuner calibrate` or `tuner sweep` would measure it"
+    def described(number: int, name: str) -> AdviceRow:
+        return AdviceRow(
+            name=name,
+            configuration=space.decode(number),
+            expected=math.exp(logs[number]) * objective.slo.latency,
+            uncertainty=float(spread[number]),
+            cost=math.exp(mean[number]),
         )
-    if not best.expected <= objective.slo.latency:
-        reasons.append(
-            f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
-        )
-    shown = [row for row in rows[:5] if row.configuration != now.configuration][:4]
-    named = [replace(row, name="best" if number == 0 else "then") for number, row in enumerate(shown)]
-    present = replace(now, expected=simulated_now.expected, cpu=simulated_now.cpu)
+
+    best = described(int(order[0]), "best")
+    others = [int(number) for number in order[1:5] if number != present][:3]
+    known = described(present, "now")
+    now = replace(now, expected=known.expected, uncertainty=known.uncertainty)
+    change = int(order[0]) != present and best.cost < known.cost * WORTH
+    shown = [best] if int(order[0]) != present else []
     return Advice(
         rate=rate,
         change=change,
         configuration=best.configuration if change else now.configuration,
-        rows=(present, *named),
-        reasons=tuple(reasons),
+        rows=(now, *shown, *(described(number, "then") for number in others)),
+        reasons=_reasons(objective, now, known, best, change=change, windows=len(quiet)),
     )
+
+
+def _belief(
+    space: KnobSpace, objective: Objective, present: Configuration, quiet: Sequence[Measurement]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the logarithms of costs and their deviations after some windows of a configuration."""
+    from tuner.agents.rrl import RRL
+
+    agent = RRL(space, objective=objective, synchronous=True)
+    number, levels = int(space.canonical[space.encode(present)]), LoadLevels()
+    for m in quiet:
+        state = State(
+            level=levels.level(m.arrival_rate), configuration=number, rate=m.arrival_rate, seen=m.figures()
+        )
+        agent.update(state, number, objective.cost(m), state)
+    belief = agent.belief(state)
+    agent.close()
+    return belief
+
+
+def _comparable(space: KnobSpace, present: Configuration) -> np.ndarray:
+    """Return the configurations in which the knobs that the estimator does not know have their value."""
+    others = [i for i, knob in enumerate(space.knobs) if knob.role is Role.OTHER]
+    here = space.coordinates[space.encode(present)]
+    distinct = space.distinct
+    return np.asarray(distinct[(space.coordinates[distinct][:, others] == here[others]).all(axis=1)])
+
+
+def _reasons(
+    objective: Objective, now: AdviceRow, known: AdviceRow, best: AdviceRow, *, change: bool, windows: int
+) -> tuple[str, ...]:
+    """Return why, how sure that is, and where it comes from."""
+    error = known.expected / now.measured - 1 if math.isfinite(now.measured) else NOT_KNOWN
+    reasons = [
+        f"{known.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
+        if change
+        else f"no configuration is expected to be {1 - WORTH:.0%} better: leave it",
+        f"what is expected rests on {windows} window{'s' * (windows > 1)} of the present configuration and "
+        "on an estimator that was trained on simulated servers; of the others nothing was measured here",
+    ]
+    if math.isfinite(error):
+        reasons.append(f"it is off by {error:+.0%} for the present configuration")
+    if not best.expected <= objective.slo.latency:
+        reasons.append(
+            f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
+        )
+    return tuple(reasons)
