@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
+from tuner.profiler.window import CHANCE
 
 __all__ = ["SPREAD", "ConfigurationRecord", "Load", "Margin", "Spread", "margin"]
 
@@ -28,8 +29,6 @@ LARGEST = 1.0
 """Largest relative deviation that counts: one spike says nothing about the others."""
 SEEN = 0.02
 """Least weight of the newest window in the spread."""
-CHANCE = 3.0
-"""Standard deviations by which a number of requests may differ by chance."""
 BETWEEN = 0.05
 """Relative deviation of a latency between windows of one configuration, however many requests they have."""
 USUAL_SPREAD = 0.5
