@@ -60,7 +60,7 @@ class FaultOutcome:
 @experiment(
     name="daemon-faults",
     title="Faults in a live server, its network and the daemon that keeps it",
-    minutes=25,
+    minutes=45,
     live=True,
 )
 class DaemonFaults(RepeatedExperiment[list[FaultOutcome]]):

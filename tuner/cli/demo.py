@@ -57,7 +57,7 @@ class DemoCourse:
     ] = None
     windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14
     model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp"
-    cold: Annotated[bool, typer.Option("--cold", help="Learn from nothing; no training in simulation.")] = (
+    cold: Annotated[bool, typer.Option("--cold", help="Start without a calibration and its training in simulation.")] = (
         False
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -322,6 +323,14 @@ def test_poor_tokens_are_refused(tmp_path: Path, text: str | None, mode: int, pr
 
     with pytest.raises(InvalidInput, match=problem):
         read_token(path, None)
+
+
+def test_a_pipe_is_no_token(tmp_path: Path) -> None:
+    """Nobody may ever write to it, and the daemon does not wait."""
+    os.mkfifo(tmp_path / "token", 0o600)
+
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_token(tmp_path / "token", None)
 
 
 def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> None:

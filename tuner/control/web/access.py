@@ -31,8 +31,9 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from tuner.adapters.connection.credentials import check_private, is_loopback
+from tuner.adapters.connection.credentials import LARGEST_TOKEN, check_private, is_loopback
 from tuner.errors import InvalidInput
+from tuner.storage import read_file
 
 __all__ = ["Access", "Gate", "bearer", "read_token"]
 
@@ -62,7 +63,7 @@ def read_token(path: Path | None, environment: str | None) -> str | None:
     if path is not None:
         where = f"http.token_file {path}"
         try:
-            token = path.read_text(encoding="utf-8")
+            token = read_file(path, LARGEST_TOKEN).decode()
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "is no text"
             raise InvalidInput(where, f"cannot be read: {problem}") from None
