@@ -57,9 +57,9 @@ class DemoCourse:
     ] = None
     windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14
     model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp"
-    cold: Annotated[bool, typer.Option("--cold", help="Start without a calibration and its training in simulation.")] = (
-        False
-    )
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start without a calibration and its training in simulation.")
+    ] = False
 
     def loads(self, server: str) -> tuple[float, float]:
         """Return the two loads for a server, requests/s.

@@ -17,6 +17,8 @@ from tuner.knobs import KnobSpace, Role
 
 __all__ = ["Queue", "Settings", "queue_of", "settings_of", "split_time"]
 
+THREADS = (Role.PARALLELISM, Role.INTER_OP, Role.INTRA_OP)
+"""Roles in which 0 stands for one for each core."""
 STEPS = 12
 """Of the search for the fixed point; where the server keeps up each halves the error at least."""
 FULLEST = 0.97
@@ -70,20 +72,15 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
     def column(role: Role, otherwise: float) -> np.ndarray:
         knob = space.with_role(role)
         if knob is None:
-            return np.full(space.size, space.fixed.get(role, otherwise))
-        values = np.array(knob.grid)[space.coordinates[:, space.knobs.index(knob)]]
+            values = np.full(space.size, space.fixed.get(role, otherwise))
+        else:
+            values = np.array(knob.grid)[space.coordinates[:, space.knobs.index(knob)]]
         return np.where(values == 0.0, max(cores, 1.0), values) if role in THREADS else values
 
-    batch = column(Role.BATCH, 1.0)
+    batch = np.maximum(column(Role.BATCH, 1.0), 1.0)
     delay = np.where(batch == 1.0, 0.0, column(Role.DELAY, 0.0))
-    parallel = column(Role.PARALLELISM, 1.0)
-    parallel = np.where(parallel == 0.0, max(cores, 1.0), parallel)  # fixed
-    return Settings(
-        np.maximum(batch, 1.0), delay, parallel, column(Role.INTER_OP, 1.0), column(Role.INTRA_OP, 1.0)
-    )
-
-
-THREADS = (Role.PARALLELISM, Role.INTER_OP, Role.INTRA_OP)
+    parallel, inter_op, intra_op = (column(role, 1.0) for role in THREADS)
+    return Settings(batch, delay, parallel, inter_op, intra_op)
 
 
 def split_time(settings: Settings, cores: float) -> np.ndarray:
@@ -103,9 +100,8 @@ def queue_of(settings: Settings, knowledge: ServerKnowledge, rate: float) -> Que
     """
     batch, delay = settings.batch, settings.delay
     split = split_time(settings, knowledge.cores)
-    room = (
-        GPU_SLOTS if knowledge.gpu else knowledge.cores * split
-    )  # a run of half the time keeps two cores busy
+    # A run that takes half the time keeps about two cores busy.
+    room = GPU_SLOTS if knowledge.gpu else knowledge.cores * split
     slots = np.minimum(settings.parallelism, np.maximum(room, 1.0))
     formed = np.ones_like(batch)
     for _ in range(STEPS):
