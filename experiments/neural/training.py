@@ -15,7 +15,7 @@ from tuner.experiments.neural.samples import CONFIGURATIONS, Samples
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Recipe", "join", "train"]
+__all__ = ["Recipe", "join", "loss_of", "train"]
 
 
 IGNORED = 0.2
@@ -84,7 +84,7 @@ def train(
         order = torch.randperm(x.shape[0], generator=generator).to(device)
         total = torch.zeros((), device=device)
         for part in order.split(recipe.batch):  # type: ignore[no-untyped-call]
-            loss = _loss(model(x[part]), y[part], extra[part], known[part])
+            loss = loss_of(model(x[part]), y[part], extra[part], known[part])
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -97,7 +97,7 @@ def train(
     return Network(centre.astype(np.float32), scale.astype(np.float32), low, high, layers_out)
 
 
-def _loss(
+def loss_of(
     outputs: torch.Tensor, targets: torch.Tensor, extra: torch.Tensor, known: torch.Tensor
 ) -> torch.Tensor:
     """Return minus the logarithm of the likelihood of all windows of each server, jointly normal.

@@ -130,3 +130,25 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     """Parameters are checked when they are made."""
     with pytest.raises(ValueError, match="must hold"):
         SmoothingParameters(**wrong)
+
+
+def test_what_a_prior_knows_of_all_costs_is_part_of_the_covariance() -> None:
+    """Against the formulas of a Gaussian process of mean 0, with that part added (eqs. 2.25 and 2.26)."""
+    generator = np.random.default_rng(4)
+    points = random_points(4, eras=1)
+    loadings, there = generator.normal(size=(12, 3)), generator.normal(size=(5, 3))
+    points = points._replace(loadings=loadings)
+    where = random_points(5, 5, eras=1).places
+    theta = initial_theta(PARAMETERS, 2)
+
+    mean, deviation = posterior(theta, points, PARAMETERS, where, there)
+
+    hyper = Hyperparameters(np.exp(-theta[:-2]), math.exp(2 * theta[-2]), PARAMETERS.shared, 0.0, 0.1**2)
+    within = naive.covariance(points.places, points.places, hyper) + loadings @ loadings.T
+    within += np.diag(math.exp(2 * theta[-1]) / points.windows)
+    across = naive.covariance(points.places, where, hyper) + loadings @ there.T
+    before = hyper.variance + hyper.offset + (there**2).sum(axis=1)
+    expected = across.T @ np.linalg.solve(within, points.logs)
+    variance = before - np.einsum("ij,ij->j", across, np.linalg.solve(within, across))
+    assert mean == pytest.approx(expected, rel=1e-5)
+    assert deviation == pytest.approx(np.sqrt(variance), rel=1e-4)

@@ -1,0 +1,122 @@
+"""The estimator's training, and the servers that it is judged on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.experiments.quick import quick
+from tuner.agents.rrl.neural.network import FACTORS, OUTPUTS, WIDTH
+from tuner.envs.randomised import FAMILIES
+from tuner.experiments.neural.held_out import ARMS, HeldOut, HeldOutTask
+from tuner.experiments.neural.pretrain import HELD_OUT, Pretrain, ServerBlock
+from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
+from tuner.experiments.neural.servers import TRUTHS, HeldOutServer
+from tuner.experiments.neural.training import Recipe, join, loss_of, train
+
+pytestmark = pytest.mark.compiled
+
+
+@pytest.fixture(scope="module")
+def samples() -> Samples:
+    """Windows of a few servers of every family."""
+    return join([draw_samples(family, seed) for family in FAMILIES for seed in range(3)])
+
+
+def test_the_same_seed_draws_the_same_windows() -> None:
+    """Whatever was drawn before."""
+    first, again, other = draw_samples("triton", 1), draw_samples("triton", 1), draw_samples("triton", 2)
+
+    np.testing.assert_array_equal(first.rows, again.rows)
+    np.testing.assert_array_equal(first.targets, again.targets)
+    assert not np.array_equal(first.targets, other.targets)
+
+
+def test_samples_are_complete_but_for_the_use_of_a_gpu(samples: Samples) -> None:
+    """Servers without one have none to learn from."""
+    assert np.isfinite(samples.rows).all()
+    assert np.isfinite(samples.targets[:, : OUTPUTS - 1]).all()
+    known = np.isfinite(samples.targets[:, -1]).reshape(-1, CONFIGURATIONS)
+    assert known.all(axis=1).tolist() == [False] * 6 + [True] * 3
+
+
+def test_the_loss_is_the_likelihood_of_a_normal_vector() -> None:
+    """Against scipy: all windows of a server at once, with the covariance of factors and deviations."""
+    torch = pytest.importorskip("torch")
+    from scipy.stats import multivariate_normal
+
+    generator = np.random.default_rng(0)
+    count = 5
+    outputs = generator.normal(0.0, 0.5, (1, count, WIDTH))
+    targets = generator.normal(0.0, 1.0, (1, count, OUTPUTS))
+    extra = generator.uniform(0.0, 0.3, (1, count))
+    known = np.ones((1, OUTPUTS))
+
+    ours = float(loss_of(*(torch.tensor(array) for array in (outputs, targets, extra, known))))
+
+    values = []
+    for column in range(OUTPUTS):
+        mean, deviation = outputs[0, :, column], np.exp(outputs[0, :, OUTPUTS + column])
+        loadings = outputs[0, :, 2 * OUTPUTS :].reshape(count, OUTPUTS, FACTORS)[:, column]
+        covariance = loadings @ loadings.T + np.diag(deviation**2 + extra[0])
+        density = multivariate_normal(mean, covariance).logpdf(targets[0, :, column])
+        values.append(-density - 0.5 * count * math.log(2.0 * math.pi))
+    assert ours == pytest.approx(np.mean(values) / count, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_training_is_the_same_to_the_last_bit_and_learns(samples: Samples) -> None:
+    """The same samples and recipe give the same weights; the loss falls."""
+    pytest.importorskip("torch")
+    recipe = Recipe(epochs=12, batch=3, hidden=(16,))
+    losses: list[float] = []
+
+    one, two = train(samples, recipe, progress=losses.append), train(samples, recipe)
+
+    assert all(np.array_equal(a, b) for a, b in zip(one.layers, two.layers, strict=True))
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_pretraining_writes_weights_and_says_how_exact_they_are(tmp_path: Path) -> None:
+    """Of every family, on servers that were not trained on."""
+    pytest.importorskip("torch")
+    experiment = quick(Pretrain, folder=tmp_path)
+    blocks = [ServerBlock(family, 0, 2) for family in FAMILIES]
+    held = [ServerBlock(family, HELD_OUT, experiment.checked) for family in FAMILIES]
+    found = {block: [experiment.measure(block, 0)] for block in (*blocks, *held)}
+
+    rows = list(experiment.rows(found))
+
+    assert (tmp_path / "neural-pretrain" / "weights.npz").exists()
+    assert {family for row in rows for family in FAMILIES if row.id.startswith(family)} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_held_out_server_has_a_best_configuration_that_keeps_its_slo(truth: str) -> None:
+    """However its truth differs; all windows of it depend on its seed alone."""
+    one, two = (HeldOutServer("triton", TRUTHS[truth], 7) for _ in range(2))
+    best = int(np.argmin(one.expected))
+
+    cost, measurement = one.measure(best)
+
+    assert one.best < 1.0
+    assert cost < 1.5
+    assert two.measure(best)[0] == cost
+    assert measurement.requests > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_tunes_a_server(arm: str) -> None:
+    """And its rows say so."""
+    experiment = quick(HeldOut)
+    task = HeldOutTask("triton", "like the training", arm)
+
+    rows = list(experiment.rows({task: [experiment.measure(task, 5000)]}))
+
+    assert len(rows) == 5
+    assert all(arm in row.id for row in rows)
