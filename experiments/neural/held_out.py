@@ -55,7 +55,6 @@ class HeldOutTask(NamedTuple):
 @experiment(
     name="neural-held-out",
     title="Agents with and without the neural estimator on servers that it has never seen",
-    paper="RRL",
     minutes=25,
 )
 class HeldOut(Experiment[HeldOutTask, Learning]):

@@ -47,7 +47,6 @@ class ServerBlock(NamedTuple):
 @experiment(
     name="neural-pretrain",
     title="The weights of the neural estimator, trained again, and how exact they are on held-out servers",
-    paper="RRL",
     minutes=12,
     repeated=False,
 )
