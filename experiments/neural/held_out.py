@@ -125,14 +125,7 @@ def _rows(task: HeldOutTask, learnings: Sequence[Learning]) -> Iterator[Row]:
     worst = float(np.quantile(costs, 0.9))
     yield Row(id=f"{name}: the same, worst tenth", measured=worst, unit="%")
     windows = [one.settled for one in learnings]
-    never = sum(map(math.isinf, windows))
-    notes = [_asked(settled), f"{never} of {len(windows)} never" if never else ""]
-    yield row(
-        f"{name}: windows until within 5 % for good",
-        windows,
-        unit="windows",
-        note="; ".join(filter(None, notes)),
-    )
+    yield row(f"{name}: windows until within 5 % for good", windows, unit="windows", note=_asked(settled))
     yield row(f"{name}: first pick above the best", [100 * one.first for one in learnings], unit="%")
     yield row(f"{name}: windows above 1.5 times the SLO", [100 * one.broken for one in learnings], unit="%")
 
