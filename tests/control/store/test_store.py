@@ -275,6 +275,20 @@ def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
     assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
 
 
+def test_the_number_of_a_decision_is_never_given_again(store: Store, times: Times) -> None:
+    """Not even after everything has become old: who asks for a number must not get another decision."""
+    target = entered(store)
+    for number in range(3):
+        store.decided(target, record(Hold(reason="x"), number), state(), kept=True)
+    last = store.rows("SELECT max(id) AS id FROM decision")[0]["id"]
+    times.now += 31 * 86400
+
+    store.prune(times.now - 30 * 86400)
+    store.decided(target, record(Hold(reason="y"), 3), state(), kept=True)
+
+    assert [row["id"] for row in store.rows("SELECT id FROM decision ORDER BY id")] == [last, last + 1]
+
+
 @pytest.mark.parametrize("outcome", ["decided", "applying", "applied"])
 def test_what_is_not_finished_is_not_forgotten(store: Store, times: Times, outcome: str) -> None:
     """A clock set forward by a month makes nothing old that the next start has to resolve or to judge."""

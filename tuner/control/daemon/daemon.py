@@ -139,6 +139,9 @@ class Daemon:
         names = [target.name for target in self.config.targets]
         with state.opened(names) as store, self._frontend or nullcontext():
             try:
+                self._prune(
+                    store
+                )  # before the workers: what they resolve at their start must not be deleted at once
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
                 return self._wait(store, state)
@@ -147,7 +150,7 @@ class Daemon:
 
     def _wait(self, store: Store, state: DaemonStore) -> str:
         """Look after signals and the store; return "" when the daemon ends, or how the store is damaged."""
-        pruned, checked = -PRUNE_EVERY, time.monotonic()
+        pruned = checked = time.monotonic()
         while not self._stopping:
             self._ticked = time.monotonic()
             if self._reloading:

@@ -344,9 +344,13 @@ class Store(Database):
         """Delete windows, decisions and events before a time; return how many. Policies and targets stay.
 
         So do a change that has not ended, the last change of each target, which may not be judged yet, and
-        the windows that these followed: a clock that is set forward must not make them old.
+        the windows that these followed: a clock that is set forward must not make them old. The last decision
+        of each target stays, too: SQLite would give its number to the next one, and who asks for that number
+        would get another decision.
         """
-        kept = f"({OPEN} OR id IN (SELECT max(id) FROM decision WHERE outcome = 'applied' GROUP BY target))"
+        newest = "id IN (SELECT max(id) FROM decision {} GROUP BY target)"
+        applied = newest.format("WHERE outcome = 'applied'")
+        kept = f"({OPEN} OR {applied} OR {newest.format('')})"
         followed = "(SELECT window FROM decision WHERE time < ? AND window IS NOT NULL)"
         with self.writing() as db:
             return (
