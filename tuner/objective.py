@@ -40,7 +40,7 @@ from tuner.option import option
 if TYPE_CHECKING:
     from tuner.measurement import Measurement
 
-__all__ = ["GOALS", "SATURATION", "BadRateObjective", "Objective", "Slo", "parse_slo"]
+__all__ = ["GOALS", "SATURATION", "BadRateObjective", "Objective", "Slo", "parse_slo", "unsaturated"]
 
 GOALS = ("latency", "strict", "cpu", "gpu")
 SATURATION = 10.0
@@ -217,6 +217,11 @@ class BadRateObjective(Objective):
             return min(self.latency(measurement) / self.slo.latency, 1.0)
         used = measurement.gpu if self.goal == "gpu" else measurement.cpu / self.cores
         return bad if math.isnan(bad) else min(used, 1.0)
+
+
+def unsaturated(cost: float) -> float:
+    """Return the ratio to the SLO that a cost of the latency stands for."""
+    return cost if not cost > SATURATION else SATURATION * math.exp(cost / SATURATION - 1.0)
 
 
 def _saturate(ratio: float) -> float:

@@ -132,7 +132,13 @@ class RRL:
         """
         if not isinstance(self.perception, SmoothPerception):
             raise TypeError("a table has no belief, only costs")
+        self._watch(state)
         return self.perception.belief(state)
+
+    @property
+    def informed(self) -> bool:
+        """Whether a prior says what to expect; the estimator does from the first window with executions."""
+        return isinstance(self.perception, SmoothPerception) and self.perception.informed
 
     def transfer(self, *, synchronous: bool = False) -> None:
         """Turn everything learned so far into a prior for another server, or for the real one.

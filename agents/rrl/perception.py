@@ -180,6 +180,11 @@ class SmoothPerception:
             costs[candidates[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
 
+    @property
+    def informed(self) -> bool:
+        """Whether a prior says what to expect."""
+        return self.prior is not None and self.prior.ready
+
     def belief(self, state: State) -> Belief:
         """Return mean and standard deviation of the logarithm of each cost.   # (size,) each."""
         mean, deviation = self._belief(state, self.space.canonical)

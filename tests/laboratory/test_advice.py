@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.control.decide.evidence import SPREAD
+from tuner.errors import InvalidInput
 from tuner.laboratory.advice import advise
+from tuner.measurement import NOT_KNOWN
 
 
 @pytest.mark.parametrize(("share", "change"), [(0.02, True), (-0.02, False)])
@@ -20,3 +25,31 @@ def test_a_change_is_advised_where_the_control_loop_would_make_it(share: float, 
 
     assert advice.change is change
     assert advice.configuration == configuration(4 if change else 1)
+
+
+def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:
+    """From how long executions take; the advice does not say how far it is off."""
+    watched = replace(measurement(0.020), latency_p95=NOT_KNOWN, compute_mean=0.005, batch_mean=1.0)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [watched])
+
+    assert math.isnan(advice.rows[0].measured)
+    assert advice.rows[0].expected > 0
+    assert not any("off by" in sentence for sentence in advice.reasons)
+
+
+def test_nothing_is_advised_without_executions() -> None:
+    """One sentence says what to do."""
+    watched = replace(measurement(0.020), compute_mean=NOT_KNOWN)
+
+    with pytest.raises(InvalidInput, match=r"no window shows how long executions take.*--rate"):
+        advise(SPACE, OBJECTIVE, configuration(), [watched])
+
+
+def test_an_overloaded_window_is_expected_as_it_was_measured() -> None:
+    """Beyond ten times the SLO, where costs grow with the logarithm only."""
+    watched = replace(measurement(3.0), compute_mean=0.005, batch_mean=1.0)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [watched] * 3)
+
+    assert advice.rows[0].expected == pytest.approx(3.0, rel=0.3)

@@ -14,7 +14,7 @@ from tuner.control.decide.evidence import SPREAD
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.measurement import NOT_KNOWN, Measurement, known
-from tuner.objective import Objective
+from tuner.objective import Objective, unsaturated
 
 __all__ = ["Advice", "AdviceRow", "advise"]
 
@@ -92,7 +92,7 @@ def advise(
         agent: A trained policy; without one the neural estimator recommends.
 
     Raises:
-        InvalidInput: No window can be used, or the estimator knows none of the knobs.
+        InvalidInput: No window can be used, or the estimator knows none of the knobs or of the executions.
     """
     quiet = [m for m in watched if not m.disturbed]
     if not quiet:
@@ -150,7 +150,7 @@ def _from_estimator(
         return AdviceRow(
             name=name,
             configuration=space.decode(number),
-            expected=math.exp(logs[number]) * objective.slo.latency,
+            expected=unsaturated(math.exp(logs[number])) * objective.slo.latency,
             uncertainty=float(spread[number]),
             cost=math.exp(mean[number]),
         )
@@ -182,9 +182,13 @@ def _belief(
         state = State(
             level=levels.level(m.arrival_rate), configuration=number, rate=m.arrival_rate, seen=m.figures()
         )
-        agent.update(state, number, objective.cost(m), state)
+        if math.isfinite(cost := objective.cost(m)):  # else the SLO's statistic was not measured
+            agent.update(state, number, cost, state)
     belief = agent.belief(state)
     agent.close()
+    if not agent.informed:
+        problem = "no window shows how long executions take"
+        raise InvalidInput("TARGET", problem, "wait for requests, send some with --rate, or give a policy")
     return belief
 
 
