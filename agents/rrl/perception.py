@@ -113,7 +113,6 @@ class SmoothPerception:
         self._present = State(level=0, configuration=0)
         self._lock = Lock()
         self._beliefs: dict[tuple[int, int], Belief] = {}
-        self._informed = False
         self._forget(None)
 
     def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:  # noqa: ARG002
@@ -172,11 +171,10 @@ class SmoothPerception:
     def costs(self, level: int) -> np.ndarray:
         """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,)."""
         costs = np.full(self.space.size, np.nan)
-        expected = self.prior is not None and self.prior.ready
-        if self.windows(level) or expected:
+        if self.windows(level) or self.informed:
             candidates = self._candidates(level, self.space.distinct)
             mean, deviation = self._belief(State(level=level, configuration=0), candidates)
-            known = expected | (deviation < KNOWN * self._smoothing.deviation)
+            known = self.informed | (deviation < KNOWN * self._smoothing.deviation)
             costs[candidates[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
 
@@ -251,11 +249,11 @@ class SmoothPerception:
     def watch(self, number: int, seen: Mapping[str, float]) -> None:
         """Take in what a window of a configuration showed beside its cost."""
         with self._lock:
+            knew = self.informed
             if self.prior is None or not self.prior.watch(number, seen):
                 return
             self._beliefs = {}
-            if not self._informed:  # from now on the process describes what differs from the prior
-                self._informed = True
+            if self.informed and not knew:  # from now on the process describes what differs from the prior
                 self.theta, self.fitted = initial_theta(self._smoothing, len(self.space.knobs)), 0
 
     def _forget(self, prior: ExpectedCosts | None) -> None:
@@ -266,19 +264,18 @@ class SmoothPerception:
         self.drift = DriftDetector(self.parameters.drift)
         self.fitted = 0
         self._beliefs = {}
-        self._informed = prior is not None and prior.ready
 
     @property
     def _smoothing(self) -> SmoothingParameters:
         """With a prior the process describes by how much reality differs from it, which is less."""
         p = self.parameters.smoothing
-        if self.prior is None or not self.prior.ready:
+        if not self.informed:
             return p
         return replace(p, deviation=p.neural_deviation if self._neural else p.prior_deviation)
 
     @property
     def _neural(self) -> bool:
-        return isinstance(self.prior, NeuralPrior) and self.prior.ready
+        return isinstance(self.prior, NeuralPrior) and self.informed
 
     def _load(self, state: State) -> float:
         """Octaves: logarithm of the rate to base 2."""
@@ -288,9 +285,7 @@ class SmoothPerception:
     def _knows(self, level: int) -> bool:
         """Whether anything is known that bears on a level."""
         return (
-            (self.prior is not None and self.prior.ready)
-            or bool(self.windows(level))
-            or (self.parameters.carry and len(self.measured) > 0)
+            self.informed or bool(self.windows(level)) or (self.parameters.carry and len(self.measured) > 0)
         )
 
     def _candidates(self, level: int, configurations: np.ndarray) -> np.ndarray:
@@ -336,7 +331,7 @@ class SmoothPerception:
         smoothing, load = self.parameters.smoothing, self._load(state)
         level = None if self.parameters.carry else state.level
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
-        if self.prior is None or not self.prior.ready or not points.logs.size:
+        if not (self.informed and points.logs.size):
             return points
         priors = [self._expected(at) for at in points.places[:, -2]]
         means = np.array([prior.mean[c] for prior, c in zip(priors, points.numbers, strict=True)])
