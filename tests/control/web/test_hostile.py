@@ -154,8 +154,22 @@ def test_bytes_are_counted_as_they_come() -> None:
     assert sum(seen) == LONGEST_BODY
 
 
-def test_many_half_requests_keep_nobody_out(site: Site) -> None:
+def test_a_probe_is_answered_though_many_connect_after_it(site: Site) -> None:
+    """A connection that has just begun does not give way to others."""
+    with connected(site) as probe:
+        waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 10)]
+        try:
+            probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+            assert answered(probe) == 200
+        finally:
+            for connection in waiting:
+                connection.close()
+
+
+def test_many_half_requests_keep_nobody_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stalest connections give way."""
+    monkeypatch.setattr(connection_module, "MOST_IN_A_FLOOD", MOST_CONNECTIONS)
     waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 10)]
     try:
         for connection in waiting:

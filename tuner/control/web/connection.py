@@ -6,10 +6,16 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["MOST_CONNECTIONS", "Connection"]
+__all__ = ["ACCEPTED_AT_ONCE", "MOST_CONNECTIONS", "MOST_IN_A_FLOOD", "Connection"]
 
 MOST_CONNECTIONS = 64
-"""Connections at the same time."""
+"""Connections at the same time, but for those that have just begun."""
+MOST_IN_A_FLOOD = 512
+"""Connections at the same time, however new they are."""
+GRACE = 1.0
+"""Time that a new connection has before another may replace it, s."""
+ACCEPTED_AT_ONCE = 128
+"""Connections that are accepted before the others are read."""
 LONGEST_EXCHANGE = 30.0
 """Longest time from the start of a connection, or its last answer, to the end of the next answer, s."""
 
@@ -18,15 +24,18 @@ class Connection(H11Protocol):
     """Ends when an exchange takes too long, or when it is the stalest of too many connections.
 
     A server that waited for every connection could be blocked by a few clients that send half a request, or
-    do not read the answer.
+    do not read the answer. A new connection has a moment to be answered first: the probe of an orchestrator
+    may arrive in the middle of hundreds of clients that connect and go away.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start; if there are too many connections, abort the one whose deadline is nearest."""
-        if len(self.connections) >= MOST_CONNECTIONS:
+        if (count := len(self.connections)) >= MOST_CONNECTIONS:
             stalest = min(self.connections, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
-            self.connections.discard(stalest)
-            stalest.transport.abort()
+            age = LONGEST_EXCHANGE - (stalest._deadline.when() - self.loop.time())  # type: ignore[union-attr]
+            if age > GRACE or count >= MOST_IN_A_FLOOD:
+                self.connections.discard(stalest)
+                stalest.transport.abort()
         super().connection_made(transport)
         self._wait()
 

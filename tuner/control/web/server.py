@@ -25,7 +25,7 @@ from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
-from tuner.control.web.connection import Connection
+from tuner.control.web.connection import ACCEPTED_AT_ONCE, Connection
 from tuner.control.web.exporter import Exporter
 from tuner.control.web.seldom import log_seldom
 from tuner.control.web.views import Health
@@ -87,6 +87,7 @@ class WebServer:
             lifespan="off",
             http=Connection,
             ws="none",
+            backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=2,
             proxy_headers=False,
