@@ -1,0 +1,1 @@
+"""The live dispatcher: the central batch scheduler between stock clients and real servers."""
