@@ -1,7 +1,7 @@
 # make demo  set up, then tune a real Triton server (6 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
-# make test  set up, then run all tests (10 minutes on 2 cores): in three processes (WORKERS=1 for one), then those
-#            that measure live servers
+# make test  set up, then run the tests, live servers included (10 minutes on 2 cores), in three processes (WORKERS=1 for one)
+# make test-long  the rest (5 minutes): hostile input by the ten thousand, and tests that measure live servers one by one
 # make test-fast  without those that start servers or take long
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
@@ -11,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo demo-tfserving test test-fast check format clean
+.PHONY: demo demo-tfserving test test-long test-fast check format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -26,7 +26,10 @@ demo-tfserving: $(STAMP)
 	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
-	$(PYTEST) -m 'not alone' $(COVERAGE)
+	$(PYTEST) -m 'not alone and not fuzz' $(COVERAGE)
+
+test-long: $(STAMP)
+	$(PYTEST) -m fuzz $(COVERAGE)
 	$(BIN)/pytest -m alone
 
 test-fast: $(STAMP)
