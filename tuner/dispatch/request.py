@@ -17,6 +17,8 @@ class Status(Enum):
     """The request is malformed, or its tensors do not suit the model."""
     NOT_FOUND = "not found"
     """No session has this name, or its model has no such version."""
+    UNSUPPORTED = "unsupported"
+    """The protocol has it, but a scheduler in front of several servers cannot offer it."""
     EXHAUSTED = "exhausted"
     """A limit is reached: the queue is full, or the request is too large."""
     DEADLINE = "deadline"
