@@ -109,7 +109,7 @@ def driver_on(
     loop = ControlLoop(
         stage.space,
         objective,
-        RRL(stage.space, seed=seed, synchronous=True),
+        RRL(stage.space, objective=objective, seed=seed, synchronous=True),
         limits=GuardLimits(**limits),
         rules=partial(decide, rules=variant.rules, breaker=variant.breaker),
     )

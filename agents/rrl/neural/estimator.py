@@ -68,7 +68,9 @@ class NeuralEstimator:
 def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
     """Return what configurations are expected to cost.
 
-    Where use is minimised, a configuration that may break the SLO has a part of that cost, too.
+    Where a broken SLO costs more, a cost is one of two: that of a kept SLO, or that of a broken one. Mean and
+    deviation of its logarithm are those of the two, by the probability of each. So a configuration that is
+    as likely to be the best as to break the SLO is uncertain, and is worth a try.
     """
     column = STATISTICS.index(objective.slo.statistic)
     logs = estimate.mean[:, column] - math.log(objective.slo.latency)
@@ -77,18 +79,32 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
     latency = LogCosts(np.log(ratio), own, loadings)
     if objective.goal == "latency":
         return latency
-    from scipy.special import ndtr
-
-    kept = ndtr(-logs / latency.deviation)
+    broken = latency._replace(mean=np.log1p(np.maximum(ratio, 1.0)))
     if objective.goal == "strict":
-        cost = kept * ratio + (1.0 - kept) * (1.0 + np.maximum(ratio, 1.0))
-        return LogCosts(np.log(cost), own, loadings)
+        return _either(latency, broken, logs, latency)
     used = GPU if objective.goal == "gpu" else CPU
     use = np.exp(estimate.mean[:, used]) / (1.0 if used == GPU else objective.cores)
-    cost = kept * np.minimum(use, 1.0) + (1.0 - kept) * (1.0 + np.maximum(ratio, 1.0))
-    share = kept[:, None]
+    kept = LogCosts(np.log(np.minimum(use, 1.0)), estimate.deviation[:, used], estimate.loadings[:, used])
+    return _either(kept, broken, logs, latency)
+
+
+def _either(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCosts) -> LogCosts:
+    """Return the costs where the SLO is kept or broken.
+
+    Args:
+        kept: Costs if it is kept.
+        broken: Costs if it is broken.
+        logs: Expected logarithm of the latency over the SLO.   # (n,)
+        latency: How uncertain that is, in all and in common.
+    """
+    from scipy.special import ndtr
+
+    share = ndtr(-logs / latency.deviation)
+    # Which of the two it is depends on the latency, and is uncertain in common as far as that is.
+    apart = np.sqrt(share * (1.0 - share)) * (broken.mean - kept.mean) / latency.deviation
+    column = share[:, None]
     return LogCosts(
-        np.log(cost),
-        kept * estimate.deviation[:, used] + (1.0 - kept) * own,
-        share * estimate.loadings[:, used] + (1.0 - share) * loadings,
+        share * kept.mean + (1.0 - share) * broken.mean,
+        share * kept.own + (1.0 - share) * broken.own + apart * latency.own,
+        column * kept.loadings + (1.0 - column) * broken.loadings + apart[:, None] * latency.loadings,
     )

@@ -184,6 +184,24 @@ def test_the_least_cpu_is_expected_where_the_slo_is_surely_kept() -> None:
     )
 
 
+@pytest.mark.parametrize("goal", ["strict", "cpu"])
+def test_a_configuration_that_may_break_the_slo_is_uncertain(goal: str) -> None:
+    """Half of its chances are those of a kept SLO, half those of a broken one; draws of latencies agree."""
+    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
+    here = SPACE.encode(SPACE.default)
+    latency = math.exp(estimate.mean[here, 2])
+    objective = Objective(slo=Slo(statistic="p95", latency=latency), goal=goal, cores=2.0)
+
+    costs = costs_of(estimate, objective)
+
+    deviation = math.hypot(estimate.deviation[here, 2], float(np.linalg.norm(estimate.loadings[here, 2])))
+    ratios = np.exp(np.random.default_rng(1).normal(scale=deviation, size=100_000))
+    kept = np.log(ratios) if goal == "strict" else np.log(np.exp(estimate.mean[here, 4]) / 2.0)
+    drawn = np.where(ratios <= 1.0, kept, np.log1p(ratios))
+    assert costs.mean[here] == pytest.approx(drawn.mean(), abs=0.1)
+    assert costs.deviation[here] == pytest.approx(drawn.std(), rel=0.25)
+
+
 def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
     """Windows without requests or without executions show nothing."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
