@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BatchingProfile", "fit_profile"]
+__all__ = ["ROUNDING", "BatchingProfile", "best_batch", "fit_profile"]
+
+ROUNDING = 1e-9
+"""A latency counts as equal to its bound within this, relative."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +74,15 @@ def fit_profile(counts: np.ndarray, seconds: np.ndarray, *, few: int = 5) -> Bat
     return BatchingProfile(
         alpha=alpha, beta=beta, residual=residual, largest=int(sizes[-1]), executions=executions
     )
+
+
+def best_batch(latency: np.ndarray, longest: float) -> int:
+    """Return the batch size with the highest throughput of those that execute within ``longest`` s, or 0."""
+    sizes = np.flatnonzero(latency[1:] <= longest * (1 + ROUNDING)) + 1
+    if not sizes.size:
+        return 0
+    throughput = sizes / latency[sizes]
+    return int(sizes[np.flatnonzero(throughput >= throughput.max() * (1 - ROUNDING))[-1]])
 
 
 def _weighted_line(sizes: np.ndarray, means: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

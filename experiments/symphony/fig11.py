@@ -20,9 +20,9 @@ from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, expe
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
 from tuner.laboratory.parallel import cores
+from tuner.profile import best_batch
 from tuner.report import style
 from tuner.report.series import Series, curve
-from tuner.scheduling.analysis import best_batch
 
 __all__ = ["SchedulerScale", "ideal", "search"]
 

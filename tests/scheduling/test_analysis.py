@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.scheduling.analysis import Ideal, best_batch, fewest_accelerators, staggered, uncoordinated
+from tuner.profile import best_batch
+from tuner.scheduling.analysis import Ideal, fewest_accelerators, staggered, uncoordinated
 from tuner.scheduling.cluster import linear_latency
 
 RESNET50 = linear_latency(0.001053, 0.005072, 0.025), 0.025, 8

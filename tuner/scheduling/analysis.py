@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Ideal", "best_batch", "fewest_accelerators", "staggered", "uncoordinated"]
+from tuner.profile import ROUNDING, best_batch
 
-ROUNDING = 1e-9
-"""A latency counts as equal to its bound within this, relative."""
+__all__ = ["Ideal", "fewest_accelerators", "staggered", "uncoordinated"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,15 +82,6 @@ def fewest_accelerators(latency: np.ndarray, slo: float, rate: float) -> int:
         else:
             enough = middle
     return enough
-
-
-def best_batch(latency: np.ndarray, longest: float) -> int:
-    """Return the batch size with the highest throughput of those that execute within ``longest`` s, or 0."""
-    sizes = np.flatnonzero(latency[1:] <= longest * (1 + ROUNDING)) + 1
-    if not sizes.size:
-        return 0
-    throughput = sizes / latency[sizes]
-    return int(sizes[np.flatnonzero(throughput >= throughput.max() * (1 - ROUNDING))[-1]])
 
 
 def _ideal(latency: np.ndarray, batch: int, accelerators: int, wait: float) -> Ideal:

@@ -1,0 +1,149 @@
+"""The compiled steps of squishy bin packing (Nexus, Algorithm 1); :mod:`~.squishy` calls them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tuner._jit import njit, njit_inline
+from tuner.planning.packing.load import LoadArrays
+
+__all__ = ["NONE", "ROUNDING", "merge_residues", "residues_of", "saturate"]
+
+ROUNDING = 1e-9
+NONE = -1
+"""No node, no residue."""
+CYCLE, BUSY, LEAST, SHORTEST, MEMORY = range(5)
+"""What is kept of a node: its cycle, s; what of it is executed, s; the least part that could be, whatever the
+cycle; the same in batches of 1, s; bytes."""
+
+
+@njit
+def saturate(loads: LoadArrays) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best batch with ``2 l(b) <= budget`` and its throughput, per load (Alg. 1, lines 6 and 7).
+
+    A load that is not in time even in batches of 1 is given those.
+    """
+    count = loads.rate.size
+    batch, peak = np.ones(count, np.int64), np.empty(count)
+    for load in range(count):
+        first, end = loads.start[load], loads.start[load + 1]
+        longest = loads.budget[load] / 2 * (1 + ROUNDING)
+        best = 0.0
+        for size in range(1, end - first):
+            latency = loads.latency[first + size]
+            if latency <= longest and size / latency > best * (1 + ROUNDING):
+                best = size / latency
+        for size in range(1, end - first):
+            latency = loads.latency[first + size]
+            if latency <= longest and size / latency >= best * (1 - ROUNDING):
+                batch[load] = size
+        peak[load] = batch[load] / loads.latency[first + batch[load]]
+    return batch, peak
+
+
+@njit
+def residues_of(loads: LoadArrays, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the longest duty cycle of each residue by itself, s, and its occupancy (lines 13 to 15).
+
+    Args:
+        loads: Their rates are not read.
+        left: Rate of the residue of each load, requests/s.   # (n,)
+    """
+    cycle, occupancy = np.empty(left.size), np.empty(left.size)
+    for load in range(left.size):
+        first, size = loads.start[load], loads.start[load + 1] - loads.start[load] - 1
+        rate, budget = left[load], loads.budget[load]
+        while size and not size + rate * loads.latency[first + size] <= rate * budget * (1 + ROUNDING):
+            size -= 1
+        if size:
+            cycle[load] = size / rate
+        else:  # requests too rare to wait for each other
+            size, alone = 1, loads.latency[first + 1]
+            cycle[load] = max(budget - alone, alone)
+        occupancy[load] = loads.latency[first + size] / cycle[load]
+    return cycle, occupancy
+
+
+@njit
+def merge_residues(  # noqa: PLR0917 - a kernel has no keywords
+    loads: LoadArrays,
+    residue: np.ndarray,
+    rate: np.ndarray,
+    cycle: np.ndarray,
+    least: np.ndarray,
+    memory: float,
+    limit: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Put each residue into the node that it fills best, or into one of its own (lines 18 to 29).
+
+    Args:
+        loads: What the residues are of.
+        residue: The load of each residue, in the order in which they are placed.   # (k,)
+        rate: Of each residue, requests/s.   # (k,)
+        cycle: The longest duty cycle of each, s.   # (k,)
+        least: What each occupies at least, whatever the cycle.   # (k,)
+        memory: Bytes of an accelerator.
+        limit: Nodes beyond which the packing stops; the last ones are then left out.
+
+    Returns:
+        The node of each residue, NONE if left out.   # (k,)
+        The duty cycle of each node, s.   # (nodes,)
+    """
+    count = residue.size
+    node_of, following = np.full(count, NONE), np.full(count, NONE)  # members of a node: a linked list
+    first, last = np.full(count, NONE), np.full(count, NONE)
+    nodes, node = 0, np.zeros((count, 5))
+    for own in range(count):
+        best, where = 0.0, NONE
+        shortest = loads.latency[loads.start[residue[own]] + 1]
+        for other in range(nodes):
+            shorter = min(node[other, CYCLE], cycle[own])
+            if (
+                node[other, LEAST] + least[own] > 1 + ROUNDING
+                or node[other, SHORTEST] + shortest > shorter * (1 + ROUNDING)
+                or node[other, MEMORY] + loads.memory[residue[own]] > memory * (1 + ROUNDING)
+            ):
+                continue
+            busy = _busy(loads, residue[own], rate[own], shorter)
+            total = node[other, BUSY]
+            if shorter < node[other, CYCLE]:
+                total, member = 0.0, first[other]
+                while member != NONE and total + busy <= shorter * (1 + ROUNDING):
+                    total += _busy(loads, residue[member], rate[member], shorter)
+                    member = following[member]
+                if member != NONE:
+                    continue
+            total += busy
+            if total <= shorter * (1 + ROUNDING) and total / shorter > best:
+                best, where = total / shorter, other
+        if where == NONE:
+            if nodes >= limit:
+                break
+            where, nodes = nodes, nodes + 1
+            first[where] = own
+            node[where, CYCLE] = cycle[own]
+            node[where, BUSY] = loads.latency[
+                loads.start[residue[own]] + max(math.ceil(cycle[own] * rate[own] - ROUNDING), 1)
+            ]
+        else:
+            following[last[where]] = own
+            node[where, CYCLE] = min(node[where, CYCLE], cycle[own])
+            node[where, BUSY] = best * node[where, CYCLE]
+        last[where], node_of[own] = own, where
+        node[where, LEAST] += least[own]
+        node[where, MEMORY] += loads.memory[residue[own]]
+        node[where, SHORTEST] += shortest
+    return node_of, node[:nodes, CYCLE].copy()
+
+
+@njit_inline
+def _busy(loads: LoadArrays, load: int, rate: float, cycle: float) -> float:
+    """Return how long a cycle executes a load, s; infinite if that is not in time (figure 7)."""
+    first, largest = loads.start[load], loads.start[load + 1] - loads.start[load] - 1
+    size = max(math.ceil(cycle * rate - ROUNDING), 1)
+    if size > largest:
+        return np.inf
+    latency = loads.latency[first + size]
+    return latency if cycle + latency <= loads.budget[load] + ROUNDING else np.inf
