@@ -1,0 +1,75 @@
+"""A dispatcher that answers at once with what it is asked, and fronts of it for clients that block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tuner.dispatch.front import FrontConfig, Fronts
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
+
+__all__ = ["Echo", "running"]
+
+
+class Echo:
+    """Gives each input back as an output of the same name; some sessions do something else instead."""
+
+    sessions: Sequence[str] = ("echo", "slow", "broken", *(status.name for status in Status))
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.cancelled = threading.Event()
+        self.waiting = threading.Event()
+
+    def ready(self, session: str | None = None) -> bool:
+        return session != "slow"
+
+    async def metadata(self, session: str) -> Metadata:
+        kinds = (TensorKind("x", "FP32", (-1, 2)), TensorKind("text", "BYTES", (-1, 1)))
+        return Metadata(session, ("1", "3"), "python", kinds, kinds)
+
+    async def infer(self, request: Request) -> Reply:
+        self.requests.append(request)
+        if request.session == "slow":
+            self.waiting.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+        if request.session == "broken":
+            raise RuntimeError("a secret")
+        if request.session in Status.__members__:
+            raise Refused(Status[request.session], f"it is {request.session}")
+        wanted = [one for one in request.inputs if not request.outputs or one.name in request.outputs]
+        return Reply(tuple(Tensor(one.name, one.datatype, one.shape, one.content) for one in wanted), "3")
+
+
+@contextmanager
+def running(service: Echo, config: FrontConfig) -> Iterator[Fronts]:
+    """Fronts on the loop of another thread, while the context lasts."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def wait(work: object) -> object:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(20)  # type: ignore[arg-type]
+
+    async def made() -> Fronts:
+        fronts = Fronts(service, config)
+        await fronts.start()
+        return fronts
+
+    try:
+        fronts = wait(made())
+        assert isinstance(fronts, Fronts)
+        try:
+            yield fronts
+        finally:
+            wait(fronts.stop())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

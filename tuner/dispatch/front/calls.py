@@ -1,0 +1,131 @@
+"""Answers gRPC calls from bytes to bytes: whoever may not call, waits too long or errs gets a status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+
+from tuner.dispatch.front.access import TOKEN_NEEDED, Access
+from tuner.dispatch.front.intake import milliseconds
+from tuner.dispatch.request import Refused, Status
+
+__all__ = ["CODES", "Call", "Calls", "Method"]
+
+CODES = {
+    Status.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Status.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Status.UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
+    Status.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Status.DEADLINE: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Status.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Status.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+LONGEST_WAIT = 10.0
+"""From the start of a call to the end of its message, s."""
+UNSUPPORTED = "{method} is not offered: a scheduler in front of several servers answers single requests"
+
+
+class Call:
+    """What a method may ask about the call that it answers."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def slo(self) -> float | None:
+        """Return the time until the deadline, s, as the call or its header ``x-slo-ms`` says.
+
+        Raises:
+            Refused: The header is no number.
+        """
+        named = milliseconds(self.header("x-slo-ms"))
+        remaining: float | None = self._context.time_remaining()
+        if named is None or remaining is None:
+            return remaining if named is None else named
+        return min(named, remaining)
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header; None without it."""
+        for key, value in self._context.invocation_metadata():
+            if key == name:
+                return value if isinstance(value, str) else value.decode("latin-1")
+        return None
+
+
+Method = Callable[[bytes, Call], Awaitable[bytes]]
+"""Returns the answer to a message.
+
+Raises:
+    Refused: There is none.
+"""
+
+
+class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Finds who answers a call.
+
+    Messages are bytes here, so that one that cannot be read is answered by us and not by gRPC.
+
+    Args:
+        methods: By their full names.
+        free: Which of them need no token.
+        access: Checks the token.
+    """
+
+    def __init__(self, methods: Mapping[str, Method], free: frozenset[str], access: Access) -> None:
+        self._handlers = {
+            name: grpc.stream_unary_rpc_method_handler(_answer(method, None if name in free else access))
+            for name, method in methods.items()
+        }
+        self._services = {name.rpartition("/")[0] + "/" for name in methods}
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a call; None if nobody knows its service."""
+        name = handler_call_details.method
+        handler = self._handlers.get(name)
+        if handler is None and name.rpartition("/")[0] + "/" in self._services:
+            return grpc.stream_stream_rpc_method_handler(_unsupported(name))
+        return handler
+
+
+def _answer(method: Method, access: Access | None) -> Any:
+    async def answer(_messages: Any, context: Any) -> bytes:
+        call = Call(context)
+        try:
+            if access is not None and not access.allows(call.header("authorization")):
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
+            return await method(await _message(context), call)
+        except Refused as refused:
+            await context.abort(CODES[refused.status], refused.reason)
+            raise AssertionError("abort raises") from None
+
+    return answer
+
+
+async def _message(context: Any) -> bytes:
+    """Return the message of a call.
+
+    A call of one message is read as a stream of messages: for others gRPC itself waits, without an end.
+
+    Raises:
+        Refused: None came.
+    """
+    try:
+        async with asyncio.timeout(LONGEST_WAIT):
+            message = await context.read()
+    except TimeoutError:
+        raise Refused(Status.DEADLINE, f"no message came within {LONGEST_WAIT:g} s") from None
+    if message is grpc.aio.EOF:
+        raise Refused(Status.INVALID, "the call ended before its message")
+    return bytes(message)
+
+
+def _unsupported(name: str) -> Any:
+    async def refuse(_messages: Any, context: Any) -> None:
+        method = name.rpartition("/")[2]
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, UNSUPPORTED.format(method=method))
+
+    return refuse

@@ -1,0 +1,70 @@
+"""All fronts of one dispatcher, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from tuner.dispatch.front.config import Address, FrontConfig
+from tuner.dispatch.front.grpc_server import start_grpc
+from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.request import Service
+
+__all__ = ["Fronts"]
+
+
+class Fronts:
+    """Start listening, drain, stop; an asynchronous context manager that does the first and the last.
+
+    Args:
+        service: Answers the requests.
+        config: Where to listen, and what to take.
+    """
+
+    def __init__(self, service: Service, config: FrontConfig) -> None:
+        self.grpc_address: Address | None = None
+        """Where gRPC is spoken, with the port that was found."""
+        self._config = config
+        self._intake = Intake(service, config.most_requests)
+        self._grpc: Any = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            InvalidInput: An address or a certificate cannot be used.
+            StorageError: A certificate cannot be read.
+        """
+        if self._config.grpc is not None:
+            self._grpc, self.grpc_address = await start_grpc(self._intake, self._config, self._config.grpc)
+
+    async def drain(self, longest: float) -> bool:
+        """Refuse new requests, and wait for those in progress; return whether all were answered.
+
+        Clients that ask whether the dispatcher is ready hear that it is not.
+
+        Args:
+            longest: How long to wait, s.
+        """
+        try:
+            async with asyncio.timeout(longest):
+                await self._intake.drain()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """End every connection; the requests in progress are withdrawn."""
+        if self._grpc is not None:
+            await self._grpc.stop(None)
+            self._grpc = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,82 @@
+"""The gRPC server of the fronts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from tuner.dispatch.front import inference
+from tuner.dispatch.front.access import Access
+from tuner.dispatch.front.calls import Calls
+from tuner.dispatch.front.config import Address, FrontConfig
+from tuner.dispatch.front.intake import Intake
+from tuner.errors import InvalidInput, StorageError
+from tuner.storage import read_file
+
+__all__ = ["start_grpc"]
+
+MOST_CALLS = 4_000
+"""Calls at the same time, those that wait for their message among them."""
+MOST_STREAMS = 1_000
+"""Calls at the same time on one connection; its client keeps the others back."""
+LARGEST_HEADERS = 16_384
+"""Bytes of the headers of a call."""
+ASK_AFTER = 60.0
+"""Silence of a connection, s, after which its client is asked whether it is there."""
+ANSWERS_WITHIN = 20.0
+"""Time for its answer, s."""
+LARGEST_FILE = 10_000_000
+"""Bytes of a file of certificates."""
+
+
+async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> tuple[Any, Address]:
+    """Start the server; return it, and the address that it listens at.
+
+    Raises:
+        InvalidInput: The address or the certificate cannot be used.
+        StorageError: A certificate cannot be read.
+    """
+    host, port = address
+    server = grpc.aio.server(maximum_concurrent_rpcs=MOST_CALLS, options=_options(config.largest_message))
+    kserve = inference.InferenceService(intake)
+    server.add_generic_rpc_handlers((Calls(kserve.methods(), inference.FREE, Access(config.token)),))
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    credentials = _credentials(config)
+    try:
+        if credentials is None:
+            bound = server.add_insecure_port(place)
+        else:
+            bound = server.add_secure_port(place, credentials)
+    except RuntimeError:
+        raise InvalidInput(
+            "listen.grpc", f"{place} cannot be used: it is taken, or no address of ours"
+        ) from None
+    await server.start()
+    return server, (host, bound)
+
+
+def _options(largest: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),  # otherwise two servers could share one port without knowing it
+        ("grpc.max_receive_message_length", largest),
+        ("grpc.max_send_message_length", largest),
+        ("grpc.max_concurrent_streams", MOST_STREAMS),
+        ("grpc.max_metadata_size", LARGEST_HEADERS),
+        ("grpc.absolute_max_metadata_size", LARGEST_HEADERS),
+        ("grpc.keepalive_time_ms", int(ASK_AFTER * 1000)),
+        ("grpc.keepalive_timeout_ms", int(ANSWERS_WITHIN * 1000)),
+        # Stock clients may ask every ten seconds; more often is an attack.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ]
+
+
+def _credentials(config: FrontConfig) -> Any:
+    if config.certificate is None or config.key is None:
+        return None
+    files = (config.key, config.certificate, config.client_ca)
+    try:
+        key, certificate, authority = (read_file(path, LARGEST_FILE) if path else None for path in files)
+    except OSError as error:
+        raise StorageError(f"the certificates cannot be read: {error}") from error
+    return grpc.ssl_server_credentials([(key, certificate)], authority, authority is not None)

@@ -1,0 +1,137 @@
+"""Lets requests in: what every front does before and after it hands a request to the dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status
+from tuner.printable import one_line
+
+__all__ = ["Intake", "deadline_after", "milliseconds"]
+
+LONGEST_REASON = 1_000
+"""Characters of a refusal's reason: gRPC sends it in a header, of which clients take 8 KB."""
+MOST_BYTES = 1_000_000_000
+"""Bytes of the inputs of all requests in progress."""
+Answer = TypeVar("Answer")
+_log = logging.getLogger(__name__)
+
+
+class Intake:
+    """Lets requests of all fronts in while there are few enough, until it closes.
+
+    Args:
+        service: Answers them.
+        most_requests: Inferences in progress.
+    """
+
+    def __init__(self, service: Service, most_requests: int) -> None:
+        self._service = service
+        self._most = most_requests
+        self._open = 0
+        self._bytes = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def ready(self, session: str | None = None) -> bool:
+        """Return whether requests are taken, by one session or by any."""
+        if session is not None and session not in self._service.sessions:
+            return False
+        return not self._closed and self._service.ready(session)
+
+    async def metadata(self, session: str, version: str = "") -> Metadata:
+        """Return what a session's model expects and gives.
+
+        Raises:
+            Refused: There is no such session or version, or no backend can say.
+        """
+        self.check_session(session)
+        found = await _guarded(self._service.metadata(session))
+        if version and version not in found.versions:
+            raise Refused(Status.NOT_FOUND, f"session '{session}' has no version '{one_line(version, 100)}'")
+        return found
+
+    def check_session(self, session: str) -> None:
+        """Check that there is a session.
+
+        Raises:
+            Refused: There is none of this name.
+        """
+        if session not in self._service.sessions:
+            raise Refused(Status.NOT_FOUND, f"there is no session '{one_line(session, 100)}'")
+
+    async def infer(self, request: Request) -> Reply:
+        """Answer a request.
+
+        Raises:
+            Refused: It has no answer.
+        """
+        self.check_session(request.session)
+        if request.deadline is not None and request.deadline <= time.monotonic():
+            raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
+        if self._closed:
+            raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
+        if self._open >= self._most:
+            raise Refused(Status.EXHAUSTED, f"{self._most} requests are in progress; ask again later")
+        size = sum(len(tensor.content) for tensor in request.inputs)
+        if self._bytes + size > MOST_BYTES:
+            raise Refused(Status.EXHAUSTED, "the requests in progress hold too many bytes; ask again later")
+        self._open += 1
+        self._bytes += size
+        self._idle.clear()
+        try:
+            return await _guarded(self._service.infer(request))
+        finally:
+            self._open -= 1
+            self._bytes -= size
+            if not self._open:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait for those in progress."""
+        self._closed = True
+        await self._idle.wait()
+
+
+async def _guarded(answer: Awaitable[Answer]) -> Answer:
+    """Wait for the dispatcher; what it did not expect is a refusal, too, and is logged."""
+    try:
+        return await answer
+    except Refused as refused:
+        raise Refused(refused.status, one_line(refused.reason, LONGEST_REASON)) from None
+    except Exception:
+        _log.exception("a request failed in the dispatcher")
+        raise Refused(Status.INTERNAL, "the dispatcher failed; its log says why") from None
+
+
+def deadline_after(*durations: float | None) -> float | None:
+    """Return when the shortest of some durations ends, on the clock of ``time.monotonic``; None without any.
+
+    Args:
+        durations: In seconds; None where nobody gave it.
+    """
+    given = [duration for duration in durations if duration is not None]
+    return time.monotonic() + min(given) if given else None
+
+
+def milliseconds(text: str | None) -> float | None:
+    """Return the duration, in seconds, that the header ``x-slo-ms`` has; None without it.
+
+    Raises:
+        Refused: It is no number.
+    """
+    if text is None:
+        return None
+    try:
+        duration = float(text) / 1000
+    except ValueError:
+        duration = math.nan
+    if not math.isfinite(duration):
+        raise Refused(Status.INVALID, f"x-slo-ms is a number of milliseconds, but got '{one_line(text, 40)}'")
+    return duration

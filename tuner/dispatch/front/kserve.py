@@ -1,0 +1,156 @@
+"""KServe's protocol over gRPC: its messages become requests, and replies become its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from tuner.dispatch.front.datatype import checked, elements_of, invalid, pack
+from tuner.dispatch.front.intake import deadline_after
+from tuner.dispatch.front.parameters import check_tensor_parameters, split_parameters
+from tuner.dispatch.request import Metadata, Reply, Request, Tensor
+
+__all__ = ["MOST_TENSORS", "check_count", "parse", "read_request", "write_metadata", "write_reply"]
+
+MOST_TENSORS = 64
+"""Inputs of a request, and outputs that it names."""
+CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""Where a tensor has its values if they are not raw; the other data types are always raw."""
+
+
+def parse(kind: Any, data: bytes) -> Any:
+    """Return a message.
+
+    Raises:
+        Refused: The data are none of this kind.
+    """
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise invalid(f"the message is no {kind.DESCRIPTOR.name}") from None
+
+
+def read_request(message: Any, slo: float | None) -> Request:
+    """Return the request in a ``ModelInferRequest``.
+
+    Args:
+        message: The message.
+        slo: Until its deadline, s, as the call or its headers say; the parameter ``timeout`` may be shorter.
+
+    Raises:
+        Refused: It is malformed, or asks for what is not offered.
+    """
+    parameters, timeout = split_parameters({name: _value(one) for name, one in message.parameters.items()})
+    return Request(
+        message.model_name,
+        _inputs(message),
+        _outputs(message),
+        deadline_after(slo, timeout),
+        message.model_version,
+        parameters,
+    )
+
+
+def _value(parameter: Any) -> bool | int | float | str:
+    kind = parameter.WhichOneof("parameter_choice")
+    if kind is None:
+        raise invalid("a parameter has no value")
+    value: bool | int | float | str = getattr(parameter, kind)
+    return value
+
+
+def _inputs(message: Any) -> tuple[Tensor, ...]:
+    inputs, raw = message.inputs, message.raw_input_contents
+    check_count("inputs", [tensor.name for tensor in inputs])
+    for tensor in inputs:
+        if tensor.parameters:
+            check_tensor_parameters(tensor.name, tensor.parameters)
+    if not raw:
+        return tuple(map(_typed, inputs))
+    if len(raw) != len(inputs):
+        raise invalid(f"raw_input_contents has {len(raw)} entries for {len(inputs)} inputs")
+    if any(tensor.HasField("contents") for tensor in inputs):
+        raise invalid("a request has its values in raw_input_contents or in contents, not in both")
+    return tuple(
+        checked(tensor.name, tensor.datatype, tensor.shape, content)
+        for tensor, content in zip(inputs, raw, strict=True)
+    )
+
+
+def _typed(tensor: Any) -> Tensor:
+    """Return an input that has its values in ``contents``."""
+    name, datatype, contents = tensor.name, tensor.datatype, tensor.contents
+    field = CONTENTS.get(datatype)
+    given = [found.name for found, _ in contents.ListFields()]
+    if given and field is None:
+        raise invalid(f"input '{name}': values of type {datatype} come in raw_input_contents")
+    if given and given != [field]:
+        raise invalid(
+            f"input '{name}': values of type {datatype} come in {field}, but got {', '.join(given)}"
+        )
+    values = getattr(contents, given[0]) if given else ()
+    elements = elements_of(name, tensor.shape)
+    if len(values) != elements:
+        raise invalid(
+            f"input '{name}': the shape {list(tensor.shape)} has {elements} elements, but got {len(values)}"
+        )
+    content = pack(name, datatype, values) if given else b""
+    return checked(name, datatype, tensor.shape, content)
+
+
+def _outputs(message: Any) -> tuple[str, ...]:
+    outputs = tuple(output.name for output in message.outputs)
+    if outputs:
+        check_count("outputs", outputs)
+        for output in message.outputs:
+            if output.parameters:
+                check_tensor_parameters(output.name, output.parameters)
+    return outputs
+
+
+def check_count(what: str, names: Collection[str]) -> None:
+    """Check the names of the inputs or outputs of a request.
+
+    Raises:
+        Refused: There are none, or too many, or one has no name, or two have the same.
+    """
+    if not names or len(names) > MOST_TENSORS:
+        raise invalid(f"a request has 1 to {MOST_TENSORS} {what}, but got {len(names)}")
+    if len(set(names)) < len(names) or "" in names:
+        raise invalid(f"the {what} of a request have different names")
+
+
+def write_reply(reply: Reply, session: str, request_id: str) -> bytes:
+    """Return a serialised ``ModelInferResponse``."""
+    message = service_pb2.ModelInferResponse(model_name=session, model_version=reply.version, id=request_id)
+    for tensor in reply.outputs:
+        message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        message.raw_output_contents.append(tensor.content)
+    return bytes(message.SerializeToString())
+
+
+def write_metadata(metadata: Metadata) -> bytes:
+    """Return a serialised ``ModelMetadataResponse``."""
+    message = service_pb2.ModelMetadataResponse(
+        name=metadata.name, versions=metadata.versions, platform=metadata.platform
+    )
+    for field, kinds in ((message.inputs, metadata.inputs), (message.outputs, metadata.outputs)):
+        for kind in kinds:
+            field.add(name=kind.name, datatype=kind.datatype, shape=kind.shape)
+    return bytes(message.SerializeToString())
