@@ -6,13 +6,13 @@ import time
 
 import psutil
 
-from tuner.experiments.live.shared_machine import neighbour
+from tuner.experiments.live.shared_machine import busy_core
 
 
 def test_a_neighbour_is_busy_until_it_ends() -> None:
     """It uses processor time, and nothing of it is left behind."""
     before = set(psutil.Process().children())
-    with neighbour():
+    with busy_core():
         (process,) = set(psutil.Process().children()) - before
         deadline = time.monotonic() + 30.0
         while sum(process.cpu_times()[:2]) < 0.05 and time.monotonic() < deadline:
