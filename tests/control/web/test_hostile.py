@@ -24,8 +24,8 @@ from tests.control.web.site import TOKEN, Site
 from tuner.control.web import api as api_module
 from tuner.control.web import connection as connection_module
 from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
-from tuner.control.web.connection import MOST_CONNECTIONS
-from tuner.control.web.seldom import MOST_MESSAGES, Seldom
+from tuner.web.connection import MOST_CONNECTIONS
+from tuner.web.seldom import MOST_MESSAGES, Seldom
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

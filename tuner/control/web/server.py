@@ -25,11 +25,11 @@ from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
-from tuner.control.web.connection import ACCEPTED_AT_ONCE, Connection
 from tuner.control.web.exporter import Exporter
-from tuner.control.web.seldom import log_seldom
 from tuner.control.web.views import Health
 from tuner.errors import InvalidInput, StorageError
+from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
+from tuner.web.seldom import log_seldom
 
 __all__ = ["WebServer"]
 
