@@ -77,6 +77,8 @@ def web_server(daemon: Daemon, say: Callable[[str], None]) -> WebServer | None:
     http = daemon.config.http
     if http is None:
         return None
-    from tuner.control.web import WebServer, read_token  # loads FastAPI, which costs time and memory
+    from tuner.control.web import WebServer  # loads FastAPI, which costs time and memory
+    from tuner.web.token import read_token
 
-    return WebServer(daemon, http, read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN")), say)
+    token = read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"), "http.token_file")
+    return WebServer(daemon, http, token, say)

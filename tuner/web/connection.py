@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -28,12 +29,16 @@ class Connection(H11Protocol):
     may arrive in the middle of hundreds of clients that connect and go away.
     """
 
+    most: ClassVar[int] = MOST_CONNECTIONS
+    most_in_a_flood: ClassVar[int] = MOST_IN_A_FLOOD
+    longest_exchange: ClassVar[float] = LONGEST_EXCHANGE
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start; if there are too many connections, abort the one whose deadline is nearest."""
-        if (count := len(self.connections)) >= MOST_CONNECTIONS:
+        if (count := len(self.connections)) >= self.most:
             stalest = min(self.connections, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
-            age = LONGEST_EXCHANGE - (stalest._deadline.when() - self.loop.time())  # type: ignore[union-attr]
-            if age > GRACE or count >= MOST_IN_A_FLOOD:
+            age = self.longest_exchange - (stalest._deadline.when() - self.loop.time())  # type: ignore[union-attr]
+            if age > GRACE or count >= self.most_in_a_flood:
                 self.connections.discard(stalest)
                 stalest.transport.abort()
         super().connection_made(transport)
@@ -51,4 +56,4 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._deadline = self.loop.call_later(LONGEST_EXCHANGE, self.transport.abort)
+        self._deadline = self.loop.call_later(self.longest_exchange, self.transport.abort)

@@ -22,9 +22,8 @@ from fastapi import HTTPException
 from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import api as api_module
-from tuner.control.web import connection as connection_module
 from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
-from tuner.web.connection import MOST_CONNECTIONS
+from tuner.web.connection import MOST_CONNECTIONS, Connection
 from tuner.web.seldom import MOST_MESSAGES, Seldom
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -169,7 +168,7 @@ def test_a_probe_is_answered_though_many_connect_after_it(site: Site) -> None:
 
 def test_many_half_requests_keep_nobody_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stalest connections give way."""
-    monkeypatch.setattr(connection_module, "MOST_IN_A_FLOOD", MOST_CONNECTIONS)
+    monkeypatch.setattr(Connection, "most_in_a_flood", MOST_CONNECTIONS)
     waiting = [connected(site) for _ in range(MOST_CONNECTIONS + 10)]
     try:
         for connection in waiting:
@@ -280,7 +279,7 @@ def test_an_answer_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_half_a_request_ends_by_itself(site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """Also one that is whole but for its body, or its last line."""
-    monkeypatch.setattr(connection_module, "LONGEST_EXCHANGE", 0.1)
+    monkeypatch.setattr(Connection, "longest_exchange", 0.1)
     with connected(site) as connection:
         connection.sendall(sent)
         try:

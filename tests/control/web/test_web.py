@@ -20,9 +20,9 @@ from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.service import web_server
-from tuner.control.web import read_token
 from tuner.control.web.access import allowed_names
 from tuner.errors import InvalidInput
+from tuner.web.token import read_token
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ def test_poor_tokens_are_refused(tmp_path: Path, text: str | None, mode: int, pr
         path.chmod(mode)
 
     with pytest.raises(InvalidInput, match=problem):
-        read_token(path, None)
+        read_token(path, None, "http.token_file")
 
 
 def test_a_pipe_is_no_token(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_pipe_is_no_token(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "token", 0o600)
 
     with pytest.raises(InvalidInput, match="cannot be read"):
-        read_token(tmp_path / "token", None)
+        read_token(tmp_path / "token", None, "http.token_file")
 
 
 def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> None:
@@ -339,9 +339,9 @@ def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> Non
     path.write_text(f"{TOKEN}\n")
     path.chmod(0o600)
 
-    assert read_token(path, "y" * 20) == TOKEN
-    assert read_token(None, "y" * 20) == "y" * 20
-    assert read_token(None, "") is None
+    assert read_token(path, "y" * 20, "http.token_file") == TOKEN
+    assert read_token(None, "y" * 20, "http.token_file") == "y" * 20
+    assert read_token(None, "", "http.token_file") is None
 
 
 def test_an_address_in_use_is_told(bed: Bed) -> None:

@@ -19,9 +19,7 @@ scripts in texts (XSS)   the page builds text nodes only, and its policy allows 
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Collection, Coroutine, MutableMapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,14 +29,11 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from tuner.adapters.connection.credentials import LARGEST_TOKEN, check_private, is_loopback
-from tuner.errors import InvalidInput
-from tuner.storage import read_file
+from tuner.adapters.connection.credentials import is_loopback
+from tuner.web.token import same_token
 
-__all__ = ["Access", "Gate", "bearer", "read_token"]
+__all__ = ["Access", "Gate", "bearer"]
 
-SHORTEST_TOKEN = 16
-"""Characters."""
 LONGEST_BODY = 16_384
 """Bytes in the body of a request."""
 LONGEST_LENGTH = 20
@@ -51,31 +46,6 @@ TOO_LONG = f"a body has at most {LONGEST_BODY} bytes"
 PROBES = ("/healthz", "/readyz")
 """Answered under any host name: orchestrators ask by address, and the answers hold no secret."""
 bearer = HTTPBearer(auto_error=False, description="The token of the daemon's file or environment.")
-
-
-def read_token(path: Path | None, environment: str | None) -> str | None:
-    """Return the token that orders need, from a file or else from the environment; None without either.
-
-    Raises:
-        InvalidInput: The token is too short, or its file cannot be read, or everybody can read it.
-    """
-    where, token = "SERVETUNE_TOKEN", environment
-    if path is not None:
-        where = f"http.token_file {path}"
-        try:
-            token = read_file(path, LARGEST_TOKEN).decode()
-        except (OSError, UnicodeDecodeError) as error:
-            problem = getattr(error, "strerror", None) or "is no text"
-            raise InvalidInput(where, f"cannot be read: {problem}") from None
-        check_private(path, "http.token_file")
-    token = (token or "").strip()
-    if not token:
-        return None
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise InvalidInput(
-            where, f"needs at least {SHORTEST_TOKEN} ASCII characters", "make one with: openssl rand -hex 32"
-        )
-    return token
 
 
 class Access:
@@ -119,7 +89,7 @@ class Access:
         if self._token is None:
             raise HTTPException(403, "no token is set: give http.token_file or SERVETUNE_TOKEN")
         given = await bearer(request)
-        if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
+        if given is None or not same_token(given.credentials, self._token):
             raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         origin = request.headers.get("origin")
         if origin is not None and _place_of(origin) != request.headers.get("host"):

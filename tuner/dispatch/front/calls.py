@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tuner.dispatch.front.access import TOKEN_NEEDED, Access
+from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.intake import milliseconds
 from tuner.dispatch.request import Refused, Status
 
@@ -72,12 +72,12 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     Args:
         methods: By their full names.
         free: Which of them need no token.
-        access: Checks the token.
+        token: The one that the others need; None if they need none.
     """
 
-    def __init__(self, methods: Mapping[str, Method], free: frozenset[str], access: Access) -> None:
+    def __init__(self, methods: Mapping[str, Method], free: frozenset[str], token: str | None) -> None:
         self._handlers = {
-            name: grpc.stream_unary_rpc_method_handler(_answer(method, None if name in free else access))
+            name: grpc.stream_unary_rpc_method_handler(_answer(method, None if name in free else token))
             for name, method in methods.items()
         }
         self._services = {name.rpartition("/")[0] + "/" for name in methods}
@@ -91,11 +91,11 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         return handler
 
 
-def _answer(method: Method, access: Access | None) -> Any:
+def _answer(method: Method, token: str | None) -> Any:
     async def answer(_messages: Any, context: Any) -> bytes:
         call = Call(context)
         try:
-            if access is not None and not access.allows(call.header("authorization")):
+            if token is not None and not allowed(call.header("authorization"), token):
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
             return await method(await _message(context), call)
         except Refused as refused:

@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 
 from tuner.dispatch.front import inference
-from tuner.dispatch.front.access import Access
 from tuner.dispatch.front.calls import Calls
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.intake import Intake
@@ -40,7 +39,7 @@ async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> t
     host, port = address
     server = grpc.aio.server(maximum_concurrent_rpcs=MOST_CALLS, options=_options(config.largest_message))
     kserve = inference.InferenceService(intake)
-    server.add_generic_rpc_handlers((Calls(kserve.methods(), inference.FREE, Access(config.token)),))
+    server.add_generic_rpc_handlers((Calls(kserve.methods(), inference.FREE, config.token),))
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = _credentials(config)
     try:
