@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.dispatch.front.intake import Oversize
 from tuner.dispatch.request import Refused, Status, Tensor
 
 __all__ = ["DTYPES", "checked", "join_elements", "pack", "split_elements", "unpack"]
@@ -60,8 +61,9 @@ def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> T
                 f"but got {len(content)}"
             )
     elif elements > MOST_TEXTS:
-        problem = f"input '{name}': a tensor of BYTES has at most {MOST_TEXTS} elements, but got {elements}"
-        raise Refused(Status.EXHAUSTED, problem)
+        raise Oversize(
+            f"input '{name}': a tensor of BYTES has at most {MOST_TEXTS} elements, but got {elements}"
+        )
     elif not _holds(content, elements):
         raise invalid(
             f"input '{name}': its content is not {elements} elements of BYTES, each after its length"

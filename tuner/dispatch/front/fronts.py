@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.grpc_server import start_grpc
+from tuner.dispatch.front.http_server import HttpServer
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.request import Service
 
@@ -25,9 +26,12 @@ class Fronts:
     def __init__(self, service: Service, config: FrontConfig) -> None:
         self.grpc_address: Address | None = None
         """Where gRPC is spoken, with the port that was found."""
+        self.http_address: Address | None = None
+        """Where HTTP is spoken, likewise."""
         self._config = config
         self._intake = Intake(service, config.most_requests)
         self._grpc: Any = None
+        self._http: HttpServer | None = None
 
     async def start(self) -> None:
         """Listen.
@@ -36,8 +40,16 @@ class Fronts:
             InvalidInput: An address or a certificate cannot be used.
             StorageError: A certificate cannot be read.
         """
-        if self._config.grpc is not None:
-            self._grpc, self.grpc_address = await start_grpc(self._intake, self._config, self._config.grpc)
+        config = self._config
+        try:
+            if config.grpc is not None:
+                self._grpc, self.grpc_address = await start_grpc(self._intake, config, config.grpc)
+            if config.http is not None:
+                self._http = await HttpServer.start(self._intake, config, config.http)
+                self.http_address = self._http.address
+        except BaseException:
+            await self.stop()
+            raise
 
     async def drain(self, longest: float) -> bool:
         """Refuse new requests, and wait for those in progress; return whether all were answered.
@@ -56,6 +68,9 @@ class Fronts:
 
     async def stop(self) -> None:
         """End every connection; the requests in progress are withdrawn."""
+        if self._http is not None:
+            await self._http.stop()
+            self._http = None
         if self._grpc is not None:
             await self._grpc.stop(None)
             self._grpc = None

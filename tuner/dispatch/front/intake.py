@@ -6,13 +6,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status
 from tuner.printable import one_line
 
-__all__ = ["Intake", "deadline_after", "milliseconds"]
+__all__ = ["Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
 
 LONGEST_REASON = 1_000
 """Characters of a refusal's reason: gRPC sends it in a header, of which clients take 8 KB."""
@@ -20,6 +21,39 @@ MOST_BYTES = 1_000_000_000
 """Bytes of the inputs of all requests in progress."""
 Answer = TypeVar("Answer")
 _log = logging.getLogger(__name__)
+
+
+class Oversize(Refused):
+    """One request is larger than any may be.
+
+    Args:
+        reason: What is too large.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Status.EXHAUSTED, reason)
+
+
+class Room:
+    """Counts the bytes that all requests together hold in memory."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Hold this many bytes while the context lasts.
+
+        Raises:
+            Refused: There are too many.
+        """
+        if self._held + size > MOST_BYTES:
+            raise Refused(Status.EXHAUSTED, "the requests in progress hold too many bytes; ask again later")
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
 
 class Intake:
@@ -34,7 +68,7 @@ class Intake:
         self._service = service
         self._most = most_requests
         self._open = 0
-        self._bytes = 0
+        self.room = Room()
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -79,17 +113,13 @@ class Intake:
             raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
         if self._open >= self._most:
             raise Refused(Status.EXHAUSTED, f"{self._most} requests are in progress; ask again later")
-        size = sum(len(tensor.content) for tensor in request.inputs)
-        if self._bytes + size > MOST_BYTES:
-            raise Refused(Status.EXHAUSTED, "the requests in progress hold too many bytes; ask again later")
         self._open += 1
-        self._bytes += size
         self._idle.clear()
         try:
-            return await _guarded(self._service.infer(request))
+            with self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
+                return await _guarded(self._service.infer(request))
         finally:
             self._open -= 1
-            self._bytes -= size
             if not self._open:
                 self._idle.set()
 

@@ -1,0 +1,218 @@
+"""KServe's HTTP service, as an ASGI application.
+
+It is one class without a framework: with FastAPI a small request cost our process twice the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from tuner import __version__
+from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
+from tuner.dispatch.front.inference import EXTENSIONS, NAME
+from tuner.dispatch.front.intake import Intake, Oversize, milliseconds
+from tuner.dispatch.front.kserve_json import metadata_body, read_body, reply_body
+from tuner.dispatch.request import Refused, Status
+
+__all__ = ["CODES", "Application"]
+
+CODES = {
+    Status.INVALID: 400,
+    Status.NOT_FOUND: 404,
+    Status.UNSUPPORTED: 501,
+    Status.EXHAUSTED: 429,
+    Status.DEADLINE: 504,
+    Status.UNAVAILABLE: 503,
+    Status.INTERNAL: 500,
+}
+SERVER, LIVE, READY = "v2", "v2/health/live", "v2/health/ready"
+MODEL, MODEL_READY, INFER = "v2/models", "v2/models/ready", "v2/models/infer"
+"""Addresses without the names of models and versions."""
+FREE = {LIVE, READY, MODEL_READY}
+"""Those that need no token: orchestrators ask them."""
+NOTHING = "there is nothing here: the dispatcher has KServe's health, metadata and infer, which begin at /v2"
+LONGEST_UPLOAD = 10.0
+"""From the head of a request to the end of its body, s."""
+LENGTH = "inference-header-content-length"
+LARGEST_LENGTH = 12
+"""Digits of a length in a header."""
+WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+"""The encodings of a body that are read, and how zlib knows them."""
+
+
+class Answer(NamedTuple):
+    """What a request gets."""
+
+    code: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    kind: bytes = b"application/json"
+
+
+class Question(NamedTuple):
+    """What a request asks."""
+
+    session: str
+    """The session that its address names; may be empty."""
+    version: str
+    headers: Mapping[str, str]
+    receive: Any
+    """Returns the next part of the body."""
+
+
+class Application:
+    """Answers the requests of KServe's clients.
+
+    Args:
+        intake: Takes the inferences.
+        token: What requests need that ask for more than whether the server is ready; None if nothing.
+        largest: Bytes of a body.
+    """
+
+    def __init__(self, intake: Intake, token: str | None, largest: int) -> None:
+        self._intake = intake
+        self._token = token
+        self._largest = largest
+        self._answers: dict[str, Callable[[Question], Awaitable[Answer]]] = {
+            LIVE: self._live,
+            READY: self._ready,
+            MODEL_READY: self._ready,
+            SERVER: self._server,
+            MODEL: self._model,
+            INFER: self._infer,
+        }
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request."""
+        scope["state"]["task"] = asyncio.current_task()  # the connection cancels it when it is lost
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except Refused as refused:
+            answer = _refusal(413 if isinstance(refused, Oversize) else CODES[refused.status], refused.reason)
+        length = (b"content-length", b"%d" % len(answer.body))
+        lines = [(b"content-type", answer.kind), length, *answer.headers]
+        await send({"type": "http.response.start", "status": answer.code, "headers": lines})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answer(self, scope: Mapping[str, Any], headers: Mapping[str, str], receive: Any) -> Answer:
+        """Find who answers.
+
+        Raises:
+            Refused: Nobody does.
+        """
+        path, session, version = _place(scope["raw_path"])
+        if path not in self._answers:
+            raise Refused(Status.NOT_FOUND, NOTHING)
+        method, wanted = scope["method"], "POST" if path == INFER else "GET"
+        if method != wanted and not (method == "HEAD" and wanted == "GET"):
+            reason = f"{method} is not offered here; use {wanted}"
+            return _refusal(405, reason, ((b"allow", wanted.encode()),))
+        if path not in FREE and not allowed(headers.get("authorization"), self._token):
+            return _refusal(401, TOKEN_NEEDED, ((b"www-authenticate", b"Bearer"),))
+        if session:
+            self._intake.check_session(session)
+        return await self._answers[path](Question(session, version, headers, receive))
+
+    async def _live(self, _question: Question) -> Answer:
+        return _json({"live": True})
+
+    async def _ready(self, question: Question) -> Answer:
+        ready = self._intake.ready(question.session or None)
+        return _json({"ready": ready}, 200 if ready else 503)
+
+    async def _server(self, _question: Question) -> Answer:
+        return _json({"name": NAME, "version": __version__, "extensions": EXTENSIONS})
+
+    async def _model(self, question: Question) -> Answer:
+        return _json(metadata_body(await self._intake.metadata(question.session, question.version)))
+
+    async def _infer(self, question: Question) -> Answer:
+        headers = question.headers
+        slo = milliseconds(headers.get("x-slo-ms"))
+        length = _number(headers, "content-length")
+        with self._intake.room.hold(self._largest if length is None else min(length, self._largest)):
+            body = await self._body(headers, question.receive)
+        inference = read_body(body, _number(headers, LENGTH), question.session, question.version, slo)
+        answer, of_json = reply_body(await self._intake.infer(inference.request), inference)
+        if of_json is None:
+            return Answer(200, answer)
+        return Answer(200, answer, ((LENGTH.encode(), b"%d" % of_json),), b"application/octet-stream")
+
+    async def _body(self, headers: Mapping[str, str], receive: Any) -> bytes:
+        """Return the body of a request, unpacked.
+
+        Raises:
+            Refused: It is too large, comes too slowly or not whole, or is packed in a way that is not read.
+        """
+        encoding = headers.get("content-encoding", "identity").lower()
+        if encoding != "identity" and encoding not in WINDOWS:
+            raise Refused(Status.INVALID, "Content-Encoding is gzip or deflate, if the body is packed at all")
+        if (_number(headers, "content-length") or 0) > self._largest:
+            raise self._too_large()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(LONGEST_UPLOAD):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(Status.INVALID, "the connection ended before the body")
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > self._largest:
+                        raise self._too_large()
+        except TimeoutError:
+            raise Refused(Status.DEADLINE, f"the body did not come within {LONGEST_UPLOAD:g} s") from None
+        return bytes(body) if encoding == "identity" else self._unpacked(bytes(body), WINDOWS[encoding])
+
+    def _unpacked(self, body: bytes, window: int) -> bytes:
+        unpacking = zlib.decompressobj(window)
+        try:
+            found = unpacking.decompress(body, self._largest + 1)
+        except zlib.error:
+            raise Refused(Status.INVALID, "the body is not packed as Content-Encoding says") from None
+        if len(found) > self._largest:
+            raise self._too_large()
+        if not unpacking.eof:
+            raise Refused(Status.INVALID, "the packed body ends too early")
+        return found
+
+    def _too_large(self) -> Oversize:
+        return Oversize(f"a request has at most {self._largest} bytes")
+
+
+def _place(path: bytes) -> tuple[str, str, str]:
+    """Return an address without the names in it, the session and the version; these may be empty."""
+    # The parts are decoded one by one, because a name may hold a slash.
+    parts = [unquote_to_bytes(part).decode(errors="replace") for part in path.split(b"/") if part]
+    session = version = ""
+    if parts[:2] == ["v2", "models"]:
+        session = "".join(parts[2:3])
+        del parts[2:3]
+        if parts[2:3] == ["versions"]:
+            version = "".join(parts[3:4])
+            del parts[2:4]
+    return "/".join(parts), session, version
+
+
+def _number(headers: Mapping[str, str], name: str) -> int | None:
+    text = headers.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > LARGEST_LENGTH:
+        raise Refused(Status.INVALID, f"the header {name} is a number of bytes")
+    return int(text)
+
+
+def _json(content: Any, code: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    return Answer(code, json.dumps(content).encode(), headers)
+
+
+def _refusal(code: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    return _json({"error": reason}, code, headers)
