@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tuner.cli import plan_instances
+from tuner.cli import plan_instances, plan_query
 
 __all__ = ["app"]
 
@@ -21,3 +21,4 @@ def _group() -> None:
 
 
 app.command("instances", epilog=plan_instances.EXAMPLES)(plan_instances.plan_instances)
+app.command("query", epilog=plan_query.EXAMPLES)(plan_query.plan_query)

@@ -1,0 +1,94 @@
+"""``tuner plan query``: split the SLO of a query over its stages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.planning.queries import Query, QueryPlan
+
+__all__ = ["EXAMPLES", "plan_query"]
+
+EXAMPLES = """Example: [bold]tuner plan query query.yaml --json plan.json[/bold];
+docs/examples/query.yaml is a file to begin with."""
+
+
+def plan_query(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-query.md.")],
+    out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="PLOT.png", help="Also draw the budgets along the time; or a .svg."),
+    ] = None,
+) -> None:
+    """Split the SLO of a query over its models so that they need the fewest accelerators.
+
+    A query calls several models, each on the outputs of others (Nexus,
+    section 6.2). The plan gives every stage a time budget and a batch size,
+    and compares with an even split.
+    """
+    from tuner.cli.console import make_console, print_notes
+    from tuner.planning.queries import Query
+    from tuner.planning.queries import plan_query as make_plan
+    from tuner.report.query import check_ending, write_timeline
+    from tuner.storage import make_folder_of, write_atomically
+    from tuner.yaml_file import load_yaml
+
+    query = load_yaml(file, Query)
+    if out is not None:
+        make_folder_of(out, "--json")
+    if plot is not None:
+        check_ending(plot)
+        make_folder_of(plot, "--plot")
+    plan = make_plan(query)
+    console = make_console()
+    print_notes(console, plan.notes)
+    console.print(_table(plan, query))
+    console.print(f"[bold]{_number(plan.accelerators)} accelerators[/bold], {_even(plan)}")
+    if plot is not None:
+        write_timeline(plan, query, plot)
+        print(plot)
+    if out is not None:
+        write_atomically(out, json.dumps(plan.to_json(), indent=1, allow_nan=False) + "\n")
+        print(out)
+
+
+def _even(plan: QueryPlan) -> str:
+    if plan.even_split is None or plan.gain is None:
+        return "where an even split of the SLO leaves a stage too little time for any batch"
+    more = "no fewer than" if plan.gain < 1 + 1e-9 else f"{plan.gain - 1:.1%} more queries on each than with"
+    return f"{more} an even split of the SLO, which needs {_number(plan.even_split)}"
+
+
+def _table(plan: QueryPlan, query: Query) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from tuner.cli.console import plain
+
+    title = f"{len(plan.stages)} stages within {query.slo_ms:g} ms at {query.rate:g} queries/s"
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table.add_column("stage")
+    for name in ("requests/s", "begins, ms", "budget, ms", "batch", "executes, ms", "accelerators"):
+        table.add_column(name, justify="right")
+    for stage in plan.stages:
+        table.add_row(
+            plain(stage.name),
+            f"{stage.rate:,.6g}",
+            f"{stage.begin * 1e3:.1f}",
+            f"{stage.budget * 1e3:.1f}",
+            str(stage.batch),
+            f"{stage.latency * 1e3:.1f}",
+            _number(stage.accelerators),
+        )
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
