@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
-from tuner.measurement import Measurement, Work
+from tuner.measurement import NOT_KNOWN, Measurement, Work
 from tuner.profile import BatchingProfile
 
 __all__ = ["ApplyReport", "Backend", "Counters", "Description"]
@@ -112,10 +112,10 @@ class Counters(Work):
 
     time: float
     """When they were read, s on the monotonic clock (virtual in simulation)."""
-    failures: int
-    """Requests refused or failed."""
-    latency: float
-    """Summed time from receipt to answer of the answered requests, s."""
+    failures: int = 0
+    """Requests refused or failed; 0 where nobody counts them."""
+    latency: float = NOT_KNOWN
+    """Summed time from receipt to answer of the answered requests, s; NaN where nobody counts it."""
     pending: float | None = None
     """Requests waiting now; None if the server does not say."""
     quantiles: Mapping[float, float] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -12,10 +12,9 @@ from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import WHERE_CREDENTIALS_BELONG
 from tuner.adapters.connection.credentials import refuse_credentials
 from tuner.errors import InvalidInput
+from tuner.plugin import BACKENDS, installed, load
 
 __all__ = ["Grids", "connect", "scheme_of", "schemes"]
-
-GROUP = "tuner.backends"
 
 Grids = Mapping[str, tuple[float, ...]]
 """Knob name -> grid values: overrides of the adapter's default grids, and further knobs."""
@@ -30,7 +29,7 @@ def schemes() -> list[str]:
 @cache
 def _adapters() -> dict[str, EntryPoint]:
     """Return what is installed, by scheme. Kept, because finding it takes longer than checking a target."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return installed(BACKENDS)
 
 
 def scheme_of(target: str) -> str:
@@ -63,8 +62,9 @@ def connect(target: str, grids: Grids | None = None) -> Backend:
         grids: Grids that replace the adapter's own, by knob name.
 
     Raises:
-        InvalidInput: The URL is malformed or holds credentials, the scheme unknown, or a grid unusable.
+        InvalidInput: The URL is malformed or holds credentials, its scheme is unknown, the adapter cannot be
+            imported, or a grid is unusable.
         AdapterError: The server cannot be reached.
     """
-    factory = cast(Factory, _adapters()[scheme_of(target)].load())
+    factory = cast(Factory, load(_adapters()[scheme_of(target)], "TARGET"))
     return factory(target, grids or {})

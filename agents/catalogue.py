@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +20,8 @@ from tuner.agents.constants import changed
 from tuner.agents.load_levels import LoadLevels
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
+from tuner.plugin import AGENTS as GROUP
+from tuner.plugin import added, installed, load
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tuner.objective import Objective
 
 __all__ = ["AGENTS", "agent_names", "load_agent", "make_agent"]
-
-GROUP = "tuner.agents"
 
 AGENTS: dict[str, str] = {
     "rrl": "region-based reinforcement learning: one window teaches about a whole region",
@@ -67,7 +66,7 @@ FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
 
 def agent_names() -> list[str]:
     """Return the names of all agents that are installed, ours first."""
-    return [*AGENTS, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(AGENTS))]
+    return [*AGENTS, *(name for name in added(GROUP) if name not in AGENTS)]
 
 
 def make_agent(
@@ -151,8 +150,8 @@ def _named(name: str) -> object:
     if name in _CLASSES:
         module, attribute = _CLASSES[name]
         return getattr(import_module(f"tuner.agents.{module}"), attribute)
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    return found[0].load() if found else None
+    entry = installed(GROUP).get(name)
+    return load(entry, f"agent {name}") if entry else None
 
 
 def _is_bookkeeper(chosen: object) -> TypeIs[type[Bookkeeper[Any]]]:

@@ -139,7 +139,7 @@ def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -
     seconds = back.time - left.time
     answered = back.requests - left.requests
     slower = max((mean for mean in (_mean(*before), _mean(*now)) if not math.isnan(mean)), default=0.0)
-    late = max(back.latency - left.latency - answered * slower, 0.0)
+    late = max(float(np.nan_to_num(back.latency - left.latency - answered * slower)), 0.0)
     rate = min(_arrived(start, left) / (left.time - start.time), _arrived(back, end) / (end.time - back.time))
     came = max(rate * seconds, 0.0)
     missing = max(came - answered - CHANCE * math.sqrt(came), 0.0)

@@ -190,21 +190,29 @@ class Measurement:
         return {name: _plain(value) for name, value in values.items()}
 
 
+def _none_counted() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
+def _none_timed() -> np.ndarray:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
     """What a server did, in sums, from which the means of a measurement are made."""
 
     requests: int
     """Requests that the sums are over: those answered."""
-    queue: float
-    """Time that they waited inside the server, s."""
-    compute: float
-    """Time that they spent in execution, s; each request counts its whole batch."""
-    inferences: int
-    """Rows inferred: more than ``requests`` where requests carry several rows."""
-    batch_counts: np.ndarray
-    """Executions per batch size.   # (B+1,), batch_counts[0] unused"""
-    batch_seconds: np.ndarray
+    queue: float = NOT_KNOWN
+    """Time that they waited inside the server, s; NaN where nobody counts it."""
+    compute: float = NOT_KNOWN
+    """Time that they spent in execution, s; each request counts its whole batch. NaN like `queue`."""
+    inferences: int = 0
+    """Rows inferred: more than ``requests`` where requests carry several rows. 0 where nobody counts them."""
+    batch_counts: np.ndarray = field(default_factory=_none_counted)
+    """Executions per batch size; empty where nobody counts them.   # (B+1,) int64, batch_counts[0] unused"""
+    batch_seconds: np.ndarray = field(default_factory=_none_timed)
     """Time in them, 0 where nobody counts it.   # (B+1,) s"""
 
     def since(self, earlier: Work) -> Work:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tests.agents.bed import LOW, make_space
-from tuner.agents import Agent, LoadLevels, State, catalogue
+from tuner import plugin
+from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
 from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.rrl import RRL, RRLParameters
@@ -137,8 +138,8 @@ def test_third_parties_add_agents(monkeypatch: pytest.MonkeyPatch) -> None:
         given.append((space, options))
         return mine
 
-    entry = SimpleNamespace(name="mine", load=lambda: make)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry] if group == "tuner.agents" else [])
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: make)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry] if group == "tuner.agents" else [])
 
     assert agent_names() == [*AGENTS, "mine"]
     assert make_agent("mine", SPACE, seed=5, start=2, parameters={"a": 1}) is mine
@@ -159,8 +160,8 @@ def test_third_party_functions_load_what_their_agents_saved(
 
     make = Make()
 
-    entry = SimpleNamespace(name="mine", load=lambda: make)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry])
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: make)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
     make_agent("mine", SPACE).save(tmp_path)
 
     with pytest.raises(InvalidInput, match=r"'mine' cannot load .* load\(folder, space"):
@@ -175,8 +176,8 @@ def test_third_party_bookkeepers_are_like_ours(monkeypatch: pytest.MonkeyPatch, 
     class Mine(RandomSearch):
         name = "mine"
 
-    entry = SimpleNamespace(name="mine", load=lambda: Mine)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [entry])
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: Mine)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
 
     agent = make_agent("mine", SPACE, start=2, parameters={"budget": 7})
     agent.save(tmp_path)

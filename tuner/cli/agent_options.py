@@ -12,6 +12,7 @@ import typer
 from tuner.cli.signature import Fields, typer_option
 from tuner.objective import Objective
 from tuner.option import options_of
+from tuner.plugin import AGENTS, added
 from tuner.setting import Setting, parse_grids, parse_window
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ MOST_REQUESTS = 10_000_000.0
 """Highest nominal rate of a cluster; the environments of single servers have lower bounds."""
 COMMA = re.compile(r",(?![^\[]*\])")
 """A comma that is not within brackets."""
+OWN_AGENTS = (
+    "rrl, rrl_paper, rrl_code, q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, "
+    "clipper_aimd, oracle"
+)
+"""Named here again because the catalogue loads numpy, which takes longer than a help text may."""
 AGENT_HELP = (
-    "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2. Names: rrl, rrl_paper, rrl_code, "
-    "q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, clipper_aimd, oracle."
+    "NAME, or NAME:PARAMETER=VALUE:.. such as rrl_paper:delta=2. "
+    f"Names: {', '.join([OWN_AGENTS, *added(AGENTS)])}."
 )
 
 

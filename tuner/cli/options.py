@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.signature import typer_option
 from tuner.option import options_of
+from tuner.plugin import BACKENDS, added
 from tuner.setting import Setting
 
 __all__ = ["LIVE", "ForeignLimit", "Goal", "Knobs", "Policy", "Seed", "Target"]
@@ -16,13 +17,16 @@ __all__ = ["LIVE", "ForeignLimit", "Goal", "Knobs", "Policy", "Seed", "Target"]
 LIVE = [name for name in options_of(Setting) if name not in ("workload", "server")]
 """The options of a setting that mean something on a live server."""
 
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="triton://HOST:8001/MODEL?metrics=8002, tfserving://HOST:8500/MODEL?rest=8501, or sim://mlp.",
-    ),
-]
+FORMS = "triton://HOST:8001/MODEL?metrics=8002, tfserving://HOST:8500/MODEL?rest=8501, or sim://mlp."
+
+
+def _target_help() -> str:
+    """Say how targets are written, with the schemes that other packages have added."""
+    more = ", ".join(f"{scheme}://" for scheme in added(BACKENDS))
+    return f"{FORMS} Installed, too: {more}." if more else FORMS
+
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help=_target_help())]
 Goal = Annotated[str, typer_option(Setting, "objective")]
 Knobs = Annotated[list[str] | None, typer_option(Setting, "grids")]
 ForeignLimit = Annotated[float | None, typer_option(Setting, "foreign_limit")]

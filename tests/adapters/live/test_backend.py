@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tuner.adapters.backend import Counters
+from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target
 from tuner.adapters.live.backend import OUT_OF_SIGHT, Change, LiveBackend, Sight
@@ -63,7 +63,7 @@ class ToyClient(ControlClient[LiveTarget]):
 class ToyBackend(LiveBackend[LiveTarget, ToyClient]):
     """What this adapter does differently from others."""
 
-    wire = "nowhere"
+    wire = "tuner.adapters.triton.wire"
     usual_settle = 0.5
 
     def __init__(self, server: ToyServer, grids: Grids | None = None) -> None:
@@ -78,7 +78,7 @@ class ToyBackend(LiveBackend[LiveTarget, ToyClient]):
 
     def _open(self, grids: Grids) -> KnobSpace:
         if not set(grids) <= set(KINDS):
-            raise InvalidInput("knob", "unknown")
+            raise InvalidInput(f"knob {min(set(grids) - set(KINDS))}", "unknown")
         self._found, self._first = self.server.running, self.server.requests
         chosen = {"size": BATCH_GRID, "wait": DELAY_GRID, **grids}
         return KnobSpace([KINDS[name].knob(name, grid) for name, grid in chosen.items()])
@@ -147,6 +147,8 @@ def backend(server: ToyServer) -> ToyBackend:
 class TestContract(BackendContract):
     """It does all that callers rely on."""
 
+    below = -1.0
+
     @pytest.fixture
     def backend(self, server: ToyServer) -> ToyBackend:
         return ToyBackend(server, {"size": (1.0, 2.0, 8.0, 32.0)})
@@ -154,6 +156,10 @@ class TestContract(BackendContract):
     @pytest.fixture
     def traffic(self, server: ToyServer) -> Callable[[int], None]:
         return server.send
+
+    @pytest.fixture
+    def reopen(self, server: ToyServer) -> Callable[[Grids], Backend]:
+        return lambda grids: ToyBackend(server, grids)
 
     @pytest.fixture
     def refused(self) -> Configuration:
@@ -214,7 +220,7 @@ def test_endpoint_names_the_model_and_what_else_the_server_wants(backend: ToyBac
     """A load generator needs no more."""
     endpoint = backend.endpoint()
 
-    assert (endpoint.wire, endpoint.address, endpoint.model) == ("nowhere", "host:1", "model")
+    assert (endpoint.wire, endpoint.address, endpoint.model) == (ToyBackend.wire, "host:1", "model")
     assert endpoint.options == {"colour": "red"}
 
 

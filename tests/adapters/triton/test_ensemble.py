@@ -84,6 +84,8 @@ def send(server: Server, count: int) -> None:
 class TestContract(BackendContract):
     """It is held to all that one model is."""
 
+    below = -1.0
+
     @pytest.fixture
     def backend(self, backend: Backend) -> Backend:
         return backend

@@ -63,6 +63,8 @@ def backend(target: str) -> Iterator[TritonBackend]:
 class TestContract(BackendContract):
     """It is held to all that a server in explicit mode is."""
 
+    below = -1.0
+
     @pytest.fixture
     def backend(self, backend: TritonBackend) -> TritonBackend:
         return backend

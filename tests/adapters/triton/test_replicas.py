@@ -43,6 +43,8 @@ def backend(target: str) -> Iterator[Backend]:
 class TestContract(BackendContract):
     """A group is held to all that one server is."""
 
+    below = -1.0
+
     @pytest.fixture
     def backend(self, backend: Backend) -> Backend:
         return backend

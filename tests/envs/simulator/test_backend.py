@@ -23,6 +23,8 @@ from tuner.workload.load import RateSchedule
 class TestContract(BackendContract):
     """The contract of backends; the load is exactly what the tests send."""
 
+    below = -1.0
+
     @pytest.fixture
     def backend(self) -> SimulatedTriton:
         silence = RateSchedule(steps=((0.0, 0.0), (1e9, 1.0)))

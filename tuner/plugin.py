@@ -1,0 +1,50 @@
+"""Entry points: what other installed packages add to this one, adapters and agents.
+
+A package names in its ``pyproject.toml`` what it adds::
+
+    [project.entry-points."tuner.backends"]
+    kettle = "kettle.adapter:connect"
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from tuner.errors import InvalidInput
+
+__all__ = ["AGENTS", "BACKENDS", "added", "installed", "load"]
+
+BACKENDS = "tuner.backends"
+"""The group of adapters, by the scheme of their targets."""
+AGENTS = "tuner.agents"
+"""The group of agents, by name."""
+
+
+def installed(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; nothing of them is imported."""
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def added(group: str) -> list[str]:
+    """Return the names in a group that other packages have added, for the help of a command."""
+    own = ("tuner.",)
+    return sorted(name for name, entry in installed(group).items() if not entry.value.startswith(own))
+
+
+def load(entry: EntryPoint, setting: str) -> object:
+    """Import what an entry point names.
+
+    Args:
+        entry: The entry point.
+        setting: What made the user need it, for the error.
+
+    Raises:
+        InvalidInput: It cannot be imported.
+    """
+    try:
+        return entry.load()
+    except Exception as error:  # code of others: whatever it raises, it is not usable here
+        package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
+        problem = f"'{entry.name}' needs {entry.value}{package}, which cannot be imported"
+        reason = f"{type(error).__name__}: {error}"
+        raise InvalidInput(setting, f"{problem} ({reason})", "repair or remove that package") from error
