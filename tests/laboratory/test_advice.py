@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tuner.control.decide.evidence import SPREAD
-from tuner.errors import InvalidInput
+from tuner.knobs import KnobSpace, Role
 from tuner.laboratory.advice import advise
 from tuner.measurement import NOT_KNOWN
 
@@ -38,12 +38,19 @@ def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:
     assert not any("off by" in sentence for sentence in advice.reasons)
 
 
-def test_nothing_is_advised_without_executions() -> None:
-    """One sentence says what to do."""
+@pytest.mark.parametrize("roles", [True, False])
+def test_where_nothing_is_known_it_is_left(roles: bool) -> None:
+    """No window shows how long executions take, or no knob has a role: the reasons say what to do."""
     watched = replace(measurement(0.020), compute_mean=NOT_KNOWN)
+    knobs = SPACE.knobs if roles else [replace(knob, role=Role.OTHER, idle_when=None) for knob in SPACE.knobs]
 
-    with pytest.raises(InvalidInput, match=r"no window shows how long executions take.*--rate"):
-        advise(SPACE, OBJECTIVE, configuration(), [watched])
+    advice = advise(KnobSpace(knobs), OBJECTIVE, configuration(), [watched])
+
+    assert not advice.change
+    assert advice.configuration == configuration()
+    assert [row.name for row in advice.rows] == ["now"]
+    assert ("how long executions take" if roles else "max_queue_delay") in advice.reasons[0]
+    assert "tuner run" in advice.reasons[1]
 
 
 def test_an_overloaded_window_is_expected_as_it_was_measured() -> None:

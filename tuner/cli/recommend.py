@@ -54,9 +54,9 @@ def recommend(
         objective = setting.objective_on(attachment.host.cores)
         agent = None
         if policy is not None:
-            from tuner.agents.rrl import RRL
+            from tuner.agents.catalogue import load_agent
 
-            agent = RRL.load(policy, attachment.space)
+            agent = load_agent(policy, attachment.space)
         watched = _watch(attachment, setting.seconds, windows)
         present = attachment.space.nearest(attachment.backend.current())
         advice = advise(attachment.space, objective, present, watched, agent=agent)

@@ -92,7 +92,7 @@ def advise(
         agent: A trained policy; without one the neural estimator recommends.
 
     Raises:
-        InvalidInput: No window can be used, or the estimator knows none of the knobs or of the executions.
+        InvalidInput: No window can be used.
     """
     quiet = [m for m in watched if not m.disturbed]
     if not quiet:
@@ -137,11 +137,13 @@ def _from_estimator(
     from tuner.agents.rrl.neural.prior import estimable
 
     if not estimable(space, objective):
-        problem = "no knob whose effect on other servers is known"
-        raise InvalidInput("--policy", problem, "give a policy, or let `tuner run` try")
-    mean, deviation = _belief(space, objective, now.configuration, quiet)
-    lasting = replace(objective, goal="latency", change_cost=0.0)
-    logs, spread = _belief(space, lasting, now.configuration, quiet)
+        knobs = ", ".join(space.names) or "none"
+        return _nothing_known(now, rate, f"what its knobs ({knobs}) do is not known from other servers")
+    belief = _belief(space, objective, now.configuration, quiet)
+    lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), now.configuration, quiet)
+    if belief is None or lasting is None:
+        return _nothing_known(now, rate, "no window shows how long executions take")
+    (mean, deviation), (logs, spread) = belief, lasting
     numbers = _comparable(space, now.configuration)
     order = numbers[np.argsort(mean[numbers] + deviation[numbers], kind="stable")]
     present = int(space.canonical[space.encode(now.configuration)])
@@ -170,10 +172,27 @@ def _from_estimator(
     )
 
 
+def _nothing_known(now: AdviceRow, rate: float, why: str) -> Advice:
+    """Recommend to leave what runs: watching one configuration shows nothing of the others by itself."""
+    return Advice(
+        rate=rate,
+        change=False,
+        configuration=now.configuration,
+        rows=(now,),
+        reasons=(
+            f"{why}, so that nothing can be said about configurations that did not run: leave it",
+            "`tuner run` tries others in small steps; --policy recommends from what was learned before",
+        ),
+    )
+
+
 def _belief(
     space: KnobSpace, objective: Objective, present: Configuration, quiet: Sequence[Measurement]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logarithms of costs and their deviations after some windows of a configuration."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the logarithms of costs and their deviations after some windows of a configuration.
+
+    None if no window shows what the estimator has to know.
+    """
     from tuner.agents.rrl import RRL
 
     agent = RRL(space, objective=objective, synchronous=True)
@@ -186,10 +205,7 @@ def _belief(
             agent.update(state, number, cost, state)
     belief = agent.belief(state)
     agent.close()
-    if not agent.informed:
-        problem = "no window shows how long executions take"
-        raise InvalidInput("TARGET", problem, "wait for requests, send some with --rate, or give a policy")
-    return belief
+    return belief if agent.informed else None
 
 
 def _comparable(space: KnobSpace, present: Configuration) -> np.ndarray:
