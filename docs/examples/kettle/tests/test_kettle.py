@@ -1,0 +1,91 @@
+"""What servetune asks of every adapter and of every agent, asked of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from kettle.agent import Corners
+from kettle.server import Kettle, serve
+from kettle.simulated import SimulatedKettle
+
+from tuner.adapters import Backend, connect
+from tuner.knobs import Configuration, KnobSpace
+from tuner.testing import AgentContract, BackendContract
+
+
+@pytest.fixture
+def running() -> Iterator[tuple[str, Kettle]]:
+    """A server of this process, and its target."""
+    server, port, kettle = serve()
+    yield f"kettle://127.0.0.1:{port}/tea", kettle
+    server.stop(0)
+
+
+class TestKettle(BackendContract):
+    """The adapter, against the real server."""
+
+    below = -2.0
+
+    @pytest.fixture
+    def backend(self, running: tuple[str, Kettle]) -> Iterator[Backend]:
+        opened = connect(running[0])
+        yield opened
+        opened.close()
+
+    @pytest.fixture
+    def traffic(self, running: tuple[str, Kettle]) -> Callable[[int], None]:
+        def send(count: int) -> None:
+            with grpc.insecure_channel(running[0].split("/")[2]) as channel:
+                for _ in range(count):
+                    channel.unary_unary("/kettle.Kettle/Brew")(b"tea")
+
+        return send
+
+    @pytest.fixture
+    def refused(self) -> Configuration:
+        """Only the server knows how many workers there can be."""
+        return Configuration(tile=1.0, workers=60.0)
+
+    @pytest.fixture
+    def restart(self, running: tuple[str, Kettle]) -> Callable[[], None]:
+        return lambda: running[1].counts.update(answered=0, nanoseconds=0)
+
+
+class TestSimulatedKettle(BackendContract):
+    """The simulation: requests come when the tests let time pass."""
+
+    below = -2.0
+
+    @pytest.fixture
+    def backend(self) -> SimulatedKettle:
+        simulated = connect("kettlesim://tea?rate=40")
+        assert isinstance(simulated, SimulatedKettle)
+        simulated._next = float("inf")
+        return simulated
+
+    @pytest.fixture
+    def traffic(self, backend: SimulatedKettle) -> Callable[[int], None]:
+        def send(count: int) -> None:
+            for _ in range(count):
+                backend._next = backend.now()
+                backend.rate = 1e-9  # the one after it comes in thirty years
+                backend.sleep(0.1)
+
+        return send
+
+
+class TestCorners(AgentContract):
+    """The agent. It looks at corners only, so what it finds may cost three times the least."""
+
+    windows = 20
+    near = 3.0
+
+    def make(self, space: KnobSpace, seed: int) -> Any:
+        return Corners(space, seed=seed)
+
+    def load(self, folder: Path, space: KnobSpace, seed: int) -> Any:
+        return Corners.load(folder, space, seed=seed)
