@@ -57,6 +57,7 @@ def test_it_passes_the_contracts() -> None:
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed", "one_core")
 @pytest.mark.timeout(300)
 def test_commands_of_the_page_run(run: Run) -> None:
