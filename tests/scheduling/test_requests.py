@@ -80,3 +80,13 @@ def test_an_event_forgets_the_commands_before(cluster: Cluster) -> None:
     assert cluster.board[0].commands == 0
     assert cluster.board[0].now == 5 * MS
     assert has_room(cluster)
+
+
+def test_a_nearer_deadline_overtakes(cluster: Cluster) -> None:
+    """A request whose deadline is before that of its session's SLO stands before those with later ones."""
+    for number, (time, early) in enumerate([(0.0, 0.0), (1 * MS, 0.0), (2 * MS, 1.5 * MS), (3 * MS, 9 * MS)]):
+        cluster.board[0].early = early
+        push(cluster, 0, number, time)
+
+    assert cluster.waiting["number"][0, :4].tolist() == [3, 0, 2, 1]
+    assert deadline(cluster, 0, 2) == pytest.approx(23.5 * MS)

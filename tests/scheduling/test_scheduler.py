@@ -12,7 +12,7 @@ from tests.scheduling.scenarios import MS, one, random_scenario
 from tuner.cluster.simulation import Simulation
 from tuner.scheduling.batching.symphony import SymphonyOptions, build
 from tuner.scheduling.catalogue import build_policy
-from tuner.scheduling.cluster import FIRST_RING
+from tuner.scheduling.cluster import FIRST_RING, ClusterSpec, SessionSpec, linear_latency
 from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, EventLog, replay
 from tuner.scheduling.scheduler import Command, Dispatch, Drop, Scheduler
 from tuner.testing.driver import drive
@@ -126,3 +126,38 @@ def test_an_empty_log_can_be_stored() -> None:
     """No events make an array of none, with the names of the fields."""
     assert EventLog().entries.shape == (0,)
     assert EventLog.of(EventLog().entries).entries.dtype == ENTRY
+
+
+@pytest.mark.parametrize("name", ["symphony", "eager"])
+def test_deadlines_of_their_own(name: str) -> None:
+    """Requests whose deadlines are nearer than the SLO are each answered once, and the log replays."""
+    sessions = [
+        SessionSpec(name=name, slo=40 * MS, latency=np.array([linear_latency(MS, beta * MS, 20 * MS)]))
+        for name, beta in (("a", 2), ("b", 5))
+    ]
+    spec = ClusterSpec(sessions=sessions, kinds=[0, 0])
+    log, rng = EventLog(), np.random.default_rng(5)
+    scheduler = Scheduler(build_policy(name, spec), log)
+    now, left, answered, busy = 0.0, 120, [], list[tuple[float, int]]()
+    commands: list[Command] = []
+    arrival = 0.0
+    while left or busy or scheduler.wake_at < math.inf:
+        end = min(busy, default=(math.inf, 0))
+        now = max(now, min(arrival if left else math.inf, end[0], scheduler.wake_at))
+        if end[0] <= now:
+            busy.remove(end)
+            commands = scheduler.finish(end[1], now)
+        elif left and arrival <= now:
+            left -= 1
+            early = float(rng.choice([0.0, 2 * MS, 8 * MS]))
+            commands = scheduler.arrive(left % 2, now, number=left, early=early)
+            arrival = now + float(rng.exponential(1 * MS))
+        else:
+            commands = scheduler.wake(now)
+        for command in commands:
+            answered += command.numbers
+            if isinstance(command, Dispatch):
+                busy.append((max(command.finish, now), command.accelerator))
+
+    assert sorted(answered) == list(range(120))
+    assert replay(log, build_policy(name, spec)) is None

@@ -39,7 +39,7 @@ ENTRY = np.dtype(
         ("queue", "i8"),  # of commands
         ("first", "i8"),  # of commands: position in the queue's ring
         ("count", "i8"),  # of commands: requests
-        ("start", "f8"),  # s, of SEND: as commanded
+        ("start", "f8"),  # s, of SEND: as commanded; of ARRIVE: how much nearer its deadline is than the SLO
         ("finish", "f8"),  # s, of SEND: as the policy expects it
         ("started", "f8"),  # s, of SEND: in truth
         ("ended", "f8"),  # s, of SEND: in truth; NaN in the log of a live scheduler
@@ -85,7 +85,14 @@ class EventLog:
             self._kept += self._pieces[-1].size
 
     def note(  # noqa: PLR0917 - as many as an event has
-        self, cluster: Cluster, kind: int, which: int = -1, source: int = 0, number: int = -1, items: int = 0
+        self,
+        cluster: Cluster,
+        kind: int,
+        which: int = -1,
+        source: int = 0,
+        number: int = -1,
+        items: int = 0,
+        early: float = 0.0,
     ) -> None:
         """Append the event that a policy has just handled, and the commands that it answered with.
 
@@ -96,6 +103,7 @@ class EventLog:
             source: Of ARRIVE, the frontend.
             number: Of ARRIVE, the request's name.
             items: Of ARRIVE, the size of the request.
+            early: Of ARRIVE, how much nearer its deadline is than its session's SLO, s.
         """
         commands = np.asarray(cluster.commands[: cluster.board[0].commands])
         rows = np.zeros(1 + commands.size, ENTRY)
@@ -104,6 +112,8 @@ class EventLog:
             rows[name] = np.nan
         rows[0]["kind"], rows[0]["source"], rows[0]["number"], rows[0]["items"] = kind, source, number, items
         rows[0]["session"] = which if kind == ARRIVE else -1
+        if early > 0:
+            rows[0]["start"] = early
         rows[0]["accelerator"] = which if kind == FINISH else -1
         rows[0]["queue"] = rows[0]["first"] = -1
         rows["kind"][1:] = np.where(commands["kind"] == DISPATCH, SEND, REFUSE)
@@ -168,6 +178,7 @@ def _send(policy: Any, event: Any) -> Any:
     while True:
         if event["kind"] == ARRIVE:
             policy[0].board[0].items = event["items"]
+            policy[0].board[0].early = np.nan_to_num(event["start"])  # NaN: its session's SLO is its deadline
             status = arrive(policy, int(event["session"]), int(event["source"]), int(event["number"]), now)
         elif event["kind"] == FINISH:
             status = finish(policy, int(event["accelerator"]), now)

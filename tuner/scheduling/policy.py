@@ -19,6 +19,8 @@ Rules
 * A request may have a size. The driver writes it to ``board.items`` before ``arrive``; it stays until it is
   overwritten, and is 1 at first. ``push`` keeps it with the request. The policies of
   `scheduling.distribution` use it, the others form batches of requests of one size.
+* A request's deadline is its arrival plus its session's SLO, or ``board.early`` before that, which the
+  driver writes likewise and which is 0 at first. ``push`` keeps a queue in the order of deadlines.
 * ``arrive`` returns FULL without changing anything if the ring of the queue is full; see
   :func:`tuner.scheduling.cluster.grow`.
 

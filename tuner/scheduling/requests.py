@@ -32,15 +32,25 @@ def begin(cluster: Cluster, now: float) -> None:
 
 @njit_flat
 def push(cluster: Cluster, queue: int, number: int, arrival: float) -> int:
-    """Append a request to a queue; return OK, or FULL if the ring is. ``cluster`` is modified in place."""
+    """Put a request into a queue; return OK, or FULL if the ring is. ``cluster`` is modified in place.
+
+    A queue is in the order of deadlines, so a request whose deadline is nearer than its session's SLO counts
+    as one that came earlier, and overtakes those with later deadlines.
+    """
     length = cluster.waiting.shape[1]
     tail = cluster.queues[queue].tail
+    arrival -= cluster.board[0].early
     if tail - cluster.queues[queue].head == length:
         return FULL
     cluster.waiting[queue, tail & (length - 1)].arrival = arrival
     cluster.waiting[queue, tail & (length - 1)].number = number
     cluster.waiting[queue, tail & (length - 1)].items = cluster.board[0].items
     cluster.queues[queue].tail = tail + 1
+    if cluster.board[0].early > 0:
+        place = tail
+        while place > cluster.queues[queue].head and arrival_of(cluster, queue, place - 1) > arrival:
+            place -= 1
+        move_forward(cluster, queue, tail, place)
     return OK
 
 
@@ -59,7 +69,7 @@ def deadline(cluster: Cluster, queue: int, position: int) -> float:
 
 @njit_flat
 def arrival_of(cluster: Cluster, queue: int, position: int) -> float:
-    """Return when a waiting request arrived, s."""
+    """Return when a waiting request arrived, as far as its deadline counts, s."""
     return float(cluster.waiting[queue, position & (cluster.waiting.shape[1] - 1)].arrival)
 
 

@@ -62,7 +62,8 @@ class Scheduler:
         self._calls: Calls = calls_of(policy)
         self._wake_at = policy[0].board["wake_at"].view(np.ndarray)  # (1,) s
         self._items = policy[0].board["items"].view(np.ndarray)  # (1,)
-        self._last_items = self._items.item()
+        self._early = policy[0].board["early"].view(np.ndarray)  # (1,) s
+        self._last_items, self._last_early = self._items.item(), self._early.item()
 
     @property
     def policy(self) -> Any:
@@ -74,8 +75,14 @@ class Scheduler:
         """When to call :meth:`wake` if nothing happens before, s; infinite if not."""
         return self._wake_at.item()  # type: ignore[no-any-return]
 
-    def arrive(
-        self, session: int, now: float, number: int | None = None, source: int = 0, items: int = 1
+    def arrive(  # noqa: PLR0917 - as many as a request has
+        self,
+        session: int,
+        now: float,
+        number: int | None = None,
+        source: int = 0,
+        items: int = 1,
+        early: float = 0.0,
     ) -> list[Command]:
         """A request arrived.
 
@@ -85,18 +92,21 @@ class Scheduler:
             number: Its name in the commands; counted from 0 if None.
             source: The frontend that received it.
             items: Its size; only the policies of :mod:`tuner.scheduling.distribution` look at it.
+            early: s by which its deadline is nearer than its session's SLO, at least 0.
         """
         if number is None:
             number = self._next
             self._next = number + 1
         if items != self._last_items:
             self._items[0] = self._last_items = items
+        if early != self._last_early:
+            self._early[0] = self._last_early = early
         count = self._calls.arrive(session, source, number, now)
         while count < 0:
             self._adopt(grow(self._policy))
             count = self._calls.arrive(session, source, number, now)
         if self._log is not None:
-            self._log.note(self._policy[0], ARRIVE, session, source, number, items)
+            self._log.note(self._policy[0], ARRIVE, session, source, number, items, early)
         return self._commands(count) if count else []
 
     def finish(self, accelerator: int, now: float) -> list[Command]:

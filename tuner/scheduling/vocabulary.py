@@ -44,6 +44,10 @@ BOARD = np.dtype(
         ("wake_at", "f8"),  # s, when the policy wants `wake`; NEVER if not
         ("commands", "i8"),  # how many commands the last event gave
         ("items", "i8"),  # how large the next request to arrive is; 1 unless the driver says otherwise
+        (
+            "early",
+            "f8",
+        ),  # s by which the deadline of the next to arrive is before its session's SLO; 0 at first
         ("d_control", "f8"),  # s from the scheduler's decision to the accelerator, allowed for
         ("d_data", "f8"),  # s per request of a batch to send it there, allowed for
         ("d_response", "f8"),  # s from the end of the execution to the client, allowed for
@@ -77,7 +81,7 @@ QUEUE = np.dtype(
 )
 REQUEST = np.dtype(
     [
-        ("arrival", "f8"),  # s
+        ("arrival", "f8"),  # s; of one with a nearer deadline, that much before it came
         ("number", "i8"),  # the driver's name for it
         ("items", "i8"),  # how large it is: what it adds to the size of a batch
     ],
