@@ -138,7 +138,7 @@ def test_deadlines_of_their_own(name: str) -> None:
     spec = ClusterSpec(sessions=sessions, kinds=[0, 0])
     log, rng = EventLog(), np.random.default_rng(5)
     scheduler = Scheduler(build_policy(name, spec), log)
-    now, left, answered, busy = 0.0, 120, [], list[tuple[float, int]]()
+    now, left, answered, busy = 0.0, 120, list[int](), list[tuple[float, int]]()
     commands: list[Command] = []
     arrival = 0.0
     while left or busy or scheduler.wake_at < math.inf:

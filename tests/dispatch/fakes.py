@@ -1,0 +1,131 @@
+"""Servers that exist only in the loop's time: they execute one batch after the other, and echo the inputs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
+from tuner.dispatch.config import DispatchConfig
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
+
+MS = 1e-3
+
+
+@dataclass
+class FakeServer:
+    """Answers each input under its name with ``-out``; its batches take ``alpha * items + beta``."""
+
+    address: str
+    alpha: float = 1 * MS
+    beta: float = 4 * MS
+    limits_of: dict[str, ModelLimits] = field(default_factory=dict)
+    alive: bool = True
+    stuck: bool = False
+    """Whether it takes batches and does not answer."""
+    poison: bytes = b""
+    """It refuses batches that contain this."""
+    batches: list[tuple[str, int]] = field(default_factory=list)
+    """Model and items of each batch that it executed."""
+    _free: float = 0.0
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        if not self.alive:
+            raise Lost(f"{self.address}: connection refused")
+        loop = asyncio.get_running_loop()
+        items = inputs[0].shape[0]
+        end = self._free = max(self._free, loop.time()) + self.alpha * items + self.beta
+        while self.stuck:
+            await asyncio.sleep(10 * MS)
+        while loop.time() < end:
+            await asyncio.sleep(end - loop.time())
+            if not self.alive:
+                raise Lost(f"{self.address}: connection reset")
+        if self.poison and any(self.poison in tensor.content for tensor in inputs):
+            raise Refused(Status.INVALID, f"{self.address}: cannot read the input")
+        self.batches.append((model, items))
+        outputs = [Tensor(f"{one.name}-out", one.datatype, one.shape, one.content) for one in inputs]
+        return Reply(tuple(outputs), "1")
+
+    async def ready(self, model: str, timeout: float) -> bool:
+        await asyncio.sleep(0.1 * MS)
+        return self.alive and not self.stuck
+
+    async def limits(self, model: str, timeout: float) -> ModelLimits:
+        return self.limits_of.get(model, ModelLimits(max_batch=16))
+
+    async def metadata(self, model: str, timeout: float) -> Metadata:
+        kind = TensorKind("x", "FP32", (-1, 2))
+        return Metadata(model, ("1",), "fake", (kind,), (kind,))
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class Counts:
+    """An observer that counts."""
+
+    arrivals: int = 0
+    ends: list[tuple[str, Status | None, float]] = field(default_factory=list)
+    executed_batches: list[tuple[str, str, int, float]] = field(default_factory=list)
+    switches: list[tuple[str, bool]] = field(default_factory=list)
+
+    def arrived(self, session: str) -> None:
+        self.arrivals += 1
+
+    def ended(self, session: str, status: Status | None, seconds: float) -> None:
+        self.ends.append((session, status, seconds))
+
+    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
+        self.executed_batches.append((session, server, items, seconds))
+
+    def switched(self, server: str, up: bool) -> None:
+        self.switches.append((server, up))
+
+
+@dataclass
+class Bench:
+    """A dispatcher before fake servers ``a:1`` and ``b:1``."""
+
+    config: DispatchConfig
+    servers: dict[str, FakeServer]
+    counts: Counts = field(default_factory=Counts)
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        def connect(target: str) -> Connection:
+            return self.servers[target.split("/")[2]]
+
+        self.connect: Callable[[str], Connection] = connect
+
+    async def __aenter__(self) -> Dispatcher:
+        self.dispatcher = Dispatcher(self.config, self.connect, self.counts, self.warnings.append)
+        await self.dispatcher.start(1.0)
+        await asyncio.sleep(0.5)
+        return self.dispatcher
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.dispatcher.close()
+
+
+def bench(*sessions: dict[str, object], servers: int = 2, **settings: object) -> Bench:
+    """Return a bench; a session without a name is ``m`` with an SLO of 50 ms on all servers."""
+    names = [f"{letter}:1" for letter in "abcdef"[:servers]]
+    filled = []
+    for session in sessions or ({},):
+        name = session.get("name", "m")
+        backends = [f"triton://{place}/{name}" for place in names]
+        profile = {"alpha_ms": 1.0, "beta_ms": 4.0}
+        filled.append({"name": name, "slo_ms": 50.0, "backends": backends, "profile": profile, **session})
+    config = DispatchConfig.model_validate(
+        {"listen": {"grpc": "127.0.0.1:0"}, "sessions": filled, **settings}
+    )
+    return Bench(config, {name: FakeServer(name) for name in names})
+
+
+def request(content: bytes = b"12345678", session: str = "m", items: int = 1, **more: object) -> Request:
+    """Return a request of FP32 items of width 2."""
+    return Request(session, (Tensor("x", "FP32", (items, 2), content * items),), **more)  # type: ignore[arg-type]

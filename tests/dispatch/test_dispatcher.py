@@ -1,0 +1,245 @@
+"""The dispatcher before servers in virtual time: each request gets its own answer, or one refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, bench, request
+from tuner.dispatch.backends.connection import ModelLimits
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
+
+
+def payload(number: int) -> bytes:
+    return struct.pack("<ii", number, ~number)
+
+
+async def outcome(call: Coroutine[Any, Any, Reply]) -> Reply | Refused:
+    try:
+        return await call
+    except Refused as refused:
+        return refused
+
+
+async def poisson(dispatcher: Dispatcher, count: int, rate: float, seed: int = 0) -> list[Reply | Refused]:
+    """Send numbered requests; return what came of each."""
+    rng, tasks = np.random.default_rng(seed), []
+    for number in range(count):
+        tasks.append(asyncio.ensure_future(outcome(dispatcher.infer(request(payload(number))))))
+        await asyncio.sleep(float(rng.exponential(1 / rate)))
+    return await asyncio.gather(*tasks)
+
+
+def echoes(answers: list[Reply | Refused]) -> int:
+    """Return how many were answered, each with its own payload."""
+    answered = [(number, one) for number, one in enumerate(answers) if isinstance(one, Reply)]
+    for number, one in answered:
+        assert one.outputs == (Tensor("x-out", "FP32", (1, 2), payload(number)),)
+    return len(answered)
+
+
+def test_batches_are_formed_and_taken_apart() -> None:
+    """Under load requests share batches; each caller gets its own answer, in time."""
+
+    async def main() -> None:
+        found = bench()
+        async with found as dispatcher:
+            answers = await poisson(dispatcher, 400, 800)
+        batches = [items for server in found.servers.values() for _, items in server.batches]
+        assert echoes(answers) == 400
+        assert sum(batches) == 400
+        assert sum(batches) / len(batches) > 4
+        assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS
+
+    run(main())
+
+
+def test_unlike_requests_share_no_batch() -> None:
+    """Requests with other shapes or parameters go in batches of their own."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy="eager")
+        async with found as dispatcher:
+            wide = Request("m", (Tensor("x", "FP32", (1, 3), b"x" * 12),))
+            marked = request(parameters={"priority": 1})
+            for one in (request(), wide, marked, marked):  # the last of them keeps the server busy
+                busy = asyncio.ensure_future(dispatcher.infer(one))
+                await asyncio.sleep(1 * MS if one is marked else 40 * MS)
+            calls = [request(), wide, marked, request(), wide]
+            answers = await asyncio.gather(*map(dispatcher.infer, calls))
+            await busy
+        assert sorted(items for _, items in found.servers["a:1"].batches) == [1, 1, 1, 2, 2, 2]
+        assert [one.outputs[0].shape for one in answers] == [(1, 2), (1, 3), (1, 2), (1, 2), (1, 3)]
+
+    run(main())
+
+
+def test_requests_of_several_items() -> None:
+    """Items of a request stay together, and count; more than the model takes at once are refused."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            calls = [dispatcher.infer(request(payload(n), items=n)) for n in (1, 3, 5, 4, 2)]
+            answers = await asyncio.gather(*calls)
+            refused = await outcome(dispatcher.infer(request(items=17)))
+        assert [one.outputs[0].content for one in answers] == [payload(n) * n for n in (1, 3, 5, 4, 2)]
+        assert sum(items for _, items in found.servers["a:1"].batches) == 15
+        assert isinstance(refused, Refused)
+        assert refused.status is Status.INVALID
+
+    run(main())
+
+
+def test_a_model_that_does_not_batch() -> None:
+    """Each request goes alone, whatever its first dimension is."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=0)
+        async with found as dispatcher:
+            answers = await asyncio.gather(*[dispatcher.infer(request(items=3)) for _ in range(3)])
+        assert [items for _, items in found.servers["a:1"].batches] == [3, 3, 3]
+        assert {one.outputs[0].shape for one in answers} == {(3, 2)}
+
+    run(main())
+
+
+def test_deadlines_of_clients() -> None:
+    """A nearer deadline is met; a later one is used where the SLO cannot be kept; a past one is refused."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await dispatcher.infer(request(deadline=began + 15 * MS))
+            assert loop.time() - began <= 15 * MS
+            past = await outcome(dispatcher.infer(request(deadline=began)))
+            assert isinstance(past, Refused)
+            assert past.status is Status.DEADLINE
+            patient = [request(payload(n), deadline=loop.time() + 1.0) for n in range(200)]
+            answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in patient])
+            assert sum(isinstance(one, Reply) for one in answers) == 200
+
+    run(main())
+
+
+def test_overload_is_refused_with_its_reason() -> None:
+    """What cannot be in time is refused by its deadline, what does not fit into the queue at once."""
+
+    async def main() -> None:
+        found = bench({"queue": 100}, servers=1)
+        async with found as dispatcher:
+            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(150)])
+        refused = [one for one in answers if isinstance(one, Refused)]
+        assert {one.status for one in refused} == {Status.DEADLINE, Status.EXHAUSTED}
+        assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS + 1e-9
+        assert any("SLO of 50 ms" in one.reason for one in refused)
+        assert any("queue of m is full" in one.reason for one in refused)
+
+    run(main())
+
+
+def test_a_withdrawn_request_is_not_executed() -> None:
+    """Cancelling the call takes the request out of its batch."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            gone = asyncio.ensure_future(dispatcher.infer(request(b"8bytes!!")))
+            stays = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(1 * MS)
+            gone.cancel()
+            await stays
+            assert found.servers["a:1"].batches == [("m", 1)]
+            assert dispatcher.pools[0].waiting(0) == 0
+
+    run(main())
+
+
+def test_one_bad_request_spoils_no_batch() -> None:
+    """If a server refuses a batch, its requests go one by one: only the bad one is refused."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 100.0}, servers=1, policy="eager")
+        found.servers["a:1"].poison = b"POISONED"
+        async with found as dispatcher:
+            calls = [request(b"POISONED" if n == 2 else payload(n)) for n in range(5)]
+            answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in calls])
+        assert [type(one) for one in answers] == [Reply, Reply, Refused, Reply, Reply]
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["dies", "hangs"])
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_a_lost_server(how: str, policy: str) -> None:
+    """It is taken out and brought back; each request is answered once, with its own payload."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, policy=policy)
+        async with found as dispatcher:
+            load = asyncio.ensure_future(poisson(dispatcher, 1200, 400))
+            for _ in range(2):
+                await asyncio.sleep(0.8)
+                if how == "dies":
+                    found.servers["a:1"].alive = False
+                else:
+                    found.servers["a:1"].stuck = True
+                await asyncio.sleep(0.7)
+                found.servers["a:1"].alive, found.servers["a:1"].stuck = True, False
+            answers = await load
+        refused = [one for one in answers if isinstance(one, Refused)]
+        assert echoes(answers) + len(refused) == 1200
+        assert len(refused) < (60 if how == "dies" else 200)
+        assert found.counts.switches.count(("a:1", False)) == 2
+        assert found.counts.switches.count(("a:1", True)) == 3
+
+    run(main())
+
+
+def test_without_servers() -> None:
+    """Requests are refused at once as long as no server is up, with the reason."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.servers["a:1"].alive = False
+        async with found as dispatcher:
+            assert not dispatcher.ready("m")
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            assert refused.status is Status.UNAVAILABLE
+            assert "a:1 does not answer" in refused.reason
+            found.servers["a:1"].alive = True
+            await asyncio.sleep(1.0)
+            assert dispatcher.ready("m")
+            await dispatcher.infer(request())
+
+    run(main())
+
+
+def test_the_end_answers_what_was_taken() -> None:
+    """While it closes, requests in the queue are answered, and new ones refused."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            taken = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(0)
+            closing = asyncio.ensure_future(dispatcher.close())
+            await asyncio.sleep(0)
+            refused = await outcome(dispatcher.infer(request()))
+            await closing
+            assert isinstance(refused, Refused)
+            assert refused.status is Status.UNAVAILABLE
+            assert isinstance(taken.result(), Reply)
+
+    run(main())

@@ -1,0 +1,1 @@
+"""The servers behind the dispatcher: how batches are sent to them, and whether they answer."""

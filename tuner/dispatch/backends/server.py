@@ -1,0 +1,140 @@
+"""A server as the dispatcher sees it: whether it takes batches, what its models can do, how far away it is.
+
+====  ======================================================  ==================================
+is    what happens                                            and then
+====  ======================================================  ==================================
+down  it answers for all its models, and nothing that it was  up: it gets batches
+      given up on is still on its way to it
+up    a batch fails, is far too late, or two probes fail      down: its batches go elsewhere
+====  ======================================================  ==================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
+
+__all__ = ["Server"]
+
+PROBE_UP, PROBE_DOWN = 1.0, 0.25
+"""s between two probes of a server that is up, and of one that is down."""
+ANSWER_IN = 2.0
+"""s that a probe may take; more than a busy server needs."""
+FAILURES = 2
+"""Failed probes, one after the other, after which a server is down."""
+LONGEST_ORPHAN = 30.0
+"""s after which a batch that was given up no longer keeps its server down: its connection is dead."""
+
+
+@dataclass(eq=False)
+class Server:
+    """One server and its health.
+
+    It begins down. :meth:`watch` probes it until it is cancelled; whoever sends it batches reports with
+    :meth:`lost` what failed. Both call ``changed`` when the server comes or goes.
+    """
+
+    connection: Connection
+    models: Mapping[str, str]
+    """The model of each session that it serves, by the name of the session."""
+    instances: int
+    """Batches that it executes at a time."""
+    changed: Callable[[Server], None]
+    warn: Callable[[str], None]
+    """Receives what the operator should know, each sentence once."""
+    up: bool = False
+    reason: str = "was not asked yet"
+    """Why it is down."""
+    limits: dict[str, ModelLimits] = field(default_factory=dict)
+    """What it said of each session's model, when it last came up."""
+    orphans: dict[asyncio.Task[object], float] = field(default_factory=dict)
+    """Batches that were given up and have not ended, and when each is forgotten, s."""
+    _trips: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def address(self) -> str:
+        """As ``host:port``."""
+        return self.connection.address
+
+    @property
+    def round_trip(self) -> float:
+        """The shortest of the last probes, s: what a question costs that needs no work."""
+        return min(self._trips, default=0.0)
+
+    def lost(self, reason: str) -> None:
+        """Take the server out: a batch failed on it."""
+        self.reason = reason
+        if self.up:
+            self.up = False
+            self._woken.set()
+            self.changed(self)
+
+    def give_up(self, batch: asyncio.Task[object]) -> None:
+        """Wait no longer for a batch. It is not cancelled: Triton was seen to die of cancelled requests."""
+        now = asyncio.get_running_loop().time()
+        self.orphans[batch] = now + LONGEST_ORPHAN
+        batch.add_done_callback(self._ended)
+
+    def _ended(self, batch: asyncio.Task[object]) -> None:
+        self.orphans.pop(batch, None)
+        if not batch.cancelled():
+            batch.exception()  # nobody waits for it any more
+
+    async def watch(self) -> None:
+        """Probe it for good."""
+        failures = 0
+        while True:
+            if not self.up:
+                await self._come_up()
+                failures = 0
+            elif await self._probe():
+                failures = 0
+            else:
+                failures += 1
+                if failures >= FAILURES:
+                    self.lost(f"{self.address} did not answer {FAILURES} probes")
+            with contextlib.suppress(TimeoutError):
+                self._woken.clear()
+                await asyncio.wait_for(self._woken.wait(), PROBE_UP if self.up else PROBE_DOWN)
+
+    async def _probe(self) -> bool:
+        """Ask whether it answers for its models; note how long that takes."""
+        loop = asyncio.get_running_loop()
+        for model in sorted(set(self.models.values())):
+            began = loop.time()
+            if not await self.connection.ready(model, ANSWER_IN):
+                self.reason = f"{self.address} does not answer, or does not serve {model}"
+                return False
+            self._trips.append(loop.time() - began)
+        return True
+
+    async def _come_up(self) -> None:
+        """Take it in if it answers and its models can be served."""
+        now = asyncio.get_running_loop().time()
+        for batch, forgotten in list(self.orphans.items()):
+            if forgotten <= now:
+                batch.cancel()
+        if self.orphans or not await self._probe():
+            return
+        try:
+            found = {
+                name: await self.connection.limits(model, ANSWER_IN) for name, model in self.models.items()
+            }
+        except Lost as error:
+            self.reason = str(error)
+            return
+        for limits in found.values():
+            if limits.warning:
+                self.warn(limits.warning)
+            if limits.problem:
+                self.reason = limits.problem
+                self.warn(limits.problem)
+                return
+        self.limits, self.reason, self.up = found, "", True
+        self.changed(self)

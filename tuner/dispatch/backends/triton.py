@@ -1,0 +1,114 @@
+"""Sends batches to Triton over KServe's gRPC protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from tuner.adapters.connection.channel import tidy
+from tuner.adapters.triton.target import TritonTarget
+from tuner.adapters.triton.wire import METHOD, SERVICE
+from tuner.dispatch.backends.channel import open_aio, translated
+from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
+
+__all__ = ["TritonConnection"]
+
+
+class TritonConnection:
+    """One Triton server.
+
+    Args:
+        target: A model on it; only where it is and how it is reached counts.
+    """
+
+    def __init__(self, target: TritonTarget) -> None:
+        self.address = target.address
+        self._channel = open_aio(target)
+        self._infer = self._method(METHOD, "ModelInfer")
+        self._ready = self._method(f"{SERVICE}ModelReady", "ModelReady")
+        self._config = self._method(f"{SERVICE}ModelConfig", "ModelConfig")
+        self._metadata = self._method(f"{SERVICE}ModelMetadata", "ModelMetadata")
+
+    def _method(self, path: str, messages: str) -> Any:
+        return self._channel.unary_unary(
+            path,
+            request_serializer=getattr(service_pb2, f"{messages}Request").SerializeToString,
+            response_deserializer=getattr(service_pb2, f"{messages}Response").FromString,
+        )
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        message = service_pb2.ModelInferRequest(model_name=model, model_version=like.version)
+        for tensor in inputs:
+            message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            message.raw_input_contents.append(tensor.content)
+        for name in like.outputs:
+            message.outputs.add(name=name)
+        for name, value in like.parameters.items():
+            _set_parameter(message.parameters[name], value)
+        with translated(self.address):
+            answer = await self._infer(message)
+        if len(answer.raw_output_contents) != len(answer.outputs):
+            raise Refused(Status.INTERNAL, f"{self.address} sent no values for some outputs of {model}")
+        outputs = tuple(
+            Tensor(output.name, output.datatype, tuple(output.shape), content)
+            for output, content in zip(answer.outputs, answer.raw_output_contents, strict=True)
+        )
+        return Reply(outputs, answer.model_version)
+
+    async def ready(self, model: str, timeout: float) -> bool:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        try:
+            answer = await self._ready(service_pb2.ModelReadyRequest(name=model), timeout=timeout)
+        except grpc.RpcError:
+            return False
+        return bool(answer.ready)
+
+    async def limits(self, model: str, timeout: float) -> ModelLimits:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        try:
+            answer = await self._config(service_pb2.ModelConfigRequest(name=model), timeout=timeout)
+        except grpc.RpcError as error:
+            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
+        config, problem, warning = answer.config, "", ""
+        if config.model_transaction_policy.decoupled:
+            problem = f"{model} on {self.address} is decoupled: it answers a request several times"
+        if config.HasField("sequence_batching"):
+            problem = f"{model} on {self.address} is stateful: its requests belong to sequences"
+        if config.HasField("dynamic_batching"):
+            warning = (
+                f"{model} on {self.address} has dynamic batching of its own, which delays the dispatcher's "
+                "batches; take dynamic_batching out of its config.pbtxt"
+            )
+        return ModelLimits(max_batch=config.max_batch_size, warning=warning, problem=problem)
+
+    async def metadata(self, model: str, timeout: float) -> Metadata:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        try:
+            answer = await self._metadata(service_pb2.ModelMetadataRequest(name=model), timeout=timeout)
+        except grpc.RpcError as error:
+            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
+        kinds = [
+            tuple(TensorKind(one.name, one.datatype, tuple(one.shape)) for one in tensors)
+            for tensors in (answer.inputs, answer.outputs)
+        ]
+        return Metadata(answer.name, tuple(answer.versions), answer.platform, *kinds)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+
+def _set_parameter(parameter: Any, value: bool | int | float | str) -> None:
+    """Give one of the protocol's parameters a value; ``parameter`` is modified in place."""
+    if isinstance(value, bool):
+        parameter.bool_param = value
+    elif isinstance(value, int):
+        parameter.int64_param = value
+    elif isinstance(value, float):
+        parameter.double_param = value
+    else:
+        parameter.string_param = value

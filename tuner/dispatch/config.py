@@ -1,0 +1,216 @@
+"""The configuration file of the dispatcher: where it listens, how it schedules, and what it serves.
+
+It is one YAML file, checked before anything listens or is connected; an error names file, line and field
+(:func:`tuner.yaml_file.load_yaml`). ``docs/dispatch.md`` has the table of fields.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic import field_validator as check_field
+
+from tuner.cluster.scenario.options import make_options
+from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.pool import Rules
+from tuner.errors import InvalidInput
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
+from tuner.scheduling.cluster import Delays
+from tuner.schema import NotNegative, Positive, Some, StrictPart, mistake
+
+__all__ = ["DispatchConfig", "ListenSection", "SessionConfig"]
+
+OFFLINE = ("oracle", "nexus")
+"""Policies that need to know all requests, or their rates, beforehand."""
+LONGEST_SLO = 600_000
+"""ms"""
+
+
+def _address(value: Any) -> tuple[str, int]:
+    """Read ``HOST:PORT``; an IPv6 address stands in brackets."""
+    host, colon, port = str(value).rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or not int(port) <= 65535:
+        raise ValueError(f"must be such as 127.0.0.1:9100 or [::1]:9100, but got {value!r}")
+    return host.strip("[]"), int(port)
+
+
+Address = Annotated[tuple[str, int], PlainValidator(_address)]
+
+
+class ListenSection(StrictPart):
+    """Where the dispatcher listens; port 0 takes any free one."""
+
+    grpc: Address | None = None
+    """For KServe's and TensorFlow Serving's clients over gRPC."""
+    http: Address | None = None
+    """For KServe's clients over HTTP."""
+    control: Address | None = None
+    """For operators: metrics, health and knobs."""
+    certificate: Path | None = None
+    """The server's certificate, for TLS; relative to the file."""
+    key: Path | None = None
+    """Its key."""
+    client_ca: Path | None = None
+    """Whose certificates clients must have; any client may connect without it."""
+    token_file: Path | None = None
+    """File of the token that every client must send."""
+
+    @check_field("certificate", "key", "client_ca", "token_file")
+    @classmethod
+    def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is None or not info.context:
+            return path
+        place: Path = info.context["folder"] / path
+        if not place.is_file():
+            raise ValueError(f"there is no file {place}")
+        return place
+
+
+class ProfileSection(StrictPart):
+    """What is assumed of a model until it is known: ``l(b) = alpha b + beta``."""
+
+    alpha_ms: NotNegative
+    beta_ms: Positive
+
+
+class NetworkSection(StrictPart):
+    """The delays that the scheduler assumes, in place of those that are measured."""
+
+    control_ms: NotNegative
+    data_ms_per_request: NotNegative = 0.0
+    response_ms: NotNegative
+
+
+class SessionConfig(StrictPart):
+    """A model with an SLO, and where it is served."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """What clients call it."""
+    slo_ms: Annotated[Positive, Field(le=LONGEST_SLO)]
+    """Within which its requests are answered."""
+    backends: Annotated[tuple[str, ...], Some]
+    """Targets, such as ``triton://127.0.0.1:8001/mlp``."""
+    max_batch: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
+    """Largest batch; the server's own limit if not given."""
+    queue: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1000
+    """Items that may wait; further requests are refused."""
+    profile: ProfileSection | None = None
+    """What is assumed until it is learned."""
+
+    @check_field("backends")
+    @classmethod
+    def _can_be_used(cls, backends: tuple[str, ...]) -> tuple[str, ...]:
+        seen = set()
+        for text in backends:
+            try:
+                target = parse_backend(text)
+            except InvalidInput as error:
+                raise ValueError(str(error).removeprefix("TARGET: ")) from None
+            if target.address in seen:
+                raise ValueError(
+                    f"{target.address} is given twice; `instances` says how many batches it takes"
+                )
+            seen.add(target.address)
+        return backends
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """The servers of its backends, as ``host:port``."""
+        return frozenset(parse_backend(text).address for text in self.backends)
+
+
+class DispatchConfig(StrictPart):
+    """The whole file."""
+
+    listen: ListenSection
+    policy: str = "symphony"
+    """One of ``tuner.scheduling.catalogue.POLICIES``."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the policy; see its options class."""
+    mode: Literal["proxy", "grants"] = "proxy"
+    """``proxy``: requests pass through the dispatcher."""
+    instances: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    """Batches that each backend executes at a time."""
+    network: NetworkSection | None = None
+    """Measured if not given."""
+    quantile: Annotated[float, Field(strict=True, ge=0.5, lt=1)] = 0.95
+    """Share of the batches that should not take longer than the learned profiles say."""
+    sessions: Annotated[tuple[SessionConfig, ...], Some]
+
+    @check_field("policy")
+    @classmethod
+    def _policy_is_known(cls, name: str) -> str:
+        usable = [one for one in POLICIES if one not in OFFLINE]
+        if name in OFFLINE:
+            raise ValueError(f"{name} knows its requests beforehand; use one of {', '.join(usable)}")
+        if name not in POLICIES:
+            raise ValueError(f"there is no {name!r}; use one of {', '.join(usable)}")
+        return name
+
+    @check_field("options")
+    @classmethod
+    def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "policy" in info.data:
+            make_options(info.data["policy"], options)
+        return options
+
+    @check_field("mode")
+    @classmethod
+    def _mode_exists(cls, mode: str) -> str:
+        if mode == "grants":
+            raise ValueError("grants are not there yet; use mode: proxy")
+        return mode
+
+    @check_field("listen")
+    @classmethod
+    def _somebody_can_ask(cls, listen: ListenSection) -> ListenSection:
+        if listen.grpc is None and listen.http is None:
+            raise ValueError("nothing listens for clients; give grpc, http or both")
+        if (listen.certificate is None) != (listen.key is None):
+            raise ValueError("certificate and key belong together; give both files")
+        if listen.client_ca is not None and listen.certificate is None:
+            raise ValueError("client_ca has no effect without a certificate; give one with its key")
+        return listen
+
+    @check_field("sessions")
+    @classmethod
+    def _sessions_fit(cls, sessions: tuple[SessionConfig, ...]) -> tuple[SessionConfig, ...]:
+        wrong = []
+        names: set[str] = set()
+        for index, session in enumerate(sessions):
+            if session.name in names:
+                wrong.append(mistake(f"{session.name!r} is the name of two; rename one", index, "name"))
+            names.add(session.name)
+            for other in sessions[:index]:
+                shared = session.servers & other.servers
+                if shared and session.servers != other.servers:
+                    problem = (
+                        f"shares {min(shared)} with {other.name}, but not all its servers; sessions on a "
+                        "common server must be on the same servers, so that one scheduler knows all that "
+                        "happens there"
+                    )
+                    wrong.append(mistake(problem, index, "backends"))
+                    break
+        if wrong:
+            raise ValidationError.from_exception_data("sessions", wrong)
+        return sessions
+
+    @property
+    def distributes(self) -> bool:
+        """Whether the policy sends each request alone, by its size."""
+        return self.policy in DISTRIBUTION_POLICIES
+
+    def rules(self) -> Rules:
+        """Return how pools schedule."""
+        delays = None
+        if self.network is not None:
+            network = self.network
+            delays = Delays(
+                control=network.control_ms / 1e3,
+                data=network.data_ms_per_request / 1e3,
+                response=network.response_ms / 1e3,
+            )
+        options = make_options(self.policy, self.options)
+        return Rules(policy=self.policy, options=options, delays=delays, quantile=self.quantile)

@@ -1,0 +1,232 @@
+"""The dispatcher: what the fronts ask, answered by the pools of servers.
+
+Sessions that use a server in common form a pool, which has one scheduler. Each request is checked, given a
+deadline and handed to its session's pool. It gets one answer or one refusal, at its deadline at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.backends.connection import Connection, Lost
+from tuner.dispatch.backends.server import Server
+from tuner.dispatch.config import DispatchConfig, SessionConfig
+from tuner.dispatch.pending import Pending
+from tuner.dispatch.pool import Observer, Pool, PoolSession
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
+from tuner.dispatch.tensors import count_items
+
+__all__ = ["Connect", "Dispatcher"]
+
+Connect = Callable[[str], Connection]
+"""Opens the connection to the server of a target."""
+ASK = 5.0
+"""s that a server may take to say what its model expects."""
+START = 10.0
+"""s that :meth:`Dispatcher.start` waits for a server of each pool."""
+
+
+class Dispatcher:
+    """Answers requests by batches on the servers of a configuration.
+
+    :meth:`start` begins to probe the servers, and :meth:`close` ends. In between, the fronts call the methods
+    of :class:`~tuner.dispatch.request.Service`, from the event loop that it was started in.
+
+    Args:
+        config: Sessions, servers and policy.
+        connect: Opens connections.
+        observer: Is told of everything.
+        warn: Receives what the operator should know.
+    """
+
+    def __init__(
+        self, config: DispatchConfig, connect: Connect, observer: Observer, warn: Callable[[str], None]
+    ) -> None:
+        self.config = config
+        self.pools: list[Pool] = []
+        self._connect = connect
+        self._observer = observer
+        self._warned: set[str] = set()
+        self._say = warn
+        self._places: dict[str, tuple[Pool, int]] = {}
+        self._metadata: dict[str, Metadata] = {}
+        self._watching: list[asyncio.Task[None]] = []
+        self._open: set[Pending] = set()
+        self._ending = False
+
+    # What the fronts ask.
+
+    @property
+    def sessions(self) -> Sequence[str]:
+        """The names of the sessions."""
+        return tuple(self._places)
+
+    def ready(self, session: str | None = None) -> bool:
+        """Return whether requests are taken, by one session or by any."""
+        if self._ending:
+            return False
+        if session is None:
+            return any(pool.up for pool in self.pools)
+        return session in self._places and self._places[session][0].up
+
+    async def metadata(self, session: str) -> Metadata:
+        """Return what a session's model expects and gives; see `Service`."""
+        pool, _ = self._place(session)
+        found = self._metadata.get(session)
+        if found is not None:
+            return found
+        why = "no backend is up"
+        for server in pool.servers:
+            if not server.up:
+                why = server.reason
+                continue
+            try:
+                found = await server.connection.metadata(server.models[session], ASK)
+            except Lost as error:
+                why = str(error)
+                continue
+            found = Metadata(session, found.versions, found.platform, found.inputs, found.outputs)
+            self._metadata[session] = found
+            return found
+        raise Refused(Status.UNAVAILABLE, f"no backend says what {session} expects: {why}")
+
+    async def infer(self, request: Request) -> Reply:
+        """Answer a request; see `Service`."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        pool, index = self._place(request.session)
+        self._observer.arrived(request.session)
+        try:
+            pending = self._admitted(request, pool, index, now)
+            return await self._answered(pending, pool)
+        except Refused as refused:
+            self._observer.ended(request.session, refused.status, loop.time() - now)
+            raise
+
+    def _admitted(self, request: Request, pool: Pool, index: int, now: float) -> Pending:
+        if self._ending:
+            raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
+        due = now + pool.sessions[index].slo if request.deadline is None else request.deadline
+        if due <= now:
+            raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
+        items = 1 if pool.up and not pool.takes_items(index) else count_items(request.inputs)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        return Pending(request, index, items, now, due, future)
+
+    async def _answered(self, pending: Pending, pool: Pool) -> Reply:
+        """Wait for the answer, at most until the deadline."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(pending.due, _expire, pending)
+        self._open.add(pending)
+        try:
+            pool.submit(pending)
+            reply = await pending.future
+        finally:
+            timer.cancel()
+            self._open.discard(pending)
+        self._observer.ended(pending.request.session, None, loop.time() - pending.arrived)
+        return reply
+
+    def _place(self, session: str) -> tuple[Pool, int]:
+        place = self._places.get(session)
+        if place is None:
+            raise Refused(Status.NOT_FOUND, f"there is no session '{session}'")
+        return place
+
+    # Its life.
+
+    async def start(self, wait: float = START) -> None:
+        """Begin to probe the servers, and wait until each pool has one, or for some time.
+
+        Args:
+            wait: Longest time, s.
+        """
+        for members in _pools(self.config.sessions):
+            pool = Pool([_pool_session(one) for one in members], self.config.rules(), self._observer)
+            pool.servers = self._servers(members, pool)
+            self.pools.append(pool)
+            for index, one in enumerate(members):
+                self._places[one.name] = (pool, index)
+        loop = asyncio.get_running_loop()
+        self._watching = [loop.create_task(server.watch()) for pool in self.pools for server in pool.servers]
+        ends = loop.time() + wait
+        while loop.time() < ends and not all(pool.up for pool in self.pools):
+            await asyncio.sleep(0.02)
+
+    def _servers(self, members: Sequence[SessionConfig], pool: Pool) -> list[Server]:
+        """Return the servers of a pool. All its sessions have the same ones."""
+        connections: dict[str, Connection] = {}
+        models: dict[str, dict[str, str]] = {}
+        for session in members:
+            for target in session.backends:
+                parsed = parse_backend(target)
+                if parsed.address not in connections:
+                    connections[parsed.address] = self._connect(target)
+                models.setdefault(parsed.address, {})[session.name] = parsed.model
+        return [
+            Server(
+                connection=connection,
+                models=models[address],
+                instances=self.config.instances,
+                changed=pool.changed,
+                warn=self._warn,
+            )
+            for address, connection in connections.items()
+        ]
+
+    def _warn(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            self._say(sentence)
+
+    def stop_taking(self) -> None:
+        """Take no more requests; those that were taken are answered."""
+        self._ending = True
+
+    async def close(self, wait: float = 5.0) -> None:
+        """End: take no more requests, wait for those there are, then close the connections.
+
+        Args:
+            wait: Longest time, s.
+        """
+        self.stop_taking()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + wait
+        while self._open and loop.time() < ends:
+            await asyncio.sleep(0.02)
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for pool in self.pools:
+            pool.close()
+        for pending in list(self._open):
+            pending.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
+        for pool in self.pools:
+            for server in pool.servers:
+                await server.connection.close()
+
+
+def _expire(pending: Pending) -> None:
+    did = "its batch had not ended" if pending.sent else "it still waited for its batch"
+    pending.refuse(Status.DEADLINE, f"the deadline passed: {did}")
+
+
+def _pool_session(session: SessionConfig) -> PoolSession:
+    profile = session.profile
+    return PoolSession(
+        name=session.name,
+        slo=session.slo_ms / 1e3,
+        queue=session.queue,
+        max_batch=session.max_batch,
+        prior=(profile.alpha_ms / 1e3, profile.beta_ms / 1e3) if profile is not None else None,
+    )
+
+
+def _pools(sessions: Sequence[SessionConfig]) -> list[list[SessionConfig]]:
+    """Return the sessions that use the same servers together; the configuration allows no others."""
+    pools: dict[frozenset[str], list[SessionConfig]] = {}
+    for session in sessions:
+        pools.setdefault(session.servers, []).append(session)
+    return list(pools.values())

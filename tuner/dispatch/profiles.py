@@ -1,0 +1,154 @@
+"""The profile of a model on a server, learned from the batches that are sent to it.
+
+For each batch size the last durations are kept. Between the sizes that were seen runs a line, fitted to their
+medians; a size that was seen often has its own median. Scheduling needs the time that a batch hardly ever
+exceeds, so all of it is multiplied by a factor: a high quantile of duration over median. Until enough is
+known, a prior stands in, which counts as a few executions of the smallest and of the largest batch.
+
+A machine that has changed shows as durations that are, for a while, all above or all below what was expected:
+then what was measured before is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+import numpy as np
+
+__all__ = ["LearnedProfile", "prior_table"]
+
+KEPT = 40
+"""Durations of one batch size."""
+ENOUGH = 8
+"""Executions of a batch size from which on its own median counts."""
+PRIOR = 2.0
+"""Executions that the prior counts as, at both ends."""
+RECENT = 24
+"""Durations, of any size, that tell whether the machine has changed."""
+DRIFT = 1.35
+"""Factor between what was expected and the median of the recent durations from which on it has."""
+MOST_SPREAD = 3.0
+"""Largest factor of the quantile: what exceeds it now and then is no property of the model."""
+SPREAD = 200
+"""Durations, of any size, that the factor of the quantile comes from."""
+
+
+def prior_table(largest: int, slo: float) -> np.ndarray:
+    """Return what is assumed of a model that nobody knows: the largest batch takes half of the SLO.
+
+    Args:
+        largest: The largest batch.
+        slo: s.
+    """
+    table = np.linspace(0.25, 0.5, largest + 1) * slo  # (B+1,) s
+    table[0] = 0.0
+    return table
+
+
+class LearnedProfile:
+    """How long batches take on one server.
+
+    Args:
+        prior: Until enough is known, by batch size.   # (B+1,) s
+        quantile: Share of the batches that should not take longer than :meth:`table` says.
+    """
+
+    def __init__(self, prior: np.ndarray, quantile: float = 0.95) -> None:
+        self.executions = 0
+        """How many batches it has seen."""
+        self.drifts = 0
+        """How often the machine changed."""
+        self.largest = prior.size - 1
+        """The largest batch."""
+        self._prior = prior
+        self._quantile = quantile
+        self.seen = -np.inf
+        """When the last batch ended, s."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Go back to the prior."""
+        self._durations: dict[int, deque[float]] = {}
+        self._recent: deque[tuple[int, float, float]] = deque(maxlen=RECENT)  # size, s, ratio to expected
+        self._ratios: deque[float] = deque(maxlen=SPREAD)
+        self._middle = self._prior
+
+    def observe(self, size: int, seconds: float, now: float) -> None:
+        """Learn from a batch.
+
+        Args:
+            size: Its items.
+            seconds: How long the server worked on it.
+            now: When it ended, s.
+        """
+        if not 0 < size < self._prior.size:
+            return
+        self.executions += 1
+        self.seen = now
+        ratio = seconds / self._middle[size]
+        self._recent.append((size, seconds, ratio))
+        known = self._durations.get(size)
+        if known is not None and len(known) >= ENOUGH:
+            self._ratios.append(ratio)
+        self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
+        if self.executions % ENOUGH == 0:
+            self._middle = self._fitted()
+            self._look_for_drift()
+
+    def _look_for_drift(self) -> None:
+        if len(self._recent) < RECENT or sum(map(len, self._durations.values())) < 3 * RECENT:
+            return
+        moved = median(ratio for _, _, ratio in self._recent)
+        if 1 / DRIFT < moved < DRIFT:
+            return
+        recent = list(self._recent)
+        self.forget()
+        self.drifts += 1
+        for size, seconds, _ in recent:
+            self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
+        self._middle = self._fitted()
+
+    def _fitted(self) -> np.ndarray:
+        """Return the median duration by batch size.   # (B+1,) s."""
+        last = self._prior.size - 1
+        points = [(size, median(values), float(len(values))) for size, values in self._durations.items()]
+        seen = sum(weight for *_, weight in points)
+        # The prior says less, the more is known; its form stays where sizes were never seen.
+        share = PRIOR / (1 + seen / ENOUGH)
+        scale = median(value / self._prior[size] for size, value, _ in points)
+        points += [(size, float(self._prior[size] * scale), share) for size in {1, last}]
+        sizes, values, weights = (np.array(column, float) for column in zip(*points, strict=True))
+        line = _line(sizes, values, weights, last)
+        for size, durations in self._durations.items():
+            if len(durations) >= ENOUGH:
+                line[size] = median(durations)
+        line[1:] = np.maximum.accumulate(line[1:])
+        return line
+
+    def table(self) -> np.ndarray:
+        """Return how long a batch may take, by its size; it does not fall with it.   # (B+1,) s."""
+        factor = 1.0
+        if len(self._ratios) >= ENOUGH:
+            factor = min(max(float(np.quantile(self._ratios, self._quantile)), 1.0), MOST_SPREAD)
+        table = self._middle * factor
+        table[0] = 0.0
+        return np.asarray(table)
+
+
+def _line(sizes: np.ndarray, values: np.ndarray, weights: np.ndarray, last: int) -> np.ndarray:
+    """Return a weighted least-squares line that neither falls nor begins below 0.   # (last + 1,) s."""
+    mean_size, mean = np.average(sizes, weights=weights), np.average(values, weights=weights)
+    spread = np.average((sizes - mean_size) ** 2, weights=weights)
+    alpha = 0.0
+    if spread > 0:
+        alpha = max(float(np.average((sizes - mean_size) * (values - mean), weights=weights) / spread), 0.0)
+    beta = float(mean - alpha * mean_size)
+    if beta < 0:
+        alpha, beta = (
+            float(np.average(values * sizes, weights=weights) / np.average(sizes**2, weights=weights)),
+            0.0,
+        )
+    line = alpha * np.arange(last + 1) + beta
+    line[0] = 0.0
+    return np.asarray(np.maximum(line, 1e-6))
