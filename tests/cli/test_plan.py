@@ -156,3 +156,73 @@ def test_the_pool_of_the_file_is_compared(plan: Run) -> None:
     assert "To switch, start 4 x r5n.large and stop 1 x g4dn.xlarge: 60 s" in " ".join(out.split())
     assert running["gain"] == pytest.approx(0.21, abs=0.01)
     assert running["switch"]["stop"] == {"g4dn.xlarge": 1}
+
+
+CLUSTER = """backends: {count: 8, memory_mib: 11000}
+sessions:
+  - {name: a, slo_ms: 200, rate: 64, memory_mib: 500, profile_ms: {4: 50, 8: 75, 16: 100}}
+  - {name: b, slo_ms: 250, rate: 32, memory_mib: 500, profile_ms: {4: 50, 8: 90, 16: 125}}
+  - {name: c, slo_ms: 250, rate: 32, memory_mib: 700, profile_ms: {4: 60, 8: 95, 16: 125}}
+"""
+
+
+@pytest.fixture
+def plan_cluster(run: Run) -> Run:
+    """Pack the sessions of a file in an empty folder."""
+
+    def call(text: str, *arguments: str) -> Ended:
+        Path("c.yaml").write_text(text)
+        return run("plan", "cluster", "c.yaml", *arguments)
+
+    return call
+
+
+def test_a_cluster_plan_is_shown_stored_and_drawn(plan_cluster: Run) -> None:
+    """Figure 2 of Nexus; and the plan of the next epoch loads nothing."""
+    code, out, err = plan_cluster(CLUSTER, "--json", "plan.json", "--plot", "plan.png")
+
+    stored = json.loads(Path("plan.json").read_text())
+    assert (code, err) == (0, "")
+    assert "a 64 in 8, b 32 in 4" in out
+    assert "gap 0.0%" in out
+    assert (stored["accelerators"], stored["lower_bound"], stored["unserved"]) == (2, 1, [])
+    assert stored["backends"][0]["duty_cycle_ms"] == 125.0
+    assert stored["backends"][0]["sessions"][1] == {"name": "b", "batch": 4, "rate": 32.0}
+    assert stored["backends"][0]["memory_mib"] == 1000.0
+    assert stored["routes"]["a"] == {"backend-0": 1.0}
+    assert Path("plan.png").stat().st_size > 1000
+    code, out, _ = plan_cluster(f"previous: plan.json\n{CLUSTER}")
+    assert (code, "0 models to load" in out) == (0, True)
+
+
+def test_what_no_accelerator_serves_is_an_error_beside_the_plan_of_the_rest(plan_cluster: Run) -> None:
+    """The feasible part is stored, the rest named there and in one error."""
+    text = CLUSTER.replace("slo_ms: 250, rate: 32, memory_mib: 700", "slo_ms: 90, rate: 32, memory_mib: 700")
+
+    code, _, err = plan_cluster(text, "--json", "plan.json")
+
+    stored = json.loads(Path("plan.json").read_text())
+    assert code == 2
+    assert "session c: no backend serves it in time" in err
+    assert stored["accelerators"] == 1
+    assert [one["name"] for one in stored["unserved"]] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (CLUSTER.replace("memory_mib: 700", "memory_mib: 70000"), "its model needs 70000 MiB"),
+        (CLUSTER.replace("rate: 64", "rate: -1"), "line 3: sessions[0].rate"),
+        (CLUSTER.replace("name: b", "name: a"), "is the name of several"),
+        (CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"), "needs one profile"),
+        ("sessions: []\n", "needs at least one"),
+        (f"previous: none.json\n{CLUSTER}", "there is no file none.json"),
+        (f"previous: c.yaml\n{CLUSTER}", "is no plan"),
+    ],
+)
+def test_mistakes_in_a_cluster_are_named(plan_cluster: Run, text: str, names: str) -> None:
+    """One clear error and exit code 2."""
+    code, _, err = plan_cluster(text)
+
+    assert code == 2
+    assert names in err.replace("\n", " ")

@@ -59,6 +59,12 @@ def residues_of(loads: LoadArrays, left: np.ndarray) -> tuple[np.ndarray, np.nda
             size -= 1
         if size:
             cycle[load] = size / rate
+            latency = loads.latency[first + size]
+            if (
+                cycle[load] < latency and first + size + 1 < loads.start[load + 1]
+            ):  # too slow in such batches:
+                size += 1  # a larger one, not always full, as soon as the budget asks for it
+                cycle[load] = budget - loads.latency[first + size]
         else:  # requests too rare to wait for each other
             size, alone = 1, loads.latency[first + 1]
             cycle[load] = max(budget - alone, alone)

@@ -8,7 +8,8 @@ the models into the memory.
 
 Where we differ: batch sizes are whole numbers, rounded up, and the budget is checked again with them. Of the
 batches for whole accelerators the one with the highest throughput is taken, which is the largest wherever
-the paper's assumption holds.
+the paper's assumption holds. A residue just below a whole accelerator may have no full batch that is fast
+enough and in time; it gets the next larger batch, which is not always full.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class PackedNode:
 
 
 def pack(
-    loads: Sequence[SessionLoad], *, rates: Sequence[float] | None = None, memory: float = math.inf
+    loads: Sequence[SessionLoad], rates: Sequence[float] | None = None, memory: float = math.inf
 ) -> list[PackedNode]:
     """Return the accelerators that serve the loads, the saturated first.
 

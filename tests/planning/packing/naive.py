@@ -1,0 +1,62 @@
+"""The plain twin of the compiled packing: Algorithm 1 as the paper writes it, on lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.planning.packing.load import SessionLoad
+
+TOLERANCE = 1e-9
+Members = list[tuple[int, float]]
+
+
+def naive_pack(loads: Sequence[SessionLoad], memory: float) -> list[tuple[float, Members]]:
+    """The duty cycle and (load, rate) of every node."""
+    nodes: list[tuple[float, Members]] = []
+    residues: list[tuple[float, float, int, float]] = []
+    for index, load in enumerate(loads):
+        whole = int(load.rate / load.peak + TOLERANCE)
+        nodes += [(float(load.latency[load.batch]), [(index, load.peak)])] * whole
+        left = load.rate - whole * load.peak
+        if whole == 0 or left > TOLERANCE * load.rate:
+            size, cycle = _alone(load, left)
+            residues.append((float(load.latency[size]) / cycle, cycle, index, left))
+    merged: list[tuple[float, Members]] = []
+    for _, cycle, index, rate in sorted(residues, key=lambda residue: -residue[0]):
+        best, chosen = 0.0, None
+        for place, (own, members) in enumerate(merged):
+            both = [*members, (index, rate)]
+            busy = _busy(loads, both, min(own, cycle), memory)
+            if busy is not None and busy / min(own, cycle) > best:
+                best, chosen = busy / min(own, cycle), place
+        if chosen is None:
+            merged.append((cycle, [(index, rate)]))
+        else:
+            own, members = merged[chosen]
+            merged[chosen] = (min(own, cycle), [*members, (index, rate)])
+    return nodes + merged
+
+
+def _alone(load: SessionLoad, rate: float) -> tuple[int, float]:
+    for size in range(len(load.latency) - 1, 0, -1):
+        if size + rate * load.latency[size] <= rate * load.budget * (1 + TOLERANCE):
+            if size / rate < load.latency[size] and size + 1 < len(load.latency):
+                return size + 1, load.budget - float(load.latency[size + 1])
+            return size, size / rate
+    return 1, max(load.budget - float(load.latency[1]), float(load.latency[1]))
+
+
+def _busy(loads: Sequence[SessionLoad], members: Members, cycle: float, memory: float) -> float | None:
+    if sum(loads[index].memory for index, _ in members) > memory * (1 + TOLERANCE):
+        return None
+    busy = 0.0
+    for index, rate in members:
+        size = max(math.ceil(cycle * rate - TOLERANCE), 1)
+        if size >= len(loads[index].latency):
+            return None
+        latency = float(loads[index].latency[size])
+        if cycle + latency > loads[index].budget + TOLERANCE:
+            return None
+        busy += latency
+    return busy if busy <= cycle * (1 + TOLERANCE) else None

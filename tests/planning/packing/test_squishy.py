@@ -1,0 +1,77 @@
+"""Squishy bin packing: the paper's example, the plain twin, and what is proved to be least."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.planning.packing.builders import line, paper_loads, random_loads
+from tests.planning.packing.naive import naive_pack
+from tuner.planning.packing.exact import fewest_nodes
+from tuner.planning.packing.squishy import pack
+
+
+def test_figure_2_of_the_paper() -> None:
+    """A in batches of 8 each 125 ms, B with 4 beside it; C does not fit."""
+    nodes = pack(paper_loads(a=64.0, b=32.0, c=32.0))
+
+    assert [node.loads for node in nodes] == [((0, 64.0), (1, 32.0)), ((2, 32.0),)]
+    assert nodes[0].cycle == 0.125
+    assert nodes[0].batches == (8, 4)
+    assert nodes[0].occupancy == pytest.approx(1.0)
+
+
+def test_saturated_throughput_of_the_paper() -> None:
+    """An accelerator of its own serves 160 requests/s of A, 128 of B and 128 of C."""
+    loads = paper_loads(a=320.0, b=256.0, c=256.0)
+
+    assert [load.peak for load in loads] == pytest.approx([160.0, 128.0, 128.0])
+    nodes = pack(loads)
+    assert [node.loads[0][0] for node in nodes] == [0, 0, 1, 1, 2, 2]
+    assert {node.batches for node in nodes} == {(16,)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_the_plain_twin(seed: int) -> None:
+    """The same sessions share accelerators in the same duty cycles, with and without a memory limit."""
+    rng = np.random.default_rng(seed)
+    loads = random_loads(rng, 12)
+    memory = 900.0 if seed % 2 else np.inf
+
+    nodes = pack(loads, memory=memory)
+
+    twin = naive_pack(loads, memory)
+    assert [[load for load, _ in node.loads] for node in nodes] == [[i for i, _ in own] for _, own in twin]
+    assert [node.cycle for node in nodes] == pytest.approx([cycle for cycle, _ in twin])
+
+
+def test_memory_keeps_models_apart() -> None:
+    """Two models that fit into one cycle, but not into one memory, need two accelerators."""
+    loads = [line("a", 10.0, memory=600.0), line("b", 10.0, memory=600.0)]
+
+    assert len(pack(loads)) == 1
+    assert len(pack(loads, memory=1000.0)) == 2
+
+
+def test_rates_of_zero_need_nothing() -> None:
+    """A session without requests has no backend."""
+    assert pack([line("a", 10.0)], rates=[0.0]) == []
+
+
+def test_the_least_is_found_by_integer_programming() -> None:
+    """On 50 random instances the greedy packing needs at most 10 % more, and never less."""
+    rng = np.random.default_rng(1)
+    greedy = least = 0
+    for _ in range(50):
+        loads = random_loads(rng, 8, most=60.0)
+        nodes = pack(loads, memory=1200.0)
+        fewest = fewest_nodes(loads, nodes, memory=1200.0)
+
+        assert fewest is not None
+        assert len(fewest) <= len(nodes)
+        assert sorted(load for node in fewest for load, _ in node.loads) == sorted(
+            load for node in nodes for load, _ in node.loads
+        )
+        greedy, least = greedy + len(nodes), least + len(fewest)
+
+    assert greedy / least <= 1.1

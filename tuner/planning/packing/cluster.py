@@ -1,0 +1,55 @@
+"""The plan of a file of ``tuner plan cluster``, and how far the greedy packing is from the least possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.planning.packing.epoch import plan_epoch
+from tuner.planning.packing.exact import fewest_nodes
+from tuner.planning.packing.form import ClusterFile
+from tuner.planning.packing.load import SessionLoad
+from tuner.planning.packing.plan import ClusterPlan
+from tuner.planning.packing.squishy import PackedNode, pack
+
+__all__ = ["plan_file"]
+
+
+def plan_file(asked: ClusterFile) -> ClusterPlan:
+    """Return the plan of a file.
+
+    Of a small instance with equal backends and no plan before, the fewest accelerators are found, too; where
+    they are fewer than the greedy packing's, they are the plan.
+    """
+    network = asked.network_ms / 1e3
+
+    def loads_of(kind: str) -> list[SessionLoad | None]:
+        return [session.load(kind, network) for session in asked.sessions]
+
+    previous, compared = asked.previous_plan, PackingComparison()
+    small = previous is None and not isinstance(asked.backends, tuple)
+    plan = plan_epoch(
+        loads_of,
+        asked.each_backend,
+        memory=asked.memory,
+        previous=previous,
+        packing=compared.pack if small else pack,
+    )
+    return replace(plan, exact=compared.exact, greedy=compared.greedy)
+
+
+class PackingComparison:
+    """A packing that is the fewest accelerators where they can be found; notes how far off the greedy is."""
+
+    def __init__(self) -> None:
+        self.exact: int | None = None
+        self.greedy: int | None = None
+
+    def pack(self, loads: Sequence[SessionLoad], rates: Sequence[float], memory: float) -> list[PackedNode]:
+        """Return the nodes; see :func:`~tuner.planning.packing.squishy.pack`."""
+        nodes = pack(loads, rates, memory)
+        fewest = fewest_nodes(loads, nodes, memory=memory)
+        if fewest is None:
+            return nodes
+        self.exact, self.greedy = len(fewest), len(nodes)
+        return fewest if len(fewest) < len(nodes) else nodes

@@ -1,0 +1,424 @@
+"""Plans an epoch: packs the loads onto backends, and moves few models away from the epoch before.
+
+Nexus, section 6.1, last paragraph. A backend keeps what it hosts, at the new rates. One that is overloaded
+by them loses its cheapest sessions until it is not; what was evicted, what is new and what a session grew by
+are packed again, first into backends that host the session already. If the load fell, the least occupied
+backends give their sessions to others and are released. Rates of 0 leave.
+
+Where we differ: if this leaves something unserved, all is packed afresh, and the new nodes take the backends
+that host most of their models. Backends of several kinds or memories are filled group by group, the smallest
+memory first, and within it the fastest kind first; the rest of a session goes on to the next group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+
+import numpy as np
+
+from tuner.planning.packing.kernel import ROUNDING
+from tuner.planning.packing.load import SessionLoad
+from tuner.planning.packing.plan import Backend, ClusterPlan, PlannedBackend, PlannedSession, Unserved
+from tuner.planning.packing.squishy import PackedNode, pack
+
+__all__ = ["LoadOfKind", "fit_node", "plan_epoch"]
+
+LoadOfKind = Callable[[str], Sequence[SessionLoad | None]]
+"""The sessions on a kind of backends, always in one order; None for those that cannot execute there."""
+Packing = Callable[[Sequence[SessionLoad], Sequence[float], float], list[PackedNode]]
+"""Packs loads at these rates onto accelerators with this memory, bytes."""
+WHOLE = 1 - 1e-6
+"""Part of its peak rate from which a backend is saturated with a session."""
+LOW = 0.97
+"""Backends are released only if the load is below this part of the epoch before (the authors' code)."""
+SAME = 1e6
+"""What a backend counts that hosts a session already, before all others, when a load is placed."""
+
+
+@dataclass
+class _Bin:
+    """A backend while it is being filled."""
+
+    backend: Backend
+    node: PackedNode
+
+
+@dataclass
+class _Cluster:
+    """What is planned so far, and what is left."""
+
+    loads: Sequence[SessionLoad]
+    left: list[float]
+    """requests/s of each session that are still to be placed."""
+    nowhere_else: list[bool]
+    """Whether no other group of backends can serve the session."""
+    bins: list[_Bin] = field(default_factory=list)
+
+
+def plan_epoch(
+    loads_of: LoadOfKind,
+    backends: Sequence[Backend] | None,
+    *,
+    memory: float = math.inf,
+    previous: ClusterPlan | None = None,
+    packing: Packing = pack,
+) -> ClusterPlan:
+    """Return the plan of an epoch.
+
+    Args:
+        loads_of: The sessions on a kind of backends.
+        backends: What there is; None for as many as are needed, of the default kind.
+        memory: Bytes of each backend, if there are as many as are needed.
+        previous: The plan of the epoch before.
+        packing: How empty backends are filled.
+    """
+    given = list(backends) if backends is not None else _enough(loads_of("default"), memory, previous)
+    groups = _groups(loads_of, given)
+    rates = _rates(loads_of, given)
+    kept = previous if previous is not None and previous.backends else None
+    bins, left = _fill(groups, rates, kept, packing)
+    if kept is not None and sum(left) > ROUNDING * sum(rates.values()):
+        fresh, fresh_left = _fill(groups, rates, None, packing)
+        if sum(fresh_left) < sum(left) - ROUNDING:
+            bins, left = _renamed(groups, fresh, kept), fresh_left
+    return _plan(groups, bins, dict(zip(rates, left, strict=True)), kept, given)
+
+
+def _enough(
+    loads: Sequence[SessionLoad | None], memory: float, previous: ClusterPlan | None
+) -> list[Backend]:
+    """Return as many equal backends as the loads can need, those of the epoch before first."""
+    most = sum(2 + int(load.rate / load.peak) for load in loads if load is not None and load.fits)
+    names = [backend.name for backend in previous.backends] if previous is not None else []
+    known = set(names)
+    new = (name for index in count() if (name := f"backend-{index}") not in known)
+    return [Backend(name=name, memory=memory) for name in [*names, *islice(new, most + 1)]]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Equal backends."""
+
+    loads: Sequence[SessionLoad | None]
+    usable: list[bool]
+    backends: list[Backend]
+
+    def load(self, index: int) -> SessionLoad:
+        """Return a load that can execute here."""
+        found = self.loads[index]
+        assert found is not None, f"load {index} cannot execute here"
+        return found
+
+
+def _groups(loads_of: LoadOfKind, backends: Sequence[Backend]) -> list[_Group]:
+    groups: dict[tuple[float, str], list[Backend]] = {}
+    for backend in backends:
+        groups.setdefault((backend.memory, backend.kind), []).append(backend)
+    speed = {kind: sum(load.peak for load in loads_of(kind) if load) for _, kind in groups}
+    made = []
+    for (memory, kind), equal in sorted(groups.items(), key=lambda item: (item[0][0], -speed[item[0][1]])):
+        loads = loads_of(kind)
+        usable = [load is not None and load.fits and load.memory <= memory for load in loads]
+        made.append(_Group(loads, usable, equal))
+    return made
+
+
+def _rates(loads_of: LoadOfKind, backends: Sequence[Backend]) -> dict[str, float]:
+    rates: dict[str, float] = {}
+    kinds = list(dict.fromkeys(backend.kind for backend in backends))
+    for row in zip(*(loads_of(kind) for kind in kinds), strict=True):
+        load = next(load for load in row if load is not None)
+        rates[load.name] = load.rate
+    return rates
+
+
+def _fill(
+    groups: Sequence[_Group], rates: dict[str, float], previous: ClusterPlan | None, packing: Packing
+) -> tuple[list[_Bin], list[float]]:
+    """Return the filled backends of all groups, and the rates that are left."""
+    left, bins = list(rates.values()), []
+    names = list(rates)
+    for group in groups:
+        loads = [
+            load if load is not None else _nothing(name)
+            for load, name in zip(group.loads, names, strict=True)
+        ]
+        own = [rate if fits else 0.0 for rate, fits in zip(left, group.usable, strict=True)]
+        others = [other.usable for other in groups if other is not group]
+        cluster = _Cluster(
+            loads, own, [not any(fits) for fits in zip(*others, strict=True)] or [True] * len(own)
+        )
+        if previous is None:
+            _pack_afresh(cluster, group.backends, packing)
+        else:
+            _keep(cluster, group.backends, previous)
+            _place_rest(cluster, group.backends)
+            if _load_of(cluster) < LOW * _load_before(cluster, previous):
+                _release(cluster)
+        bins += cluster.bins
+        left = [
+            rest if fits else rate for rest, rate, fits in zip(cluster.left, left, group.usable, strict=True)
+        ]
+    return bins, left
+
+
+def _nothing(name: str) -> SessionLoad:
+    return SessionLoad(name=name, latency=np.array([0.0, 1.0]), budget=0.0, rate=0.0)
+
+
+def _pack_afresh(cluster: _Cluster, backends: Sequence[Backend], packing: Packing) -> None:
+    """Fill empty backends with the fullest nodes. ``cluster`` is modified in place."""
+    nodes = packing(cluster.loads, cluster.left, backends[0].memory)
+    if len(nodes) > len(backends):  # those first that have no other place, then the fullest
+        nodes.sort(key=lambda node: (-_bound(cluster, node), -node.occupancy))
+    for backend, node in zip(backends, nodes, strict=False):
+        cluster.bins.append(_Bin(backend, node))
+        _take(cluster, node)
+
+
+def _bound(cluster: _Cluster, node: PackedNode) -> bool:
+    return any(cluster.nowhere_else[load] for load, _ in node.loads)
+
+
+def _take(cluster: _Cluster, node: PackedNode) -> None:
+    for load, rate in node.loads:
+        cluster.left[load] = max(cluster.left[load] - rate, 0.0)
+        if cluster.left[load] <= ROUNDING * cluster.loads[load].rate:
+            cluster.left[load] = 0.0
+
+
+def _keep(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan) -> None:
+    """Let backends keep what they host, at the new rates. ``cluster`` is modified in place."""
+    index = {load.name: number for number, load in enumerate(cluster.loads)}
+    known = {backend.name: backend for backend in backends}
+    hosted = {name: rates for name, rates in previous.hosted.items() if name in index}
+    shares: dict[str, dict[int, float]] = {}
+    for name, rates in hosted.items():
+        here = {backend: rate for backend, rate in rates.items() if backend in known}
+        load = cluster.loads[index[name]]
+        for backend, rate in _shares(load, here, cluster.left[index[name]]).items():
+            shares.setdefault(backend, {})[index[name]] = rate
+    for name, members in shares.items():
+        node = _not_overloaded(cluster.loads, members, known[name].memory)
+        if node is not None:
+            cluster.bins.append(_Bin(known[name], node))
+            _take(cluster, node)
+
+
+def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[str, float]:
+    """Return a session's new rate on the backends that host it; what they cannot take is left out."""
+    peak = load.peak
+    full = [name for name, own in before.items() if own >= WHOLE * peak]
+    full = full[: int(rate / peak + ROUNDING)] if peak else []
+    shares = dict.fromkeys(full, peak)
+    rest = {name: own for name, own in before.items() if own < WHOLE * peak}
+    remaining = rate - peak * len(full)
+    if rest and remaining > ROUNDING * rate:
+        factor = remaining / sum(rest.values())
+        shares |= {name: min(own * factor, peak) for name, own in rest.items()}
+    return shares
+
+
+def _not_overloaded(
+    loads: Sequence[SessionLoad], members: dict[int, float], memory: float
+) -> PackedNode | None:
+    """Return the node without its cheapest sessions, as far as it must lose them; None if nothing is left."""
+    by_cost = sorted(members.items(), key=lambda member: -member[1] / loads[member[0]].peak)
+    while by_cost:
+        node = fit_node(loads, by_cost, memory)
+        if node is not None:
+            return node
+        by_cost.pop()
+    return None
+
+
+def fit_node(
+    loads: Sequence[SessionLoad], members: Sequence[tuple[int, float]], memory: float
+) -> PackedNode | None:
+    """Return the node that serves (load, requests/s) in the shortest of their cycles, None if none does."""
+    if sum(loads[load].memory for load, _ in members) > memory * (1 + ROUNDING):
+        return None
+    if sum(rate / loads[load].peak for load, rate in members) > 1 + ROUNDING:
+        return None
+    cycle = min(_longest_cycle(loads[load], rate) for load, rate in members)
+    batches, busy = [], 0.0
+    for load, rate in members:
+        size = max(math.ceil(cycle * rate - ROUNDING), 1)
+        if size >= len(loads[load].latency):
+            return None
+        latency = float(loads[load].latency[size])
+        if cycle + latency > loads[load].budget + ROUNDING:
+            return None
+        busy += latency
+        batches.append(size)
+    if busy > cycle * (1 + ROUNDING):
+        return None
+    return PackedNode(cycle=cycle, loads=tuple(members), batches=tuple(batches), occupancy=busy / cycle)
+
+
+def _longest_cycle(load: SessionLoad, rate: float) -> float:
+    """Return the longest duty cycle of a session by itself, s (Alg. 1, lines 13 and 14)."""
+    sizes = np.arange(1, len(load.latency))
+    fits = sizes + rate * load.latency[1:] <= rate * load.budget * (1 + ROUNDING)
+    largest = int(np.count_nonzero(fits))
+    alone = float(load.latency[1])
+    if not largest:
+        return max(load.budget - alone, alone)
+    if largest / rate < load.latency[largest] and largest + 1 < len(load.latency):
+        return load.budget - float(load.latency[largest + 1])
+    return largest / rate
+
+
+def _place_rest(cluster: _Cluster, backends: Sequence[Backend]) -> None:
+    """Pack what is left: whole accelerators, then residues by best fit. ``cluster`` is modified in place."""
+    used = {each.backend.name for each in cluster.bins}
+    free = [backend for backend in backends if backend.name not in used]
+    pieces: list[tuple[float, int, float]] = []
+    for index, load in enumerate(cluster.loads):
+        rate = cluster.left[index]
+        if rate <= 0:
+            continue
+        whole = int(rate / load.peak + ROUNDING)
+        pieces += [(1.0, index, load.peak)] * whole
+        if (rest := rate - whole * load.peak) > ROUNDING * rate:
+            pieces.append((rest / load.peak, index, rest))
+    for _, index, rate in sorted(pieces, key=lambda piece: -piece[0]):
+        if not _place(cluster, index, rate, cluster.bins):
+            node = fit_node(cluster.loads, [(index, rate)], math.inf) if free else None
+            if node is None:
+                continue
+            cluster.bins.append(_Bin(free.pop(0), node))
+        cluster.left[index] = max(cluster.left[index] - rate, 0.0)
+        if cluster.left[index] <= ROUNDING * cluster.loads[index].rate:
+            cluster.left[index] = 0.0
+
+
+def _place(cluster: _Cluster, load: int, rate: float, bins: Sequence[_Bin]) -> bool:
+    """Put a rate into the bin that it fills best; says whether one had room. A bin is modified in place."""
+    best, chosen, made = 0.0, None, None
+    for each in bins:
+        members = dict(each.node.loads)
+        here = load in members
+        members[load] = members.get(load, 0.0) + rate
+        node = fit_node(cluster.loads, list(members.items()), each.backend.memory)
+        if node is not None and (worth := node.occupancy + SAME * here) > best:
+            best, chosen, made = worth, each, node
+    if chosen is None or made is None:
+        return False
+    chosen.node = made
+    return True
+
+
+def _load_of(cluster: _Cluster) -> float:
+    served = [(load, rate) for each in cluster.bins for load, rate in each.node.loads]
+    return sum(rate / cluster.loads[load].peak for load, rate in served)
+
+
+def _load_before(cluster: _Cluster, previous: ClusterPlan) -> float:
+    peaks = {load.name: load.peak for load in cluster.loads}
+    hosted = previous.hosted.items()
+    return sum(rate / peaks[name] for name, rates in hosted if peaks.get(name) for rate in rates.values())
+
+
+def _release(cluster: _Cluster) -> None:
+    """Move the sessions of the least occupied backends to others. ``cluster`` is modified in place."""
+    for least in sorted(cluster.bins, key=lambda each: each.node.occupancy):
+        others = [each for each in cluster.bins if each is not least]
+        before = [each.node for each in others]
+        if all(_place(cluster, load, rate, others) for load, rate in least.node.loads):
+            cluster.bins = others
+        else:
+            for each, node in zip(others, before, strict=True):
+                each.node = node
+
+
+def _renamed(groups: Sequence[_Group], bins: list[_Bin], previous: ClusterPlan) -> list[_Bin]:
+    """Give the nodes of each group to its backends so that few models move."""
+    from scipy.optimize import linear_sum_assignment
+
+    before = {backend.name: {one.name for one in backend.sessions} for backend in previous.backends}
+    renamed = []
+    for group in groups:
+        own = [each for each in bins if each.backend in group.backends]
+        here = [[group.load(load).name for load, _ in each.node.loads] for each in own]
+        kept = np.array(
+            [[len(before.get(b.name, set()) & set(names)) for b in group.backends] for names in here]
+        ).reshape(len(own), len(group.backends))
+        rows, columns = linear_sum_assignment(-kept)
+        pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+        renamed += [_Bin(group.backends[column], own[row].node) for row, column in pairs]
+    return renamed
+
+
+def _plan(
+    groups: Sequence[_Group],
+    bins: Sequence[_Bin],
+    left: dict[str, float],
+    previous: ClusterPlan | None,
+    backends: Sequence[Backend],
+) -> ClusterPlan:
+    names, place = list(left), {backend.name: number for number, backend in enumerate(backends)}
+    group_of = {backend.name: group for group in groups for backend in group.backends}
+    before = {b.name: {one.name for one in b.sessions} for b in previous.backends} if previous else {}
+    planned, loaded = [], 0
+    for each in sorted(bins, key=lambda each: place[each.backend.name]):
+        group = group_of[each.backend.name]
+        planned.append(_planned(each, group))
+        loaded += len({one.name for one in planned[-1].sessions} - before.get(each.backend.name, set()))
+    best = {name: max(_best(group, index) for group in groups) for index, name in enumerate(names)}
+    served = {
+        name: sum(rates.values())
+        for name, rates in ClusterPlan(backends=tuple(planned), load=0).hosted.items()
+    }
+    return ClusterPlan(
+        backends=tuple(planned),
+        load=sum(rate / best[name] for name, rate in served.items()),
+        unserved=tuple(
+            _unserved(groups, index, name, rate)
+            for index, (name, rate) in enumerate(left.items())
+            if rate > 0
+        ),
+        loaded=loaded,
+    )
+
+
+def _planned(each: _Bin, group: _Group) -> PlannedBackend:
+    sessions, memory = [], 0.0
+    for (index, rate), batch in zip(each.node.loads, each.node.batches, strict=True):
+        load = group.load(index)
+        execution = float(load.latency[batch])
+        sessions.append(PlannedSession(name=load.name, batch=batch, rate=rate, execution=execution))
+        memory += load.memory
+    return PlannedBackend(
+        name=each.backend.name,
+        cycle=each.node.cycle,
+        sessions=tuple(sessions),
+        memory=memory,
+        occupancy=each.node.occupancy,
+    )
+
+
+def _best(group: _Group, index: int) -> float:
+    load = group.loads[index]
+    return load.best if load is not None and group.usable[index] else 0.0
+
+
+def _unserved(groups: Sequence[_Group], index: int, name: str, rate: float) -> Unserved:
+    """Say why a session, or a part of its rate, has no place."""
+    if any(group.usable[index] for group in groups):
+        backends = sum(len(group.backends) for group in groups)
+        return Unserved(name=name, rate=rate, why=f"the {backends} backends are full")
+    known = [load for group in groups if (load := group.loads[index]) is not None]
+    if not any(load.fits for load in known):
+        least = min(known, key=lambda load: 2 * float(load.latency[1]) - load.budget)
+        need, budget = 2e3 * float(least.latency[1]), 1e3 * least.budget
+        why = "no backend serves it in time: a request waits for one batch and takes another, "
+        why += f"at least {need:.6g} ms, but has {budget:.6g} ms"
+        return Unserved(name=name, rate=rate, why=why, never=True)
+    need = min(load.memory for load in known) / 2**20
+    room = max(group.backends[0].memory for group in groups) / 2**20
+    why = f"its model needs {need:.6g} MiB, and the largest backend has {room:.6g}"
+    return Unserved(name=name, rate=rate, why=why, never=True)

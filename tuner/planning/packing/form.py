@@ -1,0 +1,204 @@
+"""The file of ``tuner plan cluster``: backends with memory, sessions with rate, SLO, profile and memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Discriminator, Field, Tag, ValidationInfo
+from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
+
+from tuner.planning.packing.load import SessionLoad
+from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
+from tuner.planning.pools.catalogue import Table
+from tuner.schema import NotNegative, Positive, Some, StrictPart
+
+__all__ = ["MIB", "ClusterFile", "LoadProfile", "PlannedLoad"]
+
+MIB = float(1 << 20)
+KIND = "default"
+"""The kind of backends that are only counted."""
+MOST_BACKENDS = 100_000
+MOST_SESSIONS = 100_000
+LARGEST_BATCH = 1024
+"""Requests; larger batches are never formed from a line."""
+FASTEST = 1e9
+"""Requests/s."""
+LONGEST = 1e9
+"""ms; more than a week."""
+
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_BACKENDS)]
+Mebibytes = Annotated[Positive, Field(le=1e9)]
+
+
+class LoadProfile(StrictPart):
+    """How long a batch executes: a table from batch size to ms, or a line."""
+
+    profile_ms: Table | None = None
+    """``{4: 50, 8: 75}``; between the sizes the time is interpolated, larger batches are not formed."""
+    alpha_ms: NotNegative | None = None
+    """Instead of a table: ms per request of the batch."""
+    beta_ms: NotNegative | None = None
+    """ms per batch."""
+    max_batch: Annotated[int, Field(strict=True, ge=1, le=LARGEST_BATCH)] = LARGEST_BATCH
+
+    @check_model(mode="after")
+    def _has_one_form(self) -> LoadProfile:
+        line = (self.alpha_ms is not None) + (self.beta_ms is not None)
+        given = line + (self.profile_ms is not None) + (getattr(self, "profiles", None) is not None)
+        if line == 1 or given not in (1, 2) or (given == 2 and line != 2):
+            raise ValueError("needs one profile: profile_ms, or alpha_ms and beta_ms")
+        if line and not (self.alpha_ms or self.beta_ms):
+            raise ValueError("alpha_ms and beta_ms must not both be 0")
+        return self
+
+    def latency(self, slo: float) -> np.ndarray:
+        """Return the latency of every batch that can end within an SLO, s, and of 1.   # (B+1,) s."""
+        if self.profile_ms is not None:
+            sizes = np.arange(1, min(self.profile_ms.known, self.max_batch) + 1)
+            times = self.profile_ms.latency(sizes)
+        else:
+            sizes = np.arange(1, self.max_batch + 1)
+            times = ((self.alpha_ms or 0.0) * sizes + (self.beta_ms or 0.0)) / 1e3
+        useful = max(int(np.count_nonzero(times <= slo)), 1)
+        return np.concatenate(([0.0], times[:useful]))
+
+
+class PlannedLoad(LoadProfile):
+    """A session: a model with its SLO, rate and memory."""
+
+    name: Name
+    slo_ms: Annotated[Positive, Field(le=LONGEST)]
+    """From the arrival of a request to the end of its batch."""
+    rate: Annotated[NotNegative, Field(le=FASTEST)]
+    """Requests/s."""
+    memory_mib: Annotated[NotNegative, Field(le=1e9)] = 0.0
+    """Of its model on a backend."""
+    profiles: dict[str, LoadProfile] | None = None
+    """Instead of one profile: one for each kind of backends that can execute it."""
+
+    @check_field("profiles")
+    @classmethod
+    def _profiles_are_some(cls, profiles: dict[str, LoadProfile] | None) -> dict[str, LoadProfile] | None:
+        if profiles is not None and not profiles:
+            raise ValueError("needs a profile for each kind of backends")
+        return profiles
+
+    def load(self, kind: str, network: float) -> SessionLoad | None:
+        """Return the session on a kind of backends, with a part of its SLO, s, left for the network."""
+        profile: LoadProfile | None = self
+        if self.profiles is not None:
+            profile = self.profiles.get(kind)
+        if profile is None:
+            return None
+        budget = max(self.slo_ms / 1e3 - network, 0.0)
+        return SessionLoad(
+            name=self.name,
+            latency=profile.latency(budget),
+            budget=budget,
+            rate=self.rate,
+            memory=self.memory_mib * MIB,
+        )
+
+
+class BackendCount(StrictPart):
+    """Equal backends."""
+
+    count: Count | None = None
+    """None: as many as are needed."""
+    memory_mib: Mebibytes | None = None
+    """Of each; None for no limit."""
+
+
+class NamedBackend(StrictPart):
+    """One backend."""
+
+    name: Name
+    memory_mib: Mebibytes | None = None
+    kind: Name = KIND
+
+
+def _form(value: Any) -> str:
+    return "list" if isinstance(value, list | tuple) else "count"
+
+
+class ClusterFile(StrictPart):
+    """What is to be packed, and where."""
+
+    backends: Annotated[
+        Annotated[BackendCount, Tag("count")] | Annotated[tuple[NamedBackend, ...], Some, Tag("list")],
+        Discriminator(_form),
+    ] = BackendCount()
+    sessions: Annotated[tuple[PlannedLoad, ...], Some]
+    network_ms: NotNegative = 0.0
+    """Left of every SLO for the network."""
+    previous: str | None = None
+    """The stored plan of the epoch before, a file beside this one: few models move away from it."""
+
+    @check_field("backends", "sessions")
+    @classmethod
+    def _names_differ(cls, value: Any) -> Any:
+        if not isinstance(value, tuple):
+            return value
+        twice = [name for name, count in Counter(one.name for one in value).items() if count > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} is the name of several; give each its own")
+        if len(value) > MOST_SESSIONS:
+            raise ValueError(f"can be {MOST_SESSIONS:,} at most, but are {len(value):,}")
+        return value
+
+    @check_field("previous")
+    @classmethod
+    def _previous_is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is None:
+            return None
+        path = Path((info.context or {}).get("folder", Path())) / name
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        try:
+            plan_from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is no plan that `tuner plan cluster --json` stored: {error}") from None
+        return str(path)
+
+    @check_model(mode="after")
+    def _kinds_are_known(self) -> ClusterFile:
+        kinds = {backend.kind for backend in self.each_backend or ()} or {KIND}
+        for session in self.sessions:
+            if session.profiles is not None and not kinds & set(session.profiles):
+                listed = ", ".join(sorted(kinds))
+                raise ValueError(f"session {session.name} has a profile for no kind of backends ({listed})")
+        return self
+
+    @property
+    def each_backend(self) -> list[Backend] | None:
+        """The backends; None if there are as many as are needed."""
+        if isinstance(self.backends, tuple):
+            return [
+                Backend(name=one.name, memory=_bytes(one.memory_mib), kind=one.kind) for one in self.backends
+            ]
+        if self.backends.count is None:
+            return None
+        memory = _bytes(self.backends.memory_mib)
+        return [Backend(name=f"backend-{i}", memory=memory, kind=KIND) for i in range(self.backends.count)]
+
+    @property
+    def memory(self) -> float:
+        """Bytes of each backend if there are as many as are needed."""
+        return _bytes(None if isinstance(self.backends, tuple) else self.backends.memory_mib)
+
+    @property
+    def previous_plan(self) -> ClusterPlan | None:
+        """The plan of the epoch before."""
+        if self.previous is None:
+            return None
+        return plan_from_json(json.loads(Path(self.previous).read_text(encoding="utf-8")))
+
+
+def _bytes(mebibytes: float | None) -> float:
+    return np.inf if mebibytes is None else mebibytes * MIB
