@@ -83,11 +83,15 @@ message PerTaskSamplingConfig { string dc = 1; optional int32 task_index = 2; do
 
 message GetModelMetadataRequest { ModelSpec model_spec = 1; repeated string metadata_field = 2; }
 message GetModelMetadataResponse {
-      ModelSpec model_spec = 1;
-      map<string, google.protobuf.Any> metadata = 2;
-    }
+  ModelSpec model_spec = 1;
+  map<string, google.protobuf.Any> metadata = 2;
+}
 message SignatureDefMap { map<string, SignatureDef> signature_def = 1; }
-message SignatureDef { map<string, TensorInfo> inputs = 1; }
+message SignatureDef {
+  map<string, TensorInfo> inputs = 1;
+  map<string, TensorInfo> outputs = 2;
+  string method_name = 3;
+}
 message TensorInfo { string name = 1; int32 dtype = 2; TensorShapeProto tensor_shape = 3; }
 message TensorShapeProto { repeated Dim dim = 2; bool unknown_rank = 3; }
 message Dim { int64 size = 1; string name = 2; }
@@ -95,10 +99,22 @@ message TensorProto {
   int32 dtype = 1;
   TensorShapeProto tensor_shape = 2;
   bytes tensor_content = 4;
+  repeated float float_val = 5;
+  repeated double double_val = 6;
+  repeated int32 int_val = 7;
   repeated bytes string_val = 8;
+  repeated int64 int64_val = 10;
+  repeated bool bool_val = 11;
+  repeated int32 half_val = 13;
+  repeated uint32 uint32_val = 16;
+  repeated uint64 uint64_val = 17;
 }
 message PredictResponse { map<string, TensorProto> outputs = 1; ModelSpec model_spec = 2; }
-    message PredictRequest { ModelSpec model_spec = 1; map<string, TensorProto> inputs = 2; }
+message PredictRequest {
+  ModelSpec model_spec = 1;
+  map<string, TensorProto> inputs = 2;
+  repeated string output_filter = 3;
+}
 """
 """In the language of ``.proto`` files.
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import grpc
 
-from tuner.dispatch.front import inference
+from tuner.dispatch.front import inference, prediction
 from tuner.dispatch.front.calls import Calls
 from tuner.dispatch.front.config import Address, FrontConfig
+from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.front.prediction import PredictionService
 from tuner.errors import InvalidInput, StorageError
 from tuner.storage import read_file
 
@@ -38,8 +40,8 @@ async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> t
     """
     host, port = address
     server = grpc.aio.server(maximum_concurrent_rpcs=MOST_CALLS, options=_options(config.largest_message))
-    kserve = inference.InferenceService(intake)
-    server.add_generic_rpc_handlers((Calls(kserve.methods(), inference.FREE, config.token),))
+    methods = InferenceService(intake).methods() | PredictionService(intake).methods()
+    server.add_generic_rpc_handlers((Calls(methods, inference.FREE | prediction.FREE, config.token),))
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = _credentials(config)
     try:

@@ -1,0 +1,197 @@
+"""TensorFlow Serving's Predict: its messages become requests, and replies become its messages.
+
+A tensor has its values in ``tensor_content``, as they lie in memory, or in a list for its data type. Lists
+may be shorter than the tensor: the last value fills it, as ``tf.make_tensor_proto`` uses it. Answers have
+lists, as a TensorFlow Serving gives by default: many clients read ``float_val`` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.wire import DATATYPES, DEFAULT_SIGNATURE, NUMBERS
+from tuner.dispatch.front.datatype import (
+    DTYPES,
+    checked,
+    elements_of,
+    invalid,
+    join_elements,
+    pack,
+    split_elements,
+)
+from tuner.dispatch.front.intake import Oversize, deadline_after
+from tuner.dispatch.front.kserve import check_count
+from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
+
+__all__ = [
+    "named_version",
+    "read_predict",
+    "signature_of",
+    "version_number",
+    "write_predict",
+    "write_signatures",
+]
+
+LISTS = {
+    "FP32": "float_val",
+    "FP64": "double_val",
+    "FP16": "half_val",
+    "BF16": "half_val",
+    "INT8": "int_val",
+    "INT16": "int_val",
+    "INT32": "int_val",
+    "UINT8": "int_val",
+    "UINT16": "int_val",
+    "INT64": "int64_val",
+    "UINT32": "uint32_val",
+    "UINT64": "uint64_val",
+    "BOOL": "bool_val",
+    "BYTES": "string_val",
+}
+"""The list that has the values of a data type; of 16-bit floats, it has the bits."""
+HALVES = ("FP16", "BF16")
+PACKED = {"FP32": b"\x2a", "FP64": b"\x32"}
+"""How the list of a data type begins in a message where its values lie as in memory."""
+CONTENT = b"\x22"
+LARGEST_FILLED = 16_000_000
+"""Bytes that are added to a tensor with too few values: a short message must not take much memory."""
+METHOD_NAME = "tensorflow/serving/predict"
+SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
+
+
+def read_predict(question: Any, slo: float | None) -> Request:
+    """Return the request in a ``PredictRequest``.
+
+    Args:
+        question: The message.
+        slo: Until its deadline, s.
+
+    Raises:
+        Refused: It is malformed, or asks for another signature than the default one.
+    """
+    signature_of(question.model_spec)
+    check_count("inputs", list(question.inputs))
+    outputs = tuple(question.output_filter)
+    if outputs:
+        check_count("outputs", outputs)
+    inputs = tuple(_tensor(name, question.inputs[name]) for name in sorted(question.inputs))
+    spec = question.model_spec
+    return Request(spec.name, inputs, outputs, deadline_after(slo), named_version(spec))
+
+
+def signature_of(spec: Any) -> str:
+    """Return the signature that a ``ModelSpec`` names.
+
+    Raises:
+        Refused: It is another than the default one.
+    """
+    name: str = spec.signature_name or DEFAULT_SIGNATURE
+    if name != DEFAULT_SIGNATURE:
+        raise invalid(f"a session has one signature, which clients name '{DEFAULT_SIGNATURE}' or not at all")
+    return name
+
+
+def named_version(spec: Any) -> str:
+    """Return the version that a ``ModelSpec`` names; empty for the server's choice.
+
+    Raises:
+        Refused: It names one by a label, which only a server knows.
+    """
+    if spec.version_label:
+        raise invalid("versions are named by number here, not by label")
+    return str(spec.version.value) if spec.HasField("version") else ""
+
+
+def version_number(version: str) -> int | None:
+    """Return a version as TensorFlow Serving counts them; None if it is no number."""
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 19 else None
+
+
+def _tensor(name: str, tensor: Any) -> Tensor:
+    datatype = DATATYPES.get(tensor.dtype)
+    if datatype is None:
+        raise invalid(f"input '{name}': the data type number {tensor.dtype} is not offered")
+    if tensor.tensor_shape.unknown_rank:
+        raise invalid(f"input '{name}' does not say how many dimensions it has")
+    shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+    if tensor.tensor_content:
+        if datatype == "BYTES":
+            raise invalid(f"input '{name}': texts come in string_val")
+        return checked(name, datatype, shape, tensor.tensor_content)
+    elements = elements_of(name, shape)
+    values = list(getattr(tensor, LISTS[datatype]))
+    if len(values) > elements:
+        raise invalid(f"input '{name}': {list(shape)} has {elements} elements, but got {len(values)} values")
+    return checked(name, datatype, shape, _filled(name, datatype, values, elements))
+
+
+def _filled(name: str, datatype: str, values: list[Any], elements: int) -> bytes:
+    """Return the content of a tensor. All further elements have its last value, or 0 if there is none."""
+    if datatype == "BYTES":
+        content, last = join_elements(values), join_elements(values[-1:] or [b""])
+    else:
+        stored = "UINT16" if datatype in HALVES else datatype
+        content = pack(name, stored, values)
+        last = pack(name, stored, values[-1:] or [False if datatype == "BOOL" else 0])
+    missing = elements - len(values)
+    if missing * len(last) > LARGEST_FILLED:
+        raise Oversize(f"input '{name}': at most {LARGEST_FILLED} bytes of a tensor are filled up")
+    return content + last * missing
+
+
+def write_predict(reply: Reply, session: str, signature: str) -> bytes:
+    """Return a serialised ``PredictResponse``."""
+    answer = message("PredictResponse")()
+    _fill_spec(answer.model_spec, session, reply.version, signature)
+    for tensor in reply.outputs:
+        entry = answer.outputs[tensor.name]
+        entry.dtype = NUMBERS[tensor.datatype]
+        for size in tensor.shape:
+            entry.tensor_shape.dim.add(size=size)
+        if tensor.datatype in PACKED:  # without a Python object for each value
+            content = message("TensorProto")(tensor_content=tensor.content).SerializeToString()
+            entry.MergeFromString(content.replace(CONTENT, PACKED[tensor.datatype], 1))
+        else:
+            getattr(entry, LISTS[tensor.datatype]).extend(_values(tensor))
+    return bytes(answer.SerializeToString())
+
+
+def _values(tensor: Tensor) -> list[Any]:
+    if tensor.datatype == "BYTES":
+        return split_elements(tensor.content)
+    stored = "<u2" if tensor.datatype in HALVES else DTYPES[tensor.datatype]
+    values: list[Any] = np.frombuffer(tensor.content, stored).tolist()
+    return values
+
+
+def write_signatures(metadata: Metadata, version: str) -> bytes:
+    """Return a serialised ``GetModelMetadataResponse`` with the one signature of a session's model."""
+    answer = message("GetModelMetadataResponse")()
+    _fill_spec(answer.model_spec, metadata.name, version, "")
+    signatures = message("SignatureDefMap")()
+    signature = signatures.signature_def[DEFAULT_SIGNATURE]
+    signature.method_name = METHOD_NAME
+    for kind in metadata.inputs:
+        _describe(signature.inputs, kind)
+    for kind in metadata.outputs:
+        _describe(signature.outputs, kind)
+    entry = answer.metadata["signature_def"]
+    entry.type_url, entry.value = SIGNATURES, signatures.SerializeToString()
+    return bytes(answer.SerializeToString())
+
+
+def _describe(tensors: Mapping[str, Any], kind: TensorKind) -> None:
+    info = tensors[kind.name]
+    info.name, info.dtype = kind.name, NUMBERS.get(kind.datatype, 0)
+    for size in kind.shape:
+        info.tensor_shape.dim.add(size=size)
+
+
+def _fill_spec(spec: Any, session: str, version: str, signature: str) -> None:
+    spec.name, spec.signature_name = session, signature
+    if (number := version_number(version)) is not None:
+        spec.version.value = number
