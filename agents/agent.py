@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Agent", "State", "check_cost", "check_seed"]
+__all__ = ["Agent", "Explains", "State", "check_cost", "check_seed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +66,14 @@ class Agent(Protocol):
 
     def close(self) -> None:
         """Stop background work. May be called twice."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """An agent that knows where its expectations come from."""
+
+    def basis(self, state: State, configuration: int) -> str:
+        """Return in words what the expected cost of a configuration rests on; may be empty."""
 
 
 def check_cost(cost: float) -> float:

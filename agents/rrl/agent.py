@@ -135,6 +135,16 @@ class RRL:
         self._watch(state)
         return self.perception.belief(state)
 
+    def basis(self, state: State, configuration: int) -> str:
+        """Return in words what the expected cost of a configuration rests on; empty without a prior."""
+        if not isinstance(self.perception, SmoothPerception):
+            return ""
+        return self.perception.basis(state, configuration)
+
+    def unlike(self, state: State) -> tuple[str, ...]:
+        """Return in which respects the server is unlike all that the prior learned from; mostly in none."""
+        return self.perception.unlike(state) if isinstance(self.perception, SmoothPerception) else ()
+
     @property
     def informed(self) -> bool:
         """Whether a prior says what to expect; the estimator does from the first window with executions."""

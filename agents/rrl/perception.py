@@ -188,6 +188,20 @@ class SmoothPerception:
         mean, deviation = self._belief(state, self.space.canonical)
         return mean, deviation
 
+    def basis(self, state: State, configuration: int) -> str:
+        """Return in words what the expected cost of a configuration rests on; empty without a prior."""
+        if self.prior is None or not self.prior.ready:
+            return ""
+        here, unlike = len(self.measured), self.unlike(state)
+        origin = self.prior.origin + (f" on servers unlike this one in {', '.join(unlike)}" if unlike else "")
+        if self.measured.since(configuration, self._load(state), state.level):
+            return f"{origin}, and measured here"
+        return f"{origin}, corrected by {here} window{'s' * (here > 1)} here" if here else origin
+
+    def unlike(self, state: State) -> tuple[str, ...]:
+        """Return in which respects this server is unlike all that the prior learned from."""
+        return self.prior.unlike(self._load(state)) if self.prior is not None and self.prior.ready else ()
+
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """Return the least value, to which a relative temperature refers."""
         return max(float(values.min()), SMALLEST_COST)

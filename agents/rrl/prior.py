@@ -38,6 +38,10 @@ class ExpectedCosts(Protocol):
     """What the smoother needs of any prior."""
 
     @property
+    def origin(self) -> str:
+        """Where it comes from, in a word or two."""
+
+    @property
     def ready(self) -> bool:
         """Whether it can say anything yet."""
 
@@ -46,6 +50,9 @@ class ExpectedCosts(Protocol):
 
     def at(self, load: float) -> LogCosts:
         """Return what configurations are expected to cost at a load, octaves."""
+
+    def unlike(self, load: float) -> tuple[str, ...]:
+        """Return in which respects the server at a load is unlike all that it learned from."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything it knows, for a saved policy."""
@@ -56,6 +63,11 @@ class Prior(NamedTuple):
 
     loads: np.ndarray  # (k,) octaves, increasing, k >= 1
     logs: np.ndarray  # (k, size) logarithms of the costs
+
+    @property
+    def origin(self) -> str:
+        """Not this server."""
+        return "learned elsewhere"
 
     @property
     def ready(self) -> bool:
@@ -70,6 +82,10 @@ class Prior(NamedTuple):
         """Return what configurations are expected to cost at a load."""
         size = self.logs.shape[1]
         return LogCosts(self._mean(load), np.zeros(size), np.empty((size, 0)))
+
+    def unlike(self, load: float) -> tuple[str, ...]:  # noqa: ARG002 - it has no ranges
+        """Return nothing: it cannot say."""
+        return ()
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return loads and logarithms."""

@@ -38,6 +38,17 @@ def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:
     assert not any("off by" in sentence for sentence in advice.reasons)
 
 
+def test_a_server_unlike_all_of_the_training_is_called_so() -> None:
+    """No server that it was trained on has so little load."""
+    watched = replace(measurement(0.020, rate=1e-6), compute_mean=0.005, batch_mean=1.0, requests=5)
+    usual = replace(measurement(0.020), compute_mean=0.005, batch_mean=1.0)
+
+    strange, common = (advise(SPACE, OBJECTIVE, configuration(), [m]).reasons for m in (watched, usual))
+
+    assert any("trained on no server like this one in" in reason for reason in strange)
+    assert not any("like this one" in reason for reason in common)
+
+
 @pytest.mark.parametrize("roles", [True, False])
 def test_where_nothing_is_known_it_is_left(roles: bool) -> None:
     """No window shows how long executions take, or no knob has a role: the reasons say what to do."""

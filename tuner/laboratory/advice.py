@@ -51,6 +51,7 @@ class Advice:
     rows: tuple[AdviceRow, ...]
     """The present configuration, the recommended one, and the next best."""
     reasons: tuple[str, ...]
+    """Why, how sure that is, and where it comes from."""
 
     def to_json(self) -> dict[str, object]:
         """Return plain values for a file."""
@@ -143,7 +144,7 @@ def _from_estimator(
     lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), now.configuration, quiet)
     if belief is None or lasting is None:
         return _nothing_known(now, rate, "no window shows how long executions take")
-    (mean, deviation), (logs, spread) = belief, lasting
+    (mean, deviation, unlike), (logs, spread, _) = belief, lasting
     numbers = _comparable(space, now.configuration)
     order = numbers[np.argsort(mean[numbers] + deviation[numbers], kind="stable")]
     present = int(space.canonical[space.encode(now.configuration)])
@@ -168,7 +169,7 @@ def _from_estimator(
         change=change,
         configuration=best.configuration if change else now.configuration,
         rows=(now, *shown, *(described(number, "then") for number in others)),
-        reasons=_reasons(objective, now, known, best, change=change, windows=len(quiet)),
+        reasons=(*_reasons(objective, now, known, best, change=change, windows=len(quiet)), *_doubts(unlike)),
     )
 
 
@@ -188,10 +189,11 @@ def _nothing_known(now: AdviceRow, rate: float, why: str) -> Advice:
 
 def _belief(
     space: KnobSpace, objective: Objective, present: Configuration, quiet: Sequence[Measurement]
-) -> tuple[np.ndarray, np.ndarray] | None:
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
     """Return the logarithms of costs and their deviations after some windows of a configuration.
 
-    None if no window shows what the estimator has to know.
+    The last says in which respects the server is unlike those that the estimator was trained on. None if no
+    window shows what the estimator has to know.
     """
     from tuner.agents.rrl import RRL
 
@@ -203,7 +205,7 @@ def _belief(
         )
         if math.isfinite(cost := objective.cost(m)):  # else the SLO's statistic was not measured
             agent.update(state, number, cost, state)
-    belief = agent.belief(state)
+    belief = (*agent.belief(state), agent.unlike(state))
     agent.close()
     return belief if agent.informed else None
 
@@ -214,6 +216,13 @@ def _comparable(space: KnobSpace, present: Configuration) -> np.ndarray:
     here = space.coordinates[space.encode(present)]
     distinct = space.distinct
     return np.asarray(distinct[(space.coordinates[distinct][:, others] == here[others]).all(axis=1)])
+
+
+def _doubts(unlike: Sequence[str]) -> list[str]:
+    """Return in which respects the server is out of the range of the training, if it is."""
+    if not unlike:
+        return []
+    return [f"the estimator was trained on no server like this one in {', '.join(unlike)}: it is less sure"]
 
 
 def _reasons(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.agents.rrl.neural.inputs import inputs_of
+from tuner.agents.rrl.neural.inputs import NAMES, inputs_of
 from tuner.agents.rrl.neural.knowledge import ServerKnowledge
 from tuner.agents.rrl.neural.network import Network, evaluate, shipped
 from tuner.agents.rrl.neural.queueing import settings_of
@@ -21,6 +21,12 @@ STATISTICS = ("mean", "p50", "p95", "p99")
 STEEP = math.log(SATURATION)
 CPU, GPU = 4, 5
 """Columns of the use among the network's outputs."""
+BEYOND = 0.25
+"""An input is out of range from this many deviations of the training's inputs on ..."""
+COMMON = 0.25
+"""... if it is in this share of the configurations."""
+WIDEST = 4.0
+"""An estimate out of range is at most this many times as uncertain as one within."""
 
 
 class Estimate(NamedTuple):
@@ -29,7 +35,7 @@ class Estimate(NamedTuple):
     mean: np.ndarray  # (n, 6) of mean, p50, p95, p99, s; of the cores in use, and of the share of the GPU
     deviation: np.ndarray  # (n, 6) of each configuration alone
     loadings: np.ndarray  # (n, 6, FACTORS) on what is common to the configurations of a server
-    outside: float  # share of the inputs that lie outside those of the training servers
+    unlike: tuple[str, ...]  # in which respects the server is unlike those of the training
 
 
 def describable(space: KnobSpace) -> bool:
@@ -52,6 +58,8 @@ class NeuralEstimator:
     def estimate(self, knowledge: ServerKnowledge, rate: float) -> Estimate:
         """Return what every configuration is expected to show.   # n = space.size.
 
+        Out of the range of the training it is the less sure the farther out.
+
         Args:
             knowledge: Of the server.
             rate: Requests/s.
@@ -62,7 +70,19 @@ class NeuralEstimator:
         inputs = inputs_of(settings, knowledge, rate, watched)
         outputs = evaluate(self._network or shipped(), inputs.rows)
         relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
-        return Estimate(outputs.mean + relative, outputs.deviation, outputs.loadings, outputs.outside)
+        wider = np.minimum(1.0 + np.sqrt((outputs.beyond**2).sum(axis=1)), WIDEST)[:, None]
+        return Estimate(
+            outputs.mean + relative,
+            outputs.deviation * wider,
+            outputs.loadings * wider[:, :, None],
+            _unlike(outputs.beyond),
+        )
+
+
+def _unlike(beyond: np.ndarray) -> tuple[str, ...]:
+    """Name what is out of the range of the training, each once."""
+    columns = np.flatnonzero((beyond > BEYOND).mean(axis=0) > COMMON)
+    return tuple(dict.fromkeys(NAMES[column] for column in columns))
 
 
 def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:

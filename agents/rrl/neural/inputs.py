@@ -14,7 +14,7 @@ import numpy as np
 from tuner.agents.rrl.neural.knowledge import SIZES, ServerKnowledge
 from tuner.agents.rrl.neural.queueing import Queue, Settings, queue_of
 
-__all__ = ["INPUTS", "Inputs", "inputs_of"]
+__all__ = ["INPUTS", "NAMES", "Inputs", "inputs_of"]
 
 FLOOR = 1e-6
 """Least ratio of two times that counts, so that it has a logarithm."""
@@ -144,5 +144,10 @@ def _reference(knowledge: ServerKnowledge, watched: Settings | None, rate: float
 WATCHED = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13, 14, 18])
 """Columns that describe the configuration that was watched."""
 REFERENCE = 2 + WATCHED.size + 4 + 4 + 2 + 3 + 3
-INPUTS = 21 + 14 + REFERENCE + 1
+NAMES = (
+    *["knobs"] * 21, "GPU", "cores", "burstiness", *["load"] * 2, *["batching profile"] * 9,
+    *["watched windows"] * REFERENCE, "knobs",
+)  # fmt: skip
+"""What each input describes, for people."""
+INPUTS = len(NAMES)
 """Inputs of a row."""

@@ -63,7 +63,7 @@ class Outputs(NamedTuple):
     mean: np.ndarray  # (n, OUTPUTS)
     deviation: np.ndarray  # (n, OUTPUTS) of each configuration alone
     loadings: np.ndarray  # (n, OUTPUTS, FACTORS)
-    outside: float  # share of the inputs that no training server had
+    beyond: np.ndarray  # (n, INPUTS) how far inputs lie beyond those of the training, in their deviations
 
 
 def evaluate(network: Network, rows: np.ndarray) -> Outputs:
@@ -73,15 +73,15 @@ def evaluate(network: Network, rows: np.ndarray) -> Outputs:
         network: The weights.
         rows: Inputs.   # (n, INPUTS) float32
     """
-    values = (rows - network.centre) / network.scale
-    outside = float(((values < network.low) | (values > network.high)).mean())
-    values = np.clip(values, network.low, network.high)
+    scaled = (rows - network.centre) / network.scale
+    values = np.clip(scaled, network.low, network.high)
+    beyond = np.abs(scaled - values)
     for i in range(0, len(network.layers) - 2, 2):
         values = np.maximum(values @ network.layers[i] + network.layers[i + 1], 0.0)
     values = np.asarray(values @ network.layers[-2] + network.layers[-1], np.float64)
     deviation = np.clip(np.exp(values[:, OUTPUTS : 2 * OUTPUTS]), *DEVIATIONS)
     loadings = values[:, 2 * OUTPUTS :].reshape(-1, OUTPUTS, FACTORS)
-    return Outputs(values[:, :OUTPUTS], deviation, loadings, outside)
+    return Outputs(values[:, :OUTPUTS], deviation, loadings, beyond)
 
 
 @cache

@@ -41,6 +41,8 @@ class NeuralPrior:
         knowledge: What is known already, such as a profile that somebody measured.
     """
 
+    origin = "pre-trained"
+
     def __init__(
         self,
         space: KnobSpace,
@@ -55,7 +57,7 @@ class NeuralPrior:
         self._given = knowledge is not None
         self.knowledge = knowledge
         self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
-        self._estimates: dict[int, LogCosts] = {}
+        self._estimates: dict[int, tuple[LogCosts, tuple[str, ...]]] = {}
 
     @property
     def ready(self) -> bool:
@@ -113,11 +115,19 @@ class NeuralPrior:
 
     def at(self, load: float) -> LogCosts:
         """Return what configurations are expected to cost at a load, octaves."""
+        return self._estimate(load)[0]
+
+    def unlike(self, load: float) -> tuple[str, ...]:
+        """Return in which respects the server at a load is unlike those of the training; mostly in none."""
+        return self._estimate(load)[1]
+
+    def _estimate(self, load: float) -> tuple[LogCosts, tuple[str, ...]]:
+        """Return what configurations are expected to cost, and what is out of the training's range."""
         assert self.knowledge is not None, "watch a window first"
         key = round(load / BIN)
         if key not in self._estimates:
             estimate = self._estimator.estimate(self.knowledge, 2.0 ** (key * BIN))
-            self._estimates[key] = costs_of(estimate, self._objective)
+            self._estimates[key] = costs_of(estimate, self._objective), estimate.unlike
         return self._estimates[key]
 
     def arrays(self) -> dict[str, np.ndarray]:

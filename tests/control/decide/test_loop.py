@@ -17,6 +17,7 @@ from tests.builders import (
     measurement,
     turn,
 )
+from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Decision, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
 from tuner.knobs import Configuration
@@ -38,6 +39,23 @@ def test_applies_what_the_agent_chooses_with_a_reason() -> None:
     assert decision.configuration == configuration(2)
     assert "p95 20ms within 30ms" in decision.reason
     assert [(c, round(cost, 3)) for _, c, cost in agent.updates] == [(SPACE.encode(configuration()), 0.667)]
+
+
+def test_a_reason_says_what_the_expected_cost_rests_on() -> None:
+    """If the agent can say; in changes and where it would stay."""
+
+    class Knowing(ScriptedAgent):
+        def basis(self, state: State, configuration: int) -> str:
+            return f"pre-trained, {configuration - state.configuration} away"
+
+    agent = Knowing(configuration(2))
+    agent.learned = {SPACE.encode(configuration(2)): 0.5}
+    loop = ControlLoop(SPACE, OBJECTIVE, agent)
+
+    there, here = turn(loop, 10.0, measurement(0.020)), turn(loop, 20.0, measurement(0.020, end=20.0))
+
+    assert "(expected cost 0.50, untried; pre-trained, 6 away)" in there.reason
+    assert here.reason.endswith("nothing better is expected (pre-trained, 0 away)")
 
 
 def test_holds_and_learns_nothing_from_a_disturbed_window() -> None:

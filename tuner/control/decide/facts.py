@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tuner.agents.agent import Agent, State
+from tuner.agents.agent import Agent, Explains, State
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.memory import Memory
 from tuner.control.decide.orders import Orders
@@ -46,6 +46,8 @@ class Proposal:
     """Whether, if it was tried, it costs less than the one in force by more than chance explains."""
     at_once: bool
     """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
+    basis: str
+    """What the learned cost rests on, in words; empty if the agent cannot say."""
     stay: str
     """Why the agent would stay where it does, in words."""
 
@@ -127,7 +129,9 @@ def propose(
     known, moves = choice in record.configurations, choice != state.configuration
     expected = float(agent.costs(state.level)[choice]) if moves else present.cost
     urgent = not kept and present.failing
-    why = "the search is over, this is the best known" if over else "nothing better is expected"
+    basis = agent.basis(state, choice) if isinstance(agent, Explains) else ""
+    expected_by = f" ({basis})" if basis else ""
+    why = "the search is over, this is the best known" if over else f"nothing better is expected{expected_by}"
     why = "the first window under this load" if first else why
     why = f"{memory.budget_text()}, not exploring" if spent else why
     return Proposal(
@@ -138,6 +142,7 @@ def propose(
         known=known,
         differs=known and memory.differ(state.level, choice, state.configuration),
         at_once=urgent and not memory.search_over(state.level),
+        basis=basis,
         stay="; ".join([*used_up.values(), why]),
     )
 

@@ -206,5 +206,6 @@ def _why(proposal: Proposal) -> str:
     tried = "tried before" if proposal.known else "untried"
     if math.isnan(proposal.expected):
         return f"exploring a configuration ({tried}, nothing known)"
+    basis = f"; {proposal.basis}" if proposal.basis else ""
     verb = "exploring" if proposal.exploring else "least learned cost"
-    return f"{verb} (expected cost {proposal.expected:.2f}, {tried})"
+    return f"{verb} (expected cost {proposal.expected:.2f}, {tried}{basis})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from tuner.agents import State
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.neural import network
-from tuner.agents.rrl.neural.estimator import NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.estimator import WIDEST, NeuralEstimator, costs_of, describable
 from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
 from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
@@ -143,8 +144,22 @@ def test_inputs_beyond_those_of_the_training_are_counted() -> None:
     rows = inputs_of(settings_of(SPACE, 2.0), knowledge(watched=False), RATE).rows
     usual, far = evaluate(shipped(), rows), evaluate(shipped(), rows + 1e6)
 
-    assert far.outside > 0.9 > usual.outside
+    assert (far.beyond > 0).mean() > 0.9 > (usual.beyond > 0).mean()
     assert np.isfinite(far.mean).all()
+
+
+def test_out_of_range_it_is_less_sure_and_says_in_what() -> None:
+    """The farther out the less: no training server has more than 24 cores on a CPU."""
+    widths = []
+    for cores, unlike in ((2.0, False), (60.0, True), (500.0, True)):
+        known = replace(knowledge(watched=False), cores=cores)
+        estimate = NeuralEstimator(SPACE).estimate(known, RATE)
+        plain = evaluate(shipped(), inputs_of(settings_of(SPACE, cores), known, RATE).rows)
+        assert ("cores" in estimate.unlike) is unlike
+        widths.append(float((estimate.deviation / plain.deviation).mean()))
+
+    assert widths[0] == pytest.approx(1.0)
+    assert 1.1 < widths[1] < widths[2] <= WIDEST
 
 
 def test_unknown_quantities_leave_the_rest_finite() -> None:
@@ -242,6 +257,21 @@ def test_rrl_has_the_estimator_where_it_knows_the_objective() -> None:
     assert not has_one(other, OBJECTIVE)
     assert not describable(other)
     assert not estimable(SPACE, scheduler)
+
+
+def test_it_says_what_its_expectations_rest_on() -> None:
+    """On the training, on windows of the configuration or of others, and what it is out of range in."""
+    agent, default = RRL(SPACE, objective=OBJECTIVE, synchronous=True), SPACE.encode(SPACE.default)
+    assert agent.basis(state(), default) == ""  # no executions were seen
+
+    agent.update(state(), default, 0.8, state())
+
+    assert agent.basis(state(), default) == "pre-trained, and measured here"
+    assert agent.basis(state(), default + 1) == "pre-trained, corrected by 1 window here"
+    slow = State(level=1, configuration=default, rate=1e-6, seen=seen(rate=1e-6))
+    assert "pre-trained on servers unlike this one in" in agent.basis(slow, default)
+    assert "load" in agent.unlike(slow)
+    assert not RRL(SPACE, synchronous=True).unlike(state())
 
 
 def test_the_first_step_is_no_gamble() -> None:
