@@ -114,7 +114,7 @@ class PrometheusIndicator:
             found = self.read(measurement.seconds)
         except AdapterError as error:
             found, problem = {self.statistic: NOT_KNOWN}, f"the service-level indicator is not known: {error}"
-        unknown = {f"latency_{name}": NOT_KNOWN for name in STATISTICS}
+        unknown = {f"latency_{name}": NOT_KNOWN for name in STATISTICS} | {"cut_off": NOT_KNOWN}
         changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
         if any(math.isnan(value) for value in found.values()):
             changes["disturbed"] = (*measurement.disturbed, problem)

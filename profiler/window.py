@@ -80,7 +80,7 @@ def assemble(
         clients: The requests that our clients intended to send in it.
         sampled_at: When they were sampled, s. A request without an answer by then counts as if it had
             taken from the beginning of the window to that moment, which is the longest latency that the
-            window can show.
+            window can show, its ``cut_off``.
         came: Arrivals in this window and in those before it: without clients they show the burstiness.
         mixed: Whether the server's quantiles still contain requests under another configuration.
         limits: Limits beyond which the window is disturbed.
@@ -88,7 +88,8 @@ def assemble(
     old, new = before.counters, after.counters
     if clients is not None and clients.intended.size == 0:
         clients = None
-    latency, source = _latency(clients, old, new, (sampled_at or new.time) - old.time)
+    longest = (sampled_at or new.time) - old.time
+    latency, source = _latency(clients, old, new, longest)
     foreign = foreign_figures(before.host, after.host)
     lateness = float(np.quantile(clients.lateness, 0.99)) if clients is not None else NOT_KNOWN
     return new.since(old).measurement(
@@ -98,6 +99,8 @@ def assemble(
         failures=max(new.failures - old.failures, clients.failed if clients is not None else 0),
         arrival_rate=_arrival_rate(old, new, clients),
         burstiness=_burstiness(old, new, clients, came),
+        network_mean=_network(clients, old, new),
+        cut_off=longest if clients is not None and np.isnan(clients.latency).any() else NOT_KNOWN,
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
         gpu=after.host.gpu,
@@ -177,6 +180,17 @@ def _latency(
     return latencies(mean, known), "server" if new.quantiles else "none"
 
 
+def _network(clients: ClientSample | None, old: Counters, new: Counters) -> float:
+    """Return the mean latency of our clients less that of the server, s: at least 0.
+
+    Both must speak of the same requests: nobody else sends any, and none is left unanswered.
+    """
+    if clients is None or np.isnan(clients.latency).any() or _others(old, new, clients):
+        return NOT_KNOWN
+    outside = float(clients.latency.mean()) - _mean(old, new)
+    return outside if math.isnan(outside) else max(outside, 0.0)
+
+
 def _mean(old: Counters, new: Counters) -> float:
     """Return the mean latency between two readings, s."""
     requests = new.requests - old.requests
@@ -188,9 +202,13 @@ def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) ->
     served = _arrived(old, new)
     if clients is None:
         return max(served, 0.0) / seconds
-    intended = clients.intended.size
-    others = served > OTHERS * intended and served - intended > 3 * math.sqrt(intended)
-    return (served if others else intended) / seconds
+    return (served if _others(old, new, clients) else clients.intended.size) / seconds
+
+
+def _others(old: Counters, new: Counters, clients: ClientSample) -> bool:
+    """Whether the server counts clearly more requests than our clients sent."""
+    served, intended = _arrived(old, new), clients.intended.size
+    return served > OTHERS * intended and served - intended > CHANCE * math.sqrt(intended)
 
 
 def _arrived(old: Counters, new: Counters) -> float:

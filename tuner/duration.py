@@ -6,7 +6,7 @@ import math
 
 from tuner.errors import InvalidInput
 
-__all__ = ["format_duration", "parse_duration"]
+__all__ = ["format_duration", "format_latency", "format_ms", "is_cut", "parse_duration"]
 
 
 def parse_duration(text: str, setting: str) -> float:
@@ -42,3 +42,36 @@ def format_duration(seconds: float) -> str:
     if abs(seconds) < 1:
         return f"{seconds * 1e3:.3g}ms" if abs(seconds) < 0.1 else f"{seconds * 1e3:.0f}ms"
     return f"{seconds:.3g}s" if abs(seconds) < 100 else f"{seconds:.0f}s"
+
+
+def is_cut(latency: float | None, cut_off: float | None) -> bool:
+    """Whether a latency reaches what unanswered requests count with: the end of its window cut it off.
+
+    Args:
+        latency: A statistic of the window's latencies; None or NaN if it is not known.
+        cut_off: See :attr:`tuner.measurement.Measurement.cut_off`; None or NaN if nothing was cut off.
+    """
+    rounding = 1e-6  # a quantile lies between equal numbers, and files hold rounded ones
+    return latency is not None and cut_off is not None and latency >= cut_off * (1 - rounding)
+
+
+def format_latency(latency: float, cut_off: float) -> str:
+    """Write a latency; one that its window cut off is ``over 6s``: it may be far more."""
+    return (
+        f"over {format_duration(_floor(latency))}" if is_cut(latency, cut_off) else format_duration(latency)
+    )
+
+
+def format_ms(latency: float | None, cut_off: float | None, digits: int = 1) -> str:
+    """Write a latency in ms for a column whose heading has the unit; both arguments are in ms."""
+    if latency is None or not math.isfinite(latency):
+        return "–"
+    return f"over {_floor(latency):,.0f}" if is_cut(latency, cut_off) else f"{latency:,.{digits}f}"
+
+
+def _floor(value: float) -> float:
+    """Round down to two digits: 6.03 to 6."""
+    if not value > 0:
+        return value
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.floor(value / digit + 1e-9) * digit

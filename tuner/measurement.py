@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 
+from tuner.duration import format_latency, is_cut
 from tuner.knobs import Configuration
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -29,6 +30,7 @@ __all__ = [
     "Work",
     "known",
     "latencies",
+    "median_known",
 ]
 
 NOT_KNOWN = math.nan
@@ -109,6 +111,10 @@ class Measurement:
     latency_p50: Annotated[float, Quantity("Median of the latency", "s", statistic="p50")] = NOT_KNOWN
     latency_p95: Annotated[float, Quantity("95 % quantile of the latency", "s", statistic="p95")] = NOT_KNOWN
     latency_p99: Annotated[float, Quantity("99 % quantile of the latency", "s", statistic="p99")] = NOT_KNOWN
+    cut_off: Annotated[float, Quantity("Latency that unanswered requests count with", "s")] = NOT_KNOWN
+    """Requests without an answer at the window's end count as if they had come at its beginning: with the
+    longest latency that it can show. A statistic that reaches this was not less: see :meth:`cut`. Not known
+    where every request was answered, or where nobody times them one by one."""
     quantiles_from: str = "none"
     """Who measured the quantiles: ``client``, ``server``, ``indicator`` or ``none``."""
     quantiles_mixed: bool = False
@@ -116,6 +122,9 @@ class Measurement:
     queue_mean: Annotated[float, Quantity("Mean time a request waited inside the server", "s")] = NOT_KNOWN
     compute_mean: Annotated[float, Quantity("Mean time a request spent in execution", "s")] = NOT_KNOWN
     """Input, inference and output."""
+    network_mean: Annotated[float, Quantity("Mean time a request spent outside the server", "s")] = NOT_KNOWN
+    """The clients' mean latency less the server's: the network, and the clients themselves. Known where our
+    clients are the only ones and had every answer."""
     batch_mean: Annotated[float, Quantity("Mean batch size", metric="batch_size")] = NOT_KNOWN
     """Requests per execution."""
     busy_instances: Annotated[float, Quantity("Mean number of instances that execute at a time")] = NOT_KNOWN
@@ -173,6 +182,14 @@ class Measurement:
     def latency(self, statistic: str) -> float:
         """Return one statistic of the latency by name, see :data:`STATISTICS`."""
         return float(getattr(self, f"latency_{statistic}"))
+
+    def cut(self, statistic: str) -> bool:
+        """Whether the window's end cut a statistic of the latency off: it is a lower bound then."""
+        return is_cut(self.latency(statistic), self.cut_off)
+
+    def text(self, statistic: str) -> str:
+        """Write a statistic of the latency for people."""
+        return format_latency(self.latency(statistic), self.cut_off)
 
     def value(self, quantity: Quantity) -> float:
         """Return what was measured of a quantity, NaN where it is not known."""
@@ -262,6 +279,12 @@ def known(value: float, digits: int | None = None) -> float | None:
     if not math.isfinite(value):
         return None
     return value if digits is None else round(value, digits)
+
+
+def median_known(values: Iterable[float]) -> float:
+    """Return the median of what is known among values; NaN if nothing is."""
+    found = [value for value in values if math.isfinite(value)]
+    return float(np.median(found)) if found else NOT_KNOWN
 
 
 def latencies(mean: float, quantiles: Iterable[float]) -> dict[str, float]:

@@ -143,6 +143,19 @@ def test_unanswered_requests_count_with_the_longest_latency() -> None:
     assert window.latency_p50 == pytest.approx(0.01)
     assert window.latency_p95 == pytest.approx(11.0)
     assert window.failures == 60
+    assert (window.cut("p50"), window.cut("p95")) == (False, True)
+    assert (window.text("p50"), window.text("p95")) == ("10ms", "over 11s")
+
+
+def test_the_network_is_what_the_clients_waited_beyond_the_server() -> None:
+    """It is known only where both count the same requests, and all were answered."""
+    end = reading(**END)  # 20 ms per request within the server
+
+    assert assemble(reading(), end, clients=sample([0.025] * 1000)).network_mean == pytest.approx(0.005)
+    assert assemble(reading(), end, clients=sample([0.019] * 1000)).network_mean == 0
+    assert np.isnan(assemble(reading(), end, clients=sample([0.025] * 500)).network_mean)
+    assert np.isnan(assemble(reading(), end, clients=sample([0.025] * 999 + [np.nan])).network_mean)
+    assert np.isnan(assemble(reading(), end).network_mean)
 
 
 def test_processors_are_divided_among_server_us_and_foreign() -> None:

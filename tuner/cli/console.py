@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tuner.duration import format_duration
+from tuner.duration import format_duration, format_ms
 from tuner.printable import printable
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "make_console",
     "make_progress",
     "measurement_text",
+    "number_text",
     "plain",
     "print_notes",
     "progress_bars",
@@ -121,12 +122,11 @@ def measurement_text(measurement: Measurement) -> str:
     """Write a window in one line without a verdict."""
     m = measurement
     parts = [f"{m.arrival_rate:7.1f} r/s"]
-    if math.isfinite(m.latency_p95):
-        parts += [f"p50 {format_duration(m.latency_p50):>7}", f"p95 {format_duration(m.latency_p95):>7}"]
-        parts += [f"p99 {format_duration(m.latency_p99):>7}"]
-    else:
-        parts += [f"mean {format_duration(m.latency_mean):>7}"]
-    parts += [f"queue {format_duration(m.queue_mean):>7}", f"batch {m.batch_mean:4.1f}"]
+    shown = ("p50", "p95", "p99") if math.isfinite(m.latency_p95) else ("mean",)
+    parts += [f"{statistic} {m.text(statistic):>7}" for statistic in shown]
+    parts += [f"queue {format_duration(m.queue_mean):>7}", f"batch {number_text(m.batch_mean, '4.1f')}"]
+    if math.isfinite(m.network_mean):
+        parts += [f"network {format_duration(m.network_mean):>7}"]
     if math.isfinite(m.cpu):
         parts += [f"cpu {m.cpu:4.2f}", f"foreign {m.foreign_cpu:4.2f}"]
     if m.contention > NOTICED:
@@ -143,14 +143,14 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
     m = record.measurement
     if m is None:
         return f"{record.number:4d}  [yellow]{plain(f'{record.error}; {record.decision.reason}')}[/yellow]"
-    statistic, latency = objective.slo.statistic, objective.latency(m)
+    statistic = objective.slo.statistic
     mark = "[green]✓[/green]" if objective.kept(m) else "[red]✗[/red]"
     if m.disturbed:
         mark = "[yellow]~[/yellow]"
     failed = f" [red]{m.failures} failed[/red]" if m.failures else ""
     line = (
-        f"{record.number:4d}  {m.arrival_rate:5.0f} r/s  {statistic} {format_duration(latency):>7} {mark}  "
-        f"cpu {m.cpu:4.2f}{failed}  {configuration_text(space, m.configuration)}"
+        f"{record.number:4d}  {m.arrival_rate:5.0f} r/s  {statistic} {m.text(statistic):>7} {mark}  "
+        f"cpu {number_text(m.cpu, '4.2f')}{failed}  {configuration_text(space, m.configuration)}"
     )
     verb = {"Apply": "[cyan]apply[/cyan]", "Rollback": "[red]roll back[/red]"}.get(
         type(record.decision).__name__, "hold"
@@ -174,11 +174,15 @@ def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpa
         table.add_column(name, justify="right")
     for load, name, row in rows:
         verdict = "[green]kept[/green]" if row.slo_kept else "[red]broken[/red]"
-        latencies = [_number(row.figure(name), 1) for name in ("p50_ms", "p95_ms", "p99_ms")]
+        cut_off = row.figure("cut_off_ms")
+        latencies = [format_ms(row.figure(name), cut_off) for name in ("p50_ms", "p95_ms", "p99_ms")]
         text = configuration_text(space, Configuration(row.configuration))
-        table.add_row(load, name, text, *latencies, _number(row.figure("cpu"), 2), verdict)
+        table.add_row(load, name, text, *latencies, number_text(row.figure("cpu"), ",.2f"), verdict)
     return table
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
+def number_text(value: float | None, form: str) -> str:
+    """Write a number in a form such as ``,.1f``; one that is not known is a dash of the same width."""
+    if value is None or not math.isfinite(value):
+        return "–".rjust(len(f"{0:{form}}"))
+    return f"{value:{form}}"

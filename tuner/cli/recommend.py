@@ -81,8 +81,8 @@ def _watch(attachment: Attachment, seconds: float, windows: int) -> list[Measure
 def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:
     from rich.table import Table
 
-    from tuner.cli.console import configuration_text, make_console, plain
-    from tuner.duration import format_duration
+    from tuner.cli.console import configuration_text, make_console, number_text, plain
+    from tuner.duration import format_latency
 
     console = make_console()
     statistic = objective.slo.statistic
@@ -97,9 +97,9 @@ def _show(advice: Advice, space: KnobSpace, objective: Objective) -> None:
         table.add_row(
             row.name,
             configuration_text(space, row.configuration),
-            format_duration(row.measured),
+            format_latency(row.measured, row.cut_off),
             _expected(row),
-            f"{row.cost:.2f}",
+            number_text(row.cost, ".2f"),
         )
     console.print(table)
     for sentence in advice.reasons:

@@ -105,7 +105,8 @@ def _measure(
 def _table(result: SweepResult, attachment: Attachment) -> object:
     from rich.table import Table
 
-    from tuner.cli.console import configuration_text, plain
+    from tuner.cli.console import configuration_text, number_text, plain
+    from tuner.duration import format_ms
     from tuner.knobs import Configuration
 
     table = Table(
@@ -115,9 +116,13 @@ def _table(result: SweepResult, attachment: Attachment) -> object:
     for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "windows"):
         table.add_column(name, justify="right")
     for row in result.ranked():
-        latencies = [f"{row.median(f'latency_{q}') * 1e3:,.1f}" for q in ("p50", "p95", "p99")]
-        usage = [f"{row.median('batch_mean'):.1f}", f"{row.median('cpu'):.2f}", str(len(row.windows))]
+        cut_off = row.median("cut_off") * 1e3
+        latencies = [
+            format_ms(row.median(f"latency_{name}") * 1e3, cut_off) for name in ("p50", "p95", "p99")
+        ]
+        usage = [number_text(row.median("batch_mean"), ".1f"), number_text(row.median("cpu"), ".2f")]
         table.add_row(
-            configuration_text(attachment.space, Configuration(row.configuration)), *latencies, *usage
-        )
+            configuration_text(attachment.space, Configuration(row.configuration)), *latencies, *usage,
+            str(len(row.windows)),
+        )  # fmt: skip
     return table

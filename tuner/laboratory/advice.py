@@ -11,9 +11,10 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide.evidence import SPREAD
+from tuner.duration import is_cut
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
-from tuner.measurement import NOT_KNOWN, Measurement, known
+from tuner.measurement import NOT_KNOWN, Measurement, known, median_known
 from tuner.objective import Objective, unsaturated
 
 __all__ = ["Advice", "AdviceRow", "advise"]
@@ -31,6 +32,8 @@ class AdviceRow:
     configuration: Configuration
     measured: float = NOT_KNOWN
     """The SLO's statistic as measured, s."""
+    cut_off: float = NOT_KNOWN
+    """What unanswered requests count with in it, s; NaN if there were none."""
     expected: float = NOT_KNOWN
     """The same as expected, s; NaN if a policy recommends: it knows only costs."""
     uncertainty: float = NOT_KNOWN
@@ -60,6 +63,7 @@ class Advice:
                 "name": row.name,
                 "configuration": dict(row.configuration),
                 "measured_ms": known(row.measured * 1e3, 3),
+                "cut_off_ms": known(row.cut_off * 1e3, 3),
                 "expected_ms": known(row.expected * 1e3, 3),
                 "uncertainty": known(row.uncertainty, 3),
                 "cost": known(row.cost),
@@ -104,6 +108,7 @@ def advise(
         name="now",
         configuration=present,
         measured=float(np.median([objective.latency(m) for m in quiet])),
+        cut_off=median_known(m.cut_off for m in quiet),
         cost=float(np.median([objective.cost(m) for m in quiet])),
     )
     if agent is not None:
@@ -229,7 +234,8 @@ def _reasons(
     objective: Objective, now: AdviceRow, known: AdviceRow, best: AdviceRow, *, change: bool, windows: int
 ) -> tuple[str, ...]:
     """Return why, how sure that is, and where it comes from."""
-    error = known.expected / now.measured - 1 if math.isfinite(now.measured) else NOT_KNOWN
+    comparable = math.isfinite(now.measured) and not is_cut(now.measured, now.cut_off)
+    error = known.expected / now.measured - 1 if comparable else NOT_KNOWN
     reasons = [
         f"{known.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
         if change

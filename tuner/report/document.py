@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tuner.measurement import QUANTITIES, Measurement, Quantity, known
+from tuner.measurement import QUANTITIES, Measurement, Quantity, known, median_known
 from tuner.stored import Part, Stored, with_fields
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
@@ -133,15 +132,10 @@ def figures(values: Mapping[Quantity, float]) -> dict[str, Number]:
 
 def served(measurements: Sequence[Measurement], configuration: Mapping[str, float], *, kept: bool) -> Served:
     """Summarise windows of one configuration by the median of each quantity."""
-    import numpy as np
-
-    def median(quantity: Quantity) -> float:
-        values = [v for m in measurements if math.isfinite(v := m.value(quantity))]
-        return float(np.median(values)) if values else math.nan
-
+    medians = {quantity: median_known(m.value(quantity) for m in measurements) for quantity in AVERAGED}
     return Served(
         configuration=dict(configuration),
         slo_kept=kept,
         windows=len(measurements),
-        **figures({quantity: median(quantity) for quantity in AVERAGED}),
+        **figures(medians),
     )

@@ -225,8 +225,7 @@ class ControlLoop:
             m,
             verdict=verdict,
             best_good=good,
-            standing=f"{slo.statistic} {format_duration(self.objective.latency(m))} {sign} "
-            f"{format_duration(slo.latency)}",
+            standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
             ask=partial(
                 propose, self.agent, self.space, memory, state, now=now, kept=kept, explore=self._explore
             ),

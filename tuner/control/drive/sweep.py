@@ -77,7 +77,8 @@ class SweepRow(Part):
     def median(self, name: str) -> float:
         """Return the median of a figure over the undisturbed windows; NaN without one."""
         quiet = [w for w in self.windows if not w["disturbed"]] or self.windows
-        values = [float(w[name]) for w in quiet if w[name] is not None]
+        found = (w.get(name) for w in quiet)  # a quantity may be newer than the file
+        values = [float(value) for value in found if value is not None]
         return median(values) if values else math.nan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from tuner.control.store.schema import MEASURED
 from tuner.control.store.store import Store, configuration_of, knobs_of
-from tuner.duration import format_duration
+from tuner.duration import format_duration, format_latency
 from tuner.errors import InvalidInput
 from tuner.measurement import QUANTITIES, STATISTICS
 from tuner.stored import with_fields
@@ -215,11 +216,16 @@ def _seen(entry: StoredDecision) -> str:
     if entry.window is None:
         return "no window: the server was away"
     values = entry.model_dump()
-    rate, latencies, failures = (values[name] for name in ("rate", "latencies", "failures"))
+    rate, latencies, failures, cut_off = (
+        values[name] for name in ("rate", "latencies", "failures", "cut_off")
+    )
     parts = [f"window {entry.window}"]
     if rate is not None:
         parts.append(f"{rate:.4g} requests/s")
-    parts += [f"{name} {format_duration(value)}" for name, value in latencies.items() if value is not None]
+    cut_off = math.nan if cut_off is None else cut_off
+    parts += [
+        f"{name} {format_latency(value, cut_off)}" for name, value in latencies.items() if value is not None
+    ]
     if failures:
         parts.append(f"{failures} failed")
     if entry.cost is not None:

@@ -1,0 +1,37 @@
+"""Durations and latencies as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tuner.duration import format_duration, format_latency, format_ms
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0ms"), (0.002, "2ms"), (0.01234, "12.3ms"), (6.031, "6.03s"), (math.nan, "-")],
+)
+def test_durations_have_the_unit_that_reads_best(seconds: float, text: str) -> None:
+    """Three digits are enough for people."""
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("latency", "cut_off", "text", "ms"),
+    [
+        (6.031, 6.031, "over 6s", "over 6,000"),
+        (12.52, 12.52, "over 12s", "over 12,000"),
+        (0.5399, 0.5399, "over 530ms", "over 530"),
+        (0.030, 6.031, "30ms", "30.0"),
+        (6.031, math.nan, "6.03s", "6,031.0"),
+        (math.nan, 6.031, "-", "–"),
+    ],
+)
+def test_a_latency_that_was_cut_off_is_a_lower_bound(
+    latency: float, cut_off: float, text: str, ms: str
+) -> None:
+    """It may be far more than the window could show: two digits, rounded down."""
+    assert format_latency(latency, cut_off) == text
+    assert format_ms(latency * 1e3, cut_off * 1e3) == ms
