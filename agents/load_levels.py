@@ -70,6 +70,11 @@ class LoadLevels:
         """Return the rate in the middle of a level, requests/s."""
         return float(self.ratio ** (level - SPAN * neighbours(level)))
 
+    def bounds(self, level: int) -> tuple[float, float]:
+        """Return the least and the greatest rate that are nearest to a level, requests/s."""
+        half = math.sqrt(self.ratio)
+        return self.rate(level) / half, self.rate(level) * half
+
     def _nearest(self, position: float, previous: int | None) -> int:
         if previous is not None and abs(position - previous) <= 0.5 + self.hysteresis:
             return previous

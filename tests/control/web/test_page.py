@@ -76,10 +76,25 @@ def test_the_page_shows_what_happens(page: Page) -> None:
     expect(page.locator("#events")).to_contain_text("it runs")
     expect(page.locator("#costs .running")).to_have_count(1)
     assert page.locator("#costs .cell").count() == 5 * 3
+    expect(page.locator("#slices")).to_contain_text("instances")
+    expect(page.locator("#costs-title")).to_contain_text(" to ")
 
     page.get_by_role("button", name="b recommend").click()
     expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
+
+
+def test_costs_have_one_scale_in_every_target(page: Page) -> None:
+    """Blue keeps the SLO, orange breaks it, however much the other configurations cost."""
+    (kept, edge, broken, worse) = page.evaluate("[0.5, 1, 2, 66].map(shade)")
+
+    assert kept[2] > kept[0] + 50
+    assert abs(edge[2] - edge[0]) < 10
+    assert broken[0] > broken[2] + 50
+    assert worse[0] > worse[2] + 50
+    assert page.evaluate("duration(0.0005) + duration(0) + duration(6.031)") == "0.5ms0ms6.03s"
+    cut = '{latencies: {p95: 6.031}, cut_off: 6.031}, "p95"'
+    assert page.evaluate(f"latencyOf({cut})") == "over 6s"
 
 
 def test_its_buttons_give_orders(page: Page) -> None:

@@ -22,7 +22,7 @@ from tuner.adapters import connect
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.cost_map import CostMap, cost_map
+from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
@@ -165,6 +165,7 @@ class Worker:
         self.turns = 0
         self.learned: CostMap | None = None
         """What is learned of the present load; None unless somebody watches."""
+        self._shown = ShownLevel()
         self._store = store
         self._now = now
         self._fast = fast
@@ -374,7 +375,8 @@ class Worker:
         )
         self._unseen = record.outcome == "applied" or (self._unseen and not usable)
         if self._watch is not None:
-            self.learned = cost_map(driver.loop) if self.config.mode != "observe" else None
+            level = self._shown.follow(driver.loop.level)
+            self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None
             self._watch(self.config.name, report)
 
     def _report(self, record: WindowRecord, driver: Driver) -> None:

@@ -89,6 +89,11 @@ class CostsView(BaseModel):
     rate: float | None = Field(
         description="The load that they hold for, about, requests/s; null before anything was learned."
     )
+    least: float | None = Field(description="The least load that counts as this one, requests/s.")
+    most: float | None = Field(description="The greatest load that counts as this one, requests/s.")
+    foreign_share: float | None = Field(
+        description="About what share of the machine foreign processes take then."
+    )
     costs: list[CostView]
 
 
@@ -172,10 +177,14 @@ def target_view(
 def costs_view(learned: CostMap | None) -> CostsView:
     """Return the configurations whose cost is known."""
     if learned is None:
-        return CostsView(rate=None, costs=[])
+        return CostsView(rate=None, least=None, most=None, foreign_share=None, costs=[])
     known = [int(index) for index in learned.space.distinct if np.isfinite(learned.costs[index])]
+    least, most = learned.bounds
     return CostsView(
         rate=learned.rate,
+        least=least,
+        most=most,
+        foreign_share=learned.foreign_share,
         costs=[
             CostView(
                 configuration=dict(learned.space.decode(index)),
