@@ -56,4 +56,8 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._deadline = self.loop.call_later(self.longest_exchange, self.transport.abort)
+        self._deadline = self.loop.call_later(self.longest_exchange, self.expire)
+
+    def expire(self) -> None:
+        """End: the exchange takes too long."""
+        self.transport.abort()

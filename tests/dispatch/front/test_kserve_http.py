@@ -146,6 +146,11 @@ def test_a_packed_body_is_read(address: Address) -> None:
         {**body(), "outputs": [{"name": "x"}, {"name": "x"}]},
         {**body(), "parameters": {"a": [1]}},
         {**body(), "parameters": {"timeout": "soon"}},
+        {**body(), "parameters": {"timeout": 10**400}},
+        {**body(), "parameters": {"a": "\ud800"}},
+        {**body(), "parameters": {"a": 2**64}},
+        {**body(), "id": "\ud800"},
+        body(["\ud800", ""], datatype="BYTES"),
         {"inputs": body()["inputs"] * 2},
         body(name=None),
         body(datatype="FP31"),
@@ -172,7 +177,7 @@ def test_a_packed_body_is_read(address: Address) -> None:
         body(None, parameters={"binary_data_size": "8"}),
         json.dumps(body()).encode() + b"rest",
     ],
-    ids=range(40),
+    ids=range(45),
 )
 def test_a_bad_body_is_refused(address: Address, service: Echo, bad: Any) -> None:
     """With 400 and a sentence, and it does not reach the dispatcher."""

@@ -95,6 +95,8 @@ class Application:
             answer = await self._answer(scope, headers, receive)
         except Refused as refused:
             answer = _refusal(413 if isinstance(refused, Oversize) else CODES[refused.status], refused.reason)
+        except asyncio.CancelledError:
+            return  # the connection is lost; uvicorn would log a traceback
         length = (b"content-length", b"%d" % len(answer.body))
         lines = [(b"content-type", answer.kind), length, *answer.headers]
         await send({"type": "http.response.start", "status": answer.code, "headers": lines})

@@ -25,7 +25,9 @@ MOST_CONNECTIONS = 1_024
 MOST_IN_A_FLOOD = 2_048
 """Connections at the same time, however new they are."""
 LONGEST_EXCHANGE = 120.0
-"""Longest time from the start of a connection, or its last answer, to the end of the next answer, s."""
+"""Longest time from the start of a connection, or its last answer, to the end of the next answer, s.
+
+The time in which a whole request waits for the dispatcher does not count: its deadline ends that."""
 LONGEST_HANDSHAKE = 10.0
 """Time for the start of TLS, s."""
 
@@ -57,6 +59,13 @@ class FrontConnection(Connection):
             if task is not None:
                 task.cancel()
         super().connection_lost(exc)
+
+    def expire(self) -> None:
+        """End, unless the dispatcher has the request."""
+        if self._asking and not self.cycle.more_body and not self.cycle.response_started:
+            self._wait()
+        else:
+            super().expire()
 
     @property
     def _asking(self) -> bool:

@@ -101,7 +101,21 @@ def _get(
     value = place.get(field, default)
     if not isinstance(value, kind):
         raise invalid(f"{where} needs '{field}', which is {WORDS[kind]}")
+    if isinstance(value, str):
+        _encoded(value)
     return value
+
+
+def _encoded(text: str) -> bytes:
+    """Return a text in UTF-8, as servers get it.
+
+    Raises:
+        Refused: It has half of a surrogate pair, which JSON can hold and UTF-8 cannot.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise invalid("a text in the request has half of a surrogate pair") from None
 
 
 def _list(question: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
@@ -115,6 +129,9 @@ def _parameters(place: Mapping[str, Any], where: str) -> dict[str, Value]:
     found = _get(place, "parameters", dict, where, {})
     if not all(isinstance(value, Value) for value in found.values()):
         raise invalid(f"the parameters of {where} are numbers, texts or booleans")
+    for text in (*found, *found.values()):
+        if isinstance(text, str):
+            _encoded(text)
     return dict(found)
 
 
@@ -181,7 +198,7 @@ def _typed(name: str, datatype: str, shape: list[int], values: list[Any]) -> Ten
     if datatype == "BYTES":
         if not all(isinstance(value, str) for value in values):
             raise invalid(f"input '{name}': its values do not fit BYTES")
-        values = [value.encode(errors="surrogatepass") for value in values]
+        values = [_encoded(value) for value in values]
     return checked(name, datatype, shape, pack(name, datatype, values))
 
 

@@ -29,6 +29,7 @@ TENSOR_PARAMETERS = {
     "shared_memory_region": "shared memory is not offered: servers behind the dispatcher cannot reach it",
     "classification": "classification is not offered; ask for the output itself",
 }
+INTEGERS = 2**63
 MOST_PARAMETERS = 64
 """Parameters of a request."""
 
@@ -41,6 +42,8 @@ def split_parameters(parameters: Mapping[str, Value]) -> tuple[dict[str, Value],
     """
     if len(parameters) > MOST_PARAMETERS:
         raise invalid(f"a request has at most {MOST_PARAMETERS} parameters, but got {len(parameters)}")
+    if any(type(value) is int and not -INTEGERS <= value < 2 * INTEGERS for value in parameters.values()):
+        raise invalid("a parameter that is a whole number has at most 64 bits")
     if any(parameters.get(name) for name in SEQUENCE):
         raise Refused(
             Status.UNSUPPORTED, "sequences are not offered: their requests may reach different servers"
@@ -49,7 +52,7 @@ def split_parameters(parameters: Mapping[str, Value]) -> tuple[dict[str, Value],
     timeout = further.pop("timeout", 0)
     if isinstance(timeout, str) and timeout.isascii() and timeout.isdigit() and len(timeout) < 20:
         timeout = int(timeout)
-    if isinstance(timeout, bool | str | float) or timeout < 0:
+    if isinstance(timeout, bool | str | float) or not 0 <= timeout < INTEGERS:
         raise invalid(f"timeout is a number of microseconds, but got {timeout!r:.40}")
     return further, timeout / 1e6 if timeout else None
 

@@ -1,0 +1,271 @@
+"""What all fronts share: addresses, tokens, certificates, limits on what is in progress, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2
+
+from tests.adapters.certificates import make_certificates
+from tests.dispatch.front.echo import Echo
+from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
+from tuner.errors import InvalidInput, StorageError
+
+ANY = ("127.0.0.1", 0)
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+READY = "/inference.GRPCInferenceService/ServerReady"
+TOKEN = "0123456789abcdef"
+
+
+def question(session: str = "echo") -> bytes:
+    message = service_pb2.ModelInferRequest(model_name=session)
+    message.inputs.add(name="x", datatype="INT8", shape=[1])
+    message.raw_input_contents.append(b"\1")
+    return bytes(message.SerializeToString())
+
+
+async def ask(channel: Any, session: str = "echo", **options: Any) -> str:
+    """Return the status of an inference."""
+    try:
+        await channel.unary_unary(INFER)(question(session), **{"timeout": 5, **options})
+    except grpc.aio.AioRpcError as error:
+        return str(error.code().name)
+    return "OK"
+
+
+def place(address: tuple[str, int] | None) -> str:
+    assert address is not None
+    return f"{address[0]}:{address[1]}"
+
+
+def get(connection: HTTPConnection, path: str, **headers: str) -> int:
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+async def until(event: Any) -> None:
+    assert await asyncio.to_thread(event.wait, 5)
+
+
+def test_a_token_is_needed_where_there_is_one() -> None:
+    """Whoever only asks whether it is ready needs none."""
+
+    async def live() -> None:
+        async with Fronts(Echo(), FrontConfig(grpc=ANY, http=ANY, token=TOKEN)) as fronts:
+            async with grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel:
+                assert await ask(channel) == "UNAUTHENTICATED"
+                for wrong in (f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, ""):
+                    assert await ask(channel, metadata=[("authorization", wrong)]) == "UNAUTHENTICATED"
+                assert await ask(channel, metadata=[("authorization", f"Bearer {TOKEN}")]) == "OK"
+                assert await channel.unary_unary(READY)(b"", timeout=5)
+            for header, code in ((f"Bearer {TOKEN}", 200), ("Bearer é", 401), ("", 401)):
+                connection = HTTPConnection(place(fronts.http_address), timeout=5)
+                assert await asyncio.to_thread(get, connection, "/v2", Authorization=header) == code
+            connection = HTTPConnection(place(fronts.http_address), timeout=5)
+            assert await asyncio.to_thread(get, connection, "/v2/health/ready") == 200
+
+    asyncio.run(live())
+
+
+def test_connections_are_encrypted_and_clients_certified(tmp_path: Path) -> None:
+    """Where there are certificates; strangers are not answered."""
+    make_certificates(tmp_path)
+    authority = (tmp_path / "ca.crt").read_bytes()
+    pair = [(tmp_path / f"client.{kind}").read_bytes() for kind in ("key", "crt")]
+    config = FrontConfig(
+        grpc=ANY,
+        http=ANY,
+        certificate=tmp_path / "server.crt",
+        key=tmp_path / "server.key",
+        client_ca=tmp_path / "ca.crt",
+    )
+
+    async def live() -> None:
+        async with Fronts(Echo(), config) as fronts:
+            known, stranger = (
+                grpc.ssl_channel_credentials(authority, *pair),
+                grpc.ssl_channel_credentials(authority),
+            )
+            async with grpc.aio.secure_channel(place(fronts.grpc_address), known) as channel:
+                assert await ask(channel) == "OK"
+            async with grpc.aio.secure_channel(place(fronts.grpc_address), stranger) as channel:
+                assert await ask(channel) == "UNAVAILABLE"
+            context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+            unknown = HTTPSConnection(place(fronts.http_address), context=context, timeout=5)
+            with pytest.raises(OSError, match=r"(?i)certificate|reset|broken|closed"):
+                await asyncio.to_thread(get, unknown, "/v2")
+            context.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")
+            certified = HTTPSConnection(place(fronts.http_address), context=context, timeout=5)
+            assert await asyncio.to_thread(get, certified, "/v2") == 200
+
+    asyncio.run(live())
+
+
+def test_too_many_requests_are_refused() -> None:
+    """Those in progress go on, and a place that becomes free is taken."""
+
+    async def live() -> None:
+        service = Echo()
+        async with (
+            Fronts(service, FrontConfig(grpc=ANY, most_requests=1)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            first = asyncio.create_task(ask(channel, "slow"))
+            await until(service.waiting)
+            assert await ask(channel) == "RESOURCE_EXHAUSTED"
+            first.cancel()
+            await until(service.cancelled)
+            assert await ask(channel) == "OK"
+
+    asyncio.run(live())
+
+
+def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they hold in memory is bounded, too."""
+    monkeypatch.setattr(intake, "MOST_BYTES", 0)
+
+    async def live() -> str:
+        async with (
+            Fronts(Echo(), FrontConfig(grpc=ANY)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            return await ask(channel)
+
+    assert asyncio.run(live()) == "RESOURCE_EXHAUSTED"
+
+
+def test_draining_answers_what_is_in_progress() -> None:
+    """New requests are refused, and those that ask hear that it is not ready."""
+
+    async def live() -> None:
+        service = Echo()
+        async with (
+            Fronts(service, FrontConfig(grpc=ANY, http=ANY)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            first = asyncio.create_task(ask(channel, "slow"))
+            await until(service.waiting)
+            assert not await fronts.drain(0.05)
+            assert await ask(channel) == "UNAVAILABLE"
+            answer = service_pb2.ServerReadyResponse.FromString(await channel.unary_unary(READY)(b""))
+            assert not answer.ready
+            connection = HTTPConnection(place(fronts.http_address), timeout=5)
+            assert await asyncio.to_thread(get, connection, "/v2/health/ready") == 503
+            first.cancel()
+            assert await fronts.drain(5)
+
+    asyncio.run(live())
+
+
+def test_stopping_withdraws_what_is_in_progress() -> None:
+    """Over both protocols; the addresses are free again."""
+
+    async def live() -> None:
+        for protocol in ("grpc", "http"):
+            service = Echo()
+            fronts = Fronts(service, FrontConfig(grpc=ANY, http=ANY))
+            await fronts.start()
+            if protocol == "grpc":
+                channel = grpc.aio.insecure_channel(place(fronts.grpc_address))
+                asking: asyncio.Task[Any] = asyncio.create_task(ask(channel, "slow"))
+            else:
+                body = json.dumps({"inputs": [{"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}]})
+                connection = HTTPConnection(place(fronts.http_address), timeout=5)
+                connection.request("POST", "/v2/models/slow/infer", body)
+            await until(service.waiting)
+            await fronts.stop()
+            await until(service.cancelled)
+            if protocol == "grpc":
+                assert await asking in ("CANCELLED", "UNAVAILABLE")
+                await channel.close()
+            connection_of = fronts.http_address if protocol == "http" else fronts.grpc_address
+            assert connection_of is not None
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(connection_of)
+        connection.close()
+
+    asyncio.run(live())
+
+
+def test_a_call_without_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the client says no more, or says nothing at all."""
+    monkeypatch.setattr(calls, "LONGEST_WAIT", 0.1)
+
+    async def live() -> None:
+        async with (
+            Fronts(Echo(), FrontConfig(grpc=ANY)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            for ends, code in ((True, "INVALID_ARGUMENT"), (False, "DEADLINE_EXCEEDED")):
+                call = channel.stream_unary(INFER)()
+                if ends:
+                    await call.done_writing()
+                with pytest.raises(grpc.aio.AioRpcError) as failure:
+                    await call
+                assert failure.value.code().name == code
+            assert await ask(channel) == "OK"
+
+    asyncio.run(live())
+
+
+def test_a_long_header_is_refused() -> None:
+    """Others on the same connection are answered."""
+
+    async def live() -> None:
+        async with (
+            Fronts(Echo(), FrontConfig(grpc=ANY)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            assert await ask(channel, metadata=[("x", "y" * 100_000)]) == "RESOURCE_EXHAUSTED"
+            assert await ask(channel) == "OK"
+
+    asyncio.run(live())
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    """And what has been started is stopped."""
+
+    async def live() -> None:
+        taken = socket.create_server(ANY)
+        address = taken.getsockname()[:2]
+        with taken:
+            for config in (FrontConfig(grpc=address), FrontConfig(grpc=ANY, http=address)):
+                fronts = Fronts(Echo(), config)
+                with pytest.raises(InvalidInput, match=str(address[1])):
+                    await fronts.start()
+                if fronts.grpc_address is not None:
+                    with pytest.raises(ConnectionRefusedError):
+                        socket.create_connection(fronts.grpc_address)
+
+    asyncio.run(live())
+
+
+def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """Missing, or none."""
+    missing = {"certificate": tmp_path / "a", "key": tmp_path / "b"}
+
+    for where in ("grpc", "http"):
+        config = FrontConfig(**{where: ANY}, **missing)  # type: ignore[arg-type]
+        with pytest.raises(StorageError, match="certificates"):
+            asyncio.run(Fronts(Echo(), config).start())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"certificate": Path("a")}, {"client_ca": Path("a")}, {"largest_message": 0}, {"most_requests": 0}],
+)
+def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any]) -> None:
+    """When they are made."""
+    with pytest.raises(InvalidInput):
+        FrontConfig(**wrong)
