@@ -16,7 +16,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=23'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,research]'
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -43,6 +43,7 @@ AGENTS: dict[str, str] = {
     "hill_climb": "step vectors as in the quick search of Triton's Model Analyzer",
     "tpe": "tree-structured Parzen estimator (Optuna), then holds the best",
     "gp": "Bayesian optimisation with a Gaussian process (Optuna), then holds the best",
+    "safe_gp": "contextual safe Bayesian optimisation as in OnlineTune (BoTorch); tries only what looks safe",
     "clipper_aimd": "Clipper: raises the batch size until the SLO breaks, then lowers it by 10 %",
     "oracle": "knows what every configuration costs",
 }
@@ -56,6 +57,7 @@ _CLASSES = {
     "hill_climb": ("rivals.hill_climb", "HillClimb"),
     "tpe": ("rivals.tpe", "Tpe"),
     "gp": ("rivals.gp", "Gp"),
+    "safe_gp": ("rivals.safe_gp", "SafeGp"),
     "clipper_aimd": ("rivals.clipper_aimd", "ClipperAimd"),
     "oracle": ("rivals.oracle", "OracleAgent"),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.agents.agent import Agent
 from tuner.agents.rrl import RRL
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, Watched
 from tuner.control.decide.rules import decide
@@ -16,10 +18,13 @@ from tuner.experiments.guard.stage import Stage
 from tuner.experiments.guard.trouble import Troubles, troubles
 from tuner.experiments.guard.variants import FULL, Variant
 from tuner.experiments.guard.yardstick import Yardstick
+from tuner.knobs import KnobSpace
 from tuner.objective import Objective
 
-__all__ = ["FIGURES", "WINDOW", "LivedLife", "driver_on", "figures", "live"]
+__all__ = ["FIGURES", "WINDOW", "AgentMaker", "LivedLife", "driver_on", "figures", "live", "lived_by"]
 
+AgentMaker = Callable[[KnobSpace, Objective, int], Agent]
+"""From the configurations, what is minimised, and a seed."""
 WINDOW = 5.0
 """Length of a window, s."""
 LONGER = 1.15
@@ -60,7 +65,7 @@ def live(load: str, seed: int, variant: Variant, windows: int) -> LivedLife:
     A rule that never answers decides nothing: without it the life is the same, and is not lived again.
     """
     full = _full(load, seed, windows)
-    if variant == FULL or (variant.without and variant.without not in full.rules):
+    if variant == FULL or (variant.without and not full.rules & {*variant.without}):
         return full
     return _lived(_prepared(load, seed, windows), variant, windows)
 
@@ -85,18 +90,33 @@ def _prepared(load: str, seed: int, windows: int) -> Prepared:
     )
 
 
-def _lived(prepared: Prepared, variant: Variant, windows: int) -> LivedLife:
+def _default(space: KnobSpace, objective: Objective, seed: int) -> RRL:
+    return RRL(space, objective=objective, seed=seed, synchronous=True)
+
+
+def _lived(prepared: Prepared, variant: Variant, windows: int, agent: AgentMaker | None = None) -> LivedLife:
     case, seed = prepared.case, prepared.seed
     stage = Stage(case, prepared.load, prepared.troubles, seed=seed, trusted=variant.trusted)
-    driver = driver_on(stage, case.objective, seed=seed, window=WINDOW, variant=variant)
+    driver = driver_on(stage, case.objective, seed=seed, window=WINDOW, variant=variant, agent=agent)
     rules = {driver.step().decision.rule for _ in range(windows)}
     return LivedLife(figures(stage, prepared.yardstick), frozenset(rules | stage.unsound))
 
 
+def lived_by(agent: AgentMaker, load: str, seed: int, variant: Variant, windows: int) -> LivedLife:
+    """Let another agent keep the server of a seed under a load, behind a variant of the guard."""
+    return _lived(_prepared(load, seed, windows), variant, windows, agent)
+
+
 def driver_on(
-    stage: Stage, objective: Objective, *, seed: int, window: float, variant: Variant = FULL
+    stage: Stage,
+    objective: Objective,
+    *,
+    seed: int,
+    window: float,
+    variant: Variant = FULL,
+    agent: AgentMaker | None = None,
 ) -> Driver:
-    """Return a driver with the default agent, in front of a stage.
+    """Return a driver in front of a stage.
 
     Args:
         stage: The server.
@@ -104,12 +124,14 @@ def driver_on(
         seed: Of the agent.
         window: Length of a window, s.
         variant: Of the guard.
+        agent: Makes the agent; the default one without it.
     """
+    make = agent or _default
     limits: dict[str, Any] = dict(variant.limits)
     loop = ControlLoop(
         stage.space,
         objective,
-        RRL(stage.space, objective=objective, seed=seed, synchronous=True),
+        make(stage.space, objective, seed),
         limits=GuardLimits(**limits),
         rules=partial(decide, rules=variant.rules, breaker=variant.breaker),
     )

@@ -13,7 +13,7 @@ from tuner.control.decide.limits import MOST
 from tuner.control.decide.rules import BREAKER, RULES, Rule
 from tuner.experiments.guard.stage import DISTURBED, MIXED, UNSEEN
 
-__all__ = ["FULL", "OFF", "SETTING_ASIDE", "Variant", "variants"]
+__all__ = ["FULL", "JUDGES", "NONE", "OFF", "SETTING_ASIDE", "Variant", "variants"]
 
 SETTING_ASIDE = frozenset((DISTURBED, UNSEEN, MIXED))
 """Rules after which there is nothing to decide from. The table cannot do without them, so that windows which
@@ -50,29 +50,29 @@ LAST, NO_BREAKER = Rule(stand_still, "there is an answer"), Rule(never, "")
 
 
 class Variant(NamedTuple):
-    """A guard that differs from the usual one in one place."""
+    """A guard that differs from the usual one."""
 
     name: str
-    without: str = ""
-    """The name of the rule that it does without."""
+    without: tuple[str, ...] = ()
+    """The names of the rules that it does without."""
     limits: tuple[tuple[str, float], ...] = ()
     """Other values of limits."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The table."""
-        out = {self.without} - SETTING_ASIDE
+        out = {*self.without} - SETTING_ASIDE
         return (*(rule for rule in RULES if rule.name not in out), LAST)
 
     @property
     def breaker(self) -> Rule:
         """What overrules the table."""
-        return NO_BREAKER if self.without == BREAKER.name else BREAKER
+        return NO_BREAKER if BREAKER.name in self.without else BREAKER
 
     @property
     def trusted(self) -> frozenset[str]:
         """The rules whose windows are taken as sound."""
-        return SETTING_ASIDE & {self.without}
+        return SETTING_ASIDE & {*self.without}
 
     @property
     def in_trouble_only(self) -> bool:
@@ -81,6 +81,17 @@ class Variant(NamedTuple):
 
 
 FULL = Variant("as it is")
+JUDGES = (
+    "mean breaks the slo",
+    "failures on probation",
+    "broken on probation",
+    "too few requests",
+    "gains too little",
+    BREAKER.name,
+)
+"""Rules that judge what the agent does, or keep it from doing it."""
+NONE = Variant("none", without=JUDGES, limits=tuple(OFF.items()))
+"""No rule and no limit stands between the agent and the server."""
 
 
 def variants(*, values: bool) -> list[Variant]:
@@ -89,7 +100,7 @@ def variants(*, values: bool) -> list[Variant]:
     Args:
         values: Whether limits also have half and twice their value.
     """
-    rules = [Variant(f"without {rule.name}", without=rule.name) for rule in (*RULES, BREAKER)]
+    rules = [Variant(f"without {rule.name}", without=(rule.name,)) for rule in (*RULES, BREAKER)]
     known = (limit for limit in fields(GuardLimits) if limit.name not in ELSEWHERE)
     limits = [one for limit in known for one in _of_limit(limit, values=values)]
     return [FULL, *rules, *limits]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
+
 from tests.agents.contract import CatalogueContract
 
 
@@ -71,6 +73,20 @@ class TestGp(CatalogueContract):
     windows = 18
     near = 1.7
     seeds = 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::SyntaxWarning")
+class TestSafeGp(CatalogueContract):
+    """Few windows: each fits a process. It goes on exploring, and so is not always near."""
+
+    name = "safe_gp"
+    windows = 12
+    near = 2.0
+    seeds = 1
+
+    @pytest.fixture(autouse=True)
+    def botorch(self) -> None:
+        pytest.importorskip("botorch", reason="needs the extra research")
 
 
 class TestClipperAimd(CatalogueContract):

@@ -10,18 +10,25 @@ from tuner.control import GuardLimits
 from tuner.control.decide.rules import BREAKER, RULES
 from tuner.experiments.guard.life import live
 from tuner.experiments.guard.paired import effect
-from tuner.experiments.guard.variants import FULL, OFF, SETTING_ASIDE, variants
+from tuner.experiments.guard.variants import FULL, JUDGES, NONE, OFF, SETTING_ASIDE, variants
 
 
 def test_every_rule_is_left_out_once() -> None:
     """Those that set windows aside stay in the table; their windows are taken as sound."""
-    without = {one.without: one for one in variants(values=False) if one.without}
+    without = {one.without[0]: one for one in variants(values=False) if one.without}
 
     assert set(without) == {rule.name for rule in (*RULES, BREAKER)}
     for name, one in without.items():
         left = {rule.name for rule in one.rules} | {one.breaker.name}
         assert (name in left) == (name in SETTING_ASIDE)
     assert [rule.name for rule in FULL.rules[:-1]] == [rule.name for rule in RULES]
+
+
+def test_without_a_guard_no_rule_judges_what_the_agent_does() -> None:
+    """What is left sets windows aside, obeys operators and applies what the agent proposes."""
+    assert set(JUDGES) <= {rule.name for rule in (*RULES, BREAKER)}
+    assert not set(JUDGES) & {rule.name for rule in (*NONE.rules, NONE.breaker)}
+    assert dict(NONE.limits) == OFF
 
 
 def test_limits_have_other_values_that_they_may_have() -> None:
@@ -49,7 +56,7 @@ def test_differences_within_pairs() -> None:
 
 def test_a_rule_that_never_answers_is_worth_nothing() -> None:
     """Nobody gives orders where nothing goes wrong; to change nothing is another life."""
-    without = {one.without: one for one in variants(values=False) if one.without}
+    without = {one.without[0]: one for one in variants(values=False) if one.without}
 
     full = live("steady", 1, FULL, 20)
 
