@@ -226,3 +226,60 @@ def test_mistakes_in_a_cluster_are_named(plan_cluster: Run, text: str, names: st
 
     assert code == 2
     assert names in err.replace("\n", " ")
+
+
+PARTITION = """partitions: 2
+memory_mib: 1000
+models:
+  - {name: a, rate: 300, memory_mib: 600}
+  - {name: b, rate: 100, memory_mib: 200}
+  - {name: c, rate: 200, memory_mib: 400}
+"""
+
+
+@pytest.fixture
+def plan_partition(run: Run) -> Run:
+    """Divide the models of a file in an empty folder."""
+
+    def call(text: str, *arguments: str) -> Ended:
+        Path("p.yaml").write_text(text)
+        return run("plan", "partition", "p.yaml", *arguments)
+
+    return call
+
+
+def test_a_partition_is_shown_stored_and_drawn(plan_partition: Run) -> None:
+    """The best one; and it is what the next one begins with."""
+    code, out, err = plan_partition(f"time_limit_s: 0.2\n{PARTITION}", "--json", "p.json", "--plot", "p.png")
+
+    stored = json.loads(Path("p.json").read_text())
+    assert (code, err) == (0, "")
+    assert "3 models in 2 sub-clusters" in out
+    assert "random partitions" in out
+    assert (stored["imbalance"], stored["optimal"]) == (0, True)
+    assert stored["assignment"]["b"] == stored["assignment"]["c"] != stored["assignment"]["a"]
+    assert stored["seconds"] < 5
+    assert Path("p.png").stat().st_size > 1000
+    code, _, _ = plan_partition(
+        f"time_limit_s: 0.2\nprevious: p.json\nmax_disruption: 0\n{PARTITION}", "--json", "q.json"
+    )
+    assert (code, json.loads(Path("q.json").read_text())["disruption"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (PARTITION.replace("600", "6000"), "a needs 6000 MiB, more than memory_mib"),
+        (PARTITION.replace("600", "900").replace("400", "950"), "the models need 2,050 MiB"),
+        (f"max_rate: 200\n{PARTITION}", "a has 300 requests/s, more than max_rate"),
+        (f"max_disruption: 1\nprevious: {{a: 0, b: 0, c: 0}}\n{PARTITION}", "the least disruption is 2"),
+        (f"previous: {{a: 7}}\n{PARTITION}", "a was in sub-cluster 7"),
+        (PARTITION.replace("name: b", "name: a"), "is the name of 2 models"),
+    ],
+)
+def test_mistakes_in_a_partition_are_named(plan_partition: Run, text: str, names: str) -> None:
+    """One clear error and exit code 2."""
+    code, _, err = plan_partition(text)
+
+    assert code == 2
+    assert names in err.replace("\n", " ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tuner.cli import plan_cluster, plan_instances, plan_query
+from tuner.cli import plan_cluster, plan_instances, plan_partition, plan_query
 
 __all__ = ["app"]
 
@@ -22,4 +22,5 @@ def _group() -> None:
 
 app.command("instances", epilog=plan_instances.EXAMPLES)(plan_instances.plan_instances)
 app.command("cluster", epilog=plan_cluster.EXAMPLES)(plan_cluster.plan_cluster)
+app.command("partition", epilog=plan_partition.EXAMPLES)(plan_partition.plan_partition)
 app.command("query", epilog=plan_query.EXAMPLES)(plan_query.plan_query)

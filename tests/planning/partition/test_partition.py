@@ -1,0 +1,90 @@
+"""Partitions: balance, limits and disruption, against random ones and an exhaustive search."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.errors import InvalidInput
+from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
+from tuner.planning.partition.solver import find_partition, random_partition
+
+
+def problem(seed: int, models: int, parts: int, **more: Any) -> PartitionProblem:
+    rng = np.random.default_rng(seed)
+    return PartitionProblem(
+        **{
+            "parts": parts,
+            "rate": rng.exponential(300, models),
+            "memory": rng.choice([60.0, 100.0, 300.0, 500.0, 900.0], models),
+            "runtime": rng.uniform(10, 100, models),
+            "move_cost": np.ones(models),
+            "before": np.full(models, NOWHERE),
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_partition_is_the_best_there_is(seed: int) -> None:
+    """As found by trying all, with every kind of limit."""
+    before = np.random.default_rng(seed).integers(0, 3, 7)
+    asked = problem(seed, 7, 3, most_memory=1800.0, most_rate=1500.0, before=before, most_disruption=6.0)
+    every = (np.array(one) for one in product(range(3), repeat=7))
+    best = min((asked.objective(one) for one in every if asked.allows(one)), default=None)
+
+    if best is None:
+        with pytest.raises(InvalidInput):
+            find_partition(asked)
+        return
+    found = find_partition(asked)
+
+    assert found.optimal
+    assert asked.allows(found.assignment)
+    assert asked.objective(found.assignment) == pytest.approx(best, abs=1e-6)
+
+
+def test_a_large_partition_is_better_balanced_than_random_ones() -> None:
+    """In a fraction of a second already, in rate and in memory."""
+    asked = problem(1, 200, 10, most_memory=1e4)
+
+    found = find_partition(asked, seconds=1.5)
+    drawn = random_partition(asked, seconds=0.3)
+
+    assert drawn is not None
+    assert found.seconds < 1.6
+    assert asked.allows(found.assignment)
+    for own, other in zip(asked.sums(found.assignment), asked.sums(drawn.assignment), strict=True):
+        assert imbalance(own) < imbalance(other) / 3
+
+
+def test_a_large_partition_keeps_the_bound_on_disruption() -> None:
+    """Rates have changed; only so many models may move."""
+    first = problem(2, 120, 6)
+    before = find_partition(first, seconds=0.6).assignment
+    changed = problem(3, 120, 6, memory=first.memory, before=before, most_disruption=20.0)
+
+    found = find_partition(changed, seconds=1.5)
+
+    assert 0 < changed.disruption(found.assignment) <= 20.0
+    assert changed.objective(found.assignment) < changed.objective(before)
+
+
+def test_a_bound_that_cannot_be_kept_is_refused() -> None:
+    """The least disruption that is possible is named."""
+    asked = problem(
+        0, 4, 2, rate=np.ones(4), memory=np.full(4, 100.0), runtime=np.zeros(4),
+        before=np.zeros(4, np.int64), most_memory=200.0, most_disruption=3.0,
+    )  # fmt: skip
+
+    with pytest.raises(InvalidInput, match=r"max_disruption: .* the least disruption is 4"):
+        find_partition(asked)
+
+
+def test_too_little_memory_is_refused() -> None:
+    """Before anything is solved."""
+    with pytest.raises(InvalidInput, match="memory_mib"):
+        find_partition(problem(0, 10, 2, most_memory=200.0))
