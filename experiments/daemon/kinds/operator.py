@@ -130,6 +130,7 @@ def _run_ended(bed: Bed, rng: np.random.Generator) -> str:
         process = subprocess.Popen(
             [*command, "--window", "1s", "--out", folder, *knobs],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=_as_in_a_terminal,  # noqa: PLW1509 - all it does is to set a signal
         )  # fmt: skip
         changed = wait_until(lambda: bed.running() not in (None, before), 60, every=0.05)
         time.sleep(rng.uniform(0, 1))
@@ -148,6 +149,11 @@ def _run_ended(bed: Bed, rng: np.random.Generator) -> str:
     expect("Traceback" not in said, f"{form}: {said[-300:]}")
     expect(bed.running() == before, f"{form}: the server was left with {bed.running()}")
     return f"{form}, exit code {code}, {'after' if changed else 'before'} its first change"
+
+
+def _as_in_a_terminal() -> None:
+    """Let SIGHUP end the process to come, even if `nohup` started the experiment."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _restarted_with_a_child(bed: Bed, rng: np.random.Generator) -> str:

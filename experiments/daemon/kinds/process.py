@@ -43,8 +43,8 @@ def _stopped_in_a_trial(bed: Bed, rng: np.random.Generator) -> str:
                 wait_until(lambda: bed.daemon.seen(PAIR).window >= 1, 60), "two replicas were not measured"
             )
             found = bed.await_change(target=PAIR)
-            time.sleep(rng.uniform(0.3, 0.7) * bed.window)
-            tried = bed.direct.current() != direct.current()
+            tried = wait_until(lambda: bed.direct.current() != direct.current(), bed.window, every=0.01)
+            time.sleep(rng.uniform(0.1, 0.5) * bed.window)
             code = bed.daemon.stop()
             rows = bed.daemon.rows("SELECT * FROM decision WHERE action != 'hold' ORDER BY id DESC LIMIT 1")
             same = bed.direct.current() == direct.current()
