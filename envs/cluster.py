@@ -9,6 +9,7 @@ import numpy as np
 
 from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.envs.cluster_backend import SimulatedCluster
+from tuner.envs.making import makes_environments
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
 from tuner.envs.vector import MeasureApart, ServingVectorEnv
 from tuner.errors import InvalidInput, check_choice
@@ -95,6 +96,7 @@ class ClusterEnv(ServingEnv):
         return observation
 
 
+@makes_environments
 def cluster(
     *,
     scenario: Scenario | None = None,
@@ -152,6 +154,7 @@ def cluster(
     )
 
 
+@makes_environments
 def cluster_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`cluster`.
 

@@ -3,31 +3,56 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from urllib.parse import urlsplit
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from tuner.adapters import Backend, connect
+from tuner.envs.making import makes_environments
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.objective import Objective, parse_slo
 from tuner.option import keywords, options_of
-from tuner.profiler.attachment import attach, attach_for, require_resource
+from tuner.profiler.attachment import Simulated, attach, attach_for, require_resource
+from tuner.profiler.profiler import Profiler
 from tuner.setting import Setting
 
-__all__ = ["live"]
+__all__ = ["LiveEnv", "live"]
 
 OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")))
 """The setting where the caller gives none."""
 
 
+class _World(Backend, Simulated, Protocol):
+    """A backend in virtual time."""
+
+
+@runtime_checkable
+class _Reseedable(Protocol):
+    def reseeded(self, seed: int) -> _World:
+        """Return the same server at time 0, with other random numbers."""
+        ...
+
+
+class LiveEnv(ServingEnv):
+    """Any backend that a target names: see :func:`live`.
+
+    Actions, observations, rewards and the rest are those of :class:`~tuner.envs.serving.ServingEnv`; the use
+    of the GPUs is the observation's entry 8.
+    """
+
+    observes_gpu = True
+
+
+@makes_environments
 @keywords(OWN, *options_of(Objective), "rate", "grids", "window")
 def live(
     setting: Setting, *, target: str, episode_windows: int = 50, levels: Levels | None = None
-) -> ServingEnv:
+) -> LiveEnv:
     """Make the environment. It connects at once to read the knobs, and again from a reset until ``close``.
 
     A live server keeps its state over a reset, and no two episodes are alike; closing leaves it with the
-    configuration it had. A ``sim://`` target is a new server at each reset, with a seed that the environment
-    draws.
+    configuration it had. A simulated target, such as ``sim://mlp``, is a new server at each reset, with a
+    seed that the environment draws if the adapter has ``reseeded(seed)``.
 
     Args:
         setting: What is minimised, and under which load; or its objective, ``rate``, ``grids`` and ``window``
@@ -40,16 +65,16 @@ def live(
         InvalidInput: An argument is unusable.
         AdapterError: The server cannot be reached.
     """
-    virtual = urlsplit(target).scheme == "sim"
     with attach(target, grids=setting.grids) as attachment:
         require_resource(attachment, setting.objective.goal)
         space, objective = attachment.space, setting.objective_on(attachment.host.cores)
+        virtual = isinstance(attachment.backend, Simulated)
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**31))
         return _simulated(target, setting, seed) if virtual else _real(target, setting, seed)
 
-    return ServingEnv(
+    return LiveEnv(
         open_plant,
         space,
         objective,
@@ -61,13 +86,12 @@ def live(
 
 
 def _simulated(target: str, setting: Setting, seed: int) -> Plant:
-    from tuner.envs.simulator.backend import connect
-    from tuner.envs.triton_cpu import virtual_plant
-
-    backend = connect(target, setting.grids).reseeded(seed)
+    backend = connect(target, setting.grids)
+    world = backend.reseeded(seed) if isinstance(backend, _Reseedable) else cast(_World, backend)
     if setting.load.nominal is not None:
-        backend.set_rate(setting.load.nominal)
-    return virtual_plant(backend)
+        world.set_rate(setting.load.nominal)
+    profiler = Profiler(world, clock=world, host=world, clients=world)
+    return Plant(backend=world, measure=profiler.measure, close=world.close)
 
 
 def _real(target: str, setting: Setting, seed: int) -> Plant:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, SupportsFloat
@@ -11,12 +13,14 @@ import gymnasium as gym
 import numpy as np
 
 from tuner.adapters import ApplyReport, Backend
+from tuner.duration import format_duration
+from tuner.envs.picture import WINDOWS, draw_picture
 from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 
-__all__ = ["WORST_REWARD", "Levels", "Plant", "ServingEnv", "Window", "measure"]
+__all__ = ["FEATURES", "GPU", "WORST_REWARD", "Levels", "Plant", "Remade", "ServingEnv", "Window", "measure"]
 
 WORST_REWARD = -50.0
 """The lowest reward; also that of a window without one answered request, and of a failed backend."""
@@ -32,8 +36,8 @@ FEATURES = (  # name, lowest, highest; what lies beyond is clipped
     ("foreign", 0.0, 1.0),
     ("burstiness", 0.0, 10.0),
 )
-LOWEST = np.array([lowest for _, lowest, _ in FEATURES])
-HIGHEST = np.array([highest for _, _, highest in FEATURES])
+GPU = ("gpu", 0.0, 1.0)
+"""What an environment with :attr:`ServingEnv.observes_gpu` shows after these."""
 
 
 class Levels(Protocol):
@@ -71,7 +75,20 @@ def measure(window: Window) -> Measurement:
     return window.plant.measure(window.seconds, window.report.settle)
 
 
-class ServingEnv(gym.Env[np.ndarray, np.int64]):
+class Remade:
+    """An environment that can be pickled: unpickling makes it again, as it was before its first reset."""
+
+    render_mode: str | None = None
+    made_by: Callable[[], Remade] | None = None
+    """Makes it again; None if it was not made by one of the package's functions."""
+
+    def __reduce__(self) -> tuple[Callable[[], Remade], tuple[()]]:
+        if self.made_by is None:
+            raise TypeError(f"{type(self).__name__} was not made by gymnasium.make, so it cannot be pickled")
+        return self.made_by, ()
+
+
+class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
     """A model server; an agent sets its knobs between windows.
 
     ## Action
@@ -90,7 +107,8 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     | 5 | cpu | cores used by the server over the machine's | 0 | 1 |
     | 6 | foreign | cores used by other processes over the machine's | 0 | 1 |
     | 7 | burstiness | index of dispersion of arrivals | 0 | 10 |
-    | 8.. | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
+    | 8 | gpu | share of the GPUs' time in use; where ``observes_gpu`` only | 0 | 1 |
+    | 8.., 9.. | one per knob | step on its grid, 0 the lowest, 1 the highest | 0 | 1 |
 
     ## Reward
     ``objective.reward`` of the window, at least -50. A window without requests earns 0, one with requests but
@@ -102,6 +120,12 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
     Apply the configuration, let it settle, measure a window of ``window`` seconds. ``info`` holds
     ``measurement``, ``configuration`` (what the server runs), ``cost`` (the negated reward; NaN if it is not
     known), ``disturbed`` (reasons not to learn from it) and, if ``levels`` was given, ``level``.
+
+    An action outside the space is refused (``InvalidInput``, a ``ValueError``), and nothing is applied.
+
+    ## Rendering
+    ``render_mode="ansi"``: the last window as a line of text. ``"rgb_array"``: a picture of the last windows
+    (:mod:`tuner.envs.picture`).
 
     ## Start
     The default configuration, or the one whose number is ``options["configuration"]``; one window is
@@ -125,7 +149,9 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         levels: Names load levels for ``info["level"]``.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium's own declaration
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012 - gymnasium's own declaration
+    observes_gpu: ClassVar[bool] = False
+    """Whether the use of the GPUs is part of the observation."""
     knows_costs: ClassVar[bool] = False
     """Whether :meth:`expected_costs` returns costs rather than raises."""
 
@@ -153,12 +179,16 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         self._report: ApplyReport | None = None
         self._last: Measurement | None = None
         self._observation = np.empty(0, np.float32)
+        self._ratios: deque[float] = deque(maxlen=WINDOWS)
         count = len(space.names)
+        shown = (*FEATURES, GPU) if self.observes_gpu else FEATURES
+        self._lowest = np.array([lowest for _, lowest, _ in shown])
+        self._highest = np.array([highest for _, _, highest in shown])
         self._features = space.features()
         self._default = space.encode(space.default)
         self._applied = self._default, space.default
-        low = np.full(len(FEATURES) + count, UNKNOWN, np.float32)
-        high = np.array([highest for _, _, highest in FEATURES] + [1.0] * count, np.float32)
+        low = np.full(len(shown) + count, UNKNOWN, np.float32)
+        high = np.array([*self._highest, *[1.0] * count], np.float32)
         self.action_space = gym.spaces.Discrete(space.size)
         self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
@@ -195,6 +225,19 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         except AdapterError as error:
             return self.fail(error)
 
+    def render(self) -> Any:
+        """Return the last window as text or as a picture, as ``render_mode`` says; None without one."""
+        if self.render_mode is None or self._last is None:
+            return None
+        if self.render_mode == "rgb_array":
+            return draw_picture(list(self._ratios), self._features[self._applied[0]].tolist())
+        m, slo = self._last, self.objective.slo
+        latency, bound = format_duration(self.objective.latency(m)), format_duration(slo.latency)
+        return (
+            f"window {self._windows}: {m.arrival_rate:.0f} requests/s, {slo.statistic} {latency} of {bound}, "
+            f"cost {self._cost(m):.2f}, {self.space.format(m.configuration)}"
+        )
+
     def close(self) -> None:
         """Close the plant. May be called twice."""
         plant, self._plant = self._plant, None
@@ -212,8 +255,9 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         if self._plant is None:
             self._plant = self._open_plant(self.np_random)
         self._windows, self._level = 0, None
+        self._ratios.clear()
         number = (options or {}).get("configuration")
-        return self._apply(self._default if number is None else int(number))
+        return self._apply(self._default if number is None else self.number_of(number))
 
     def begun(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
         """Return what `reset` does, given the first measurement."""
@@ -224,10 +268,27 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         """Apply an action; return what to measure.
 
         Raises:
+            InvalidInput: There is no such action.
             AdapterError: The backend failed: see :meth:`fail`.
         """
+        number = self.number_of(action)
         self._windows += 1
-        return self._apply(int(action))
+        return self._apply(number)
+
+    def number_of(self, action: Any) -> int:
+        """Return an action as the number of a configuration.
+
+        Raises:
+            InvalidInput: It is none.
+        """
+        try:
+            number = operator.index(action)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.space.size:
+            problem = f"{action} is not a whole number in 0..{self.space.size - 1}"
+            raise InvalidInput("action", problem, "it is the number of a configuration, see `space`")
+        return number
 
     def finish(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Return what `step` does, given what was measured."""
@@ -253,6 +314,7 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
         assert self._report is not None
         measurement = self._last = self._report.noted(measured)
         self._observation = self._observe(measurement)
+        self._ratios.append(self.objective.latency(measurement) / self.objective.slo.latency)
         if self._levels is not None:
             self._level = self._levels.level(
                 measurement.arrival_rate, self._level, foreign=measurement.foreign_share
@@ -289,8 +351,9 @@ class ServingEnv(gym.Env[np.ndarray, np.int64]):
             m.cpu / cores,
             m.foreign_cpu / cores,
             m.burstiness,
+            *([m.gpu] if self.observes_gpu else []),
         )
-        known = np.where(np.isnan(values), UNKNOWN, np.clip(values, LOWEST, HIGHEST))
+        known = np.where(np.isnan(values), UNKNOWN, np.clip(values, self._lowest, self._highest))
         number, applied = self._applied
         if m.configuration is not applied:  # read back from a server, which may run something else
             number = self.space.encode(self.space.nearest(m.configuration))

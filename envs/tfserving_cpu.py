@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env
+from tuner.envs.making import makes_environments
 from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import server_of
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS, TFServingCPU
@@ -65,6 +66,7 @@ OWN = Setting(objective=Objective(slo=parse_slo("p95=550ms")))
 """The setting where the caller gives none."""
 
 
+@makes_environments
 @keywords(OWN, *SIMULATED)
 def tfserving_cpu(
     setting: Setting, *, model: str = "inception", episode_windows: int = 50, levels: Levels | None = None
@@ -87,6 +89,7 @@ def tfserving_cpu(
     return batched_env(TFServingCPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 
+@makes_environments
 def tfserving_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`tfserving_cpu`."""
     return batched_vector_env(tfserving_cpu(**arguments), num_envs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env
+from tuner.envs.making import makes_environments
 from tuner.envs.serving import Levels
 from tuner.envs.simulator.models import server_of
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS, TFServingGPU
@@ -49,13 +50,25 @@ class TFServingGPUEnv(BatchedEnv):
     """
 
 
+class ObservedGPUEnv(TFServingGPUEnv):
+    """The same with the use of the GPU as entry 8 of the observation, which then has 12 numbers."""
+
+    observes_gpu = True
+
+
 OWN = Setting(objective=Objective(slo=parse_slo("p95=520ms")))
 """The setting where the caller gives none."""
 
 
+@makes_environments
 @keywords(OWN, *SIMULATED)
 def tfserving_gpu(
-    setting: Setting, *, model: str = "inception", episode_windows: int = 50, levels: Levels | None = None
+    setting: Setting,
+    *,
+    model: str = "inception",
+    observe_gpu: bool = False,
+    episode_windows: int = 50,
+    levels: Levels | None = None,
 ) -> BatchedEnv:
     """Make the environment.
 
@@ -65,6 +78,7 @@ def tfserving_gpu(
             the model's, ``workload`` constant, and a ``window`` as long as 1,000 requests take at that rate.
             ``objective`` may be ``latency``, ``strict``, ``cpu`` or ``gpu``.
         model: ``inception``, ``deepspeech``; unless the setting has a server.
+        observe_gpu: Whether the use of the GPU is the observation's entry 8.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.
 
@@ -72,9 +86,11 @@ def tfserving_gpu(
         InvalidInput: An argument is unusable.
     """
     chosen = server_of(setting.server, TFServingGPU, GPU_MODELS, model)
-    return batched_env(TFServingGPUEnv, chosen, setting, episode_windows=episode_windows, levels=levels)
+    kind = ObservedGPUEnv if observe_gpu else TFServingGPUEnv
+    return batched_env(kind, chosen, setting, episode_windows=episode_windows, levels=levels)
 
 
+@makes_environments
 def tfserving_gpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`tfserving_gpu`."""
     return batched_vector_env(tfserving_gpu(**arguments), num_envs)

@@ -10,6 +10,7 @@ import numpy as np
 from tuner.adapters import Backend
 from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, model_objective
 from tuner.envs.exact_costs import ExactCosts
+from tuner.envs.making import makes_environments
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.batched import BatchedSimulator
@@ -111,6 +112,7 @@ OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(rate=200
 """The setting where the caller gives none."""
 
 
+@makes_environments
 @keywords(OWN, *SIMULATED)
 def triton_cpu(
     setting: Setting,
@@ -145,6 +147,7 @@ def triton_cpu(
     )
 
 
+@makes_environments
 def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     """Make the vector form; the other arguments are those of :func:`triton_cpu`.
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from tuner.envs.serving import ServingEnv, Window, measure
+from tuner.envs.serving import Remade, ServingEnv, Window, measure
 from tuner.errors import AdapterError, InvalidInput
 from tuner.measurement import Measurement
 
@@ -22,7 +22,7 @@ Measured = Measurement | AdapterError
 """What was measured, or why it could not be."""
 
 
-class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Environments side by side: the same observations, rewards and infos as of each alone.
 
     Where an episode ended, the next step resets that environment and ignores its action (gymnasium's
@@ -94,7 +94,14 @@ class ServingVectorEnv(gym.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Run one window everywhere."""
+        """Run one window everywhere.
+
+        Raises:
+            InvalidInput: An action is none; nothing is applied anywhere.
+        """
+        for env, action, ended in zip(self.envs, actions, self._ended, strict=True):
+            if not ended:
+                env.number_of(action)
         rows: list[Any] = [None] * self.num_envs
         waiting: list[tuple[int, Window]] = []
         for i, env in enumerate(self.envs):

@@ -21,7 +21,8 @@ Messages name the setting and the fix: ``metrics port 8002: connection refused; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.printable import one_line, printable
 
@@ -43,6 +44,8 @@ __all__ = [
 
 LONGEST_MESSAGE = 4000
 """Characters; messages quote servers and files, and go into logs, stores and answers."""
+FLAG = re.compile(r"--[a-z]+(?:-[a-z]+)*")
+"""An option of the command line in a message."""
 NAMED = 50
 """Models of a server that a message lists."""
 
@@ -72,6 +75,15 @@ class InvalidInput(TunerError, ValueError):
     def __init__(self, setting: str, problem: str, fix: str = "") -> None:
         super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
         self.setting = setting
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Call options what this caller knows them by.
+
+        Args:
+            names: Option of the command line -> the name to say instead.
+        """
+        self.setting = names.get(self.setting, self.setting)
+        self.args = (FLAG.sub(lambda found: names.get(found[0], found[0]), str(self)),)
 
 
 def check_choice(setting: str, value: object, known: Iterable[str]) -> None:

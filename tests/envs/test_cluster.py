@@ -168,7 +168,7 @@ def test_nothing_asked() -> None:
 def test_bad_arguments(arguments: dict[str, object]) -> None:
     """Refused at once, by name."""
     with pytest.raises(InvalidInput, match=next(iter(arguments)).replace("scenario", "policy")):
-        cluster(**arguments)  # type: ignore[arg-type]
+        cluster(**arguments)
 
 
 class TestBackend:

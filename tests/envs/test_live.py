@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from tuner.envs.live import live
+from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.twin import Twin
 from tuner.errors import InvalidInput
 from tuner.profiler.attachment import Attachment, attach
 from tuner.testing.environment import EnvironmentContract
@@ -64,8 +67,10 @@ def test_closing_restores_and_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     def attach_instead(target: str, **settings: Any) -> Iterator[Attachment]:
         settings.pop("seed", None)
         with attach("sim://mlp", **settings) as attachment:
-            opened.append(attachment)
-            yield attachment
+            assert isinstance(attachment.backend, SimulatedTriton)
+            hidden = replace(attachment, backend=Twin(attachment.space, attachment.backend))
+            opened.append(hidden)
+            yield hidden
             let_go.append(attachment)
 
     for where in ("tuner.envs.live.attach", "tuner.profiler.attachment.attach"):
