@@ -29,8 +29,8 @@ def plan(run: Run) -> Run:
 
 
 def test_the_plan_is_shown_and_stored(plan: Run) -> None:
-    """A table with the chosen pool, the reasons, and the same in JSON."""
-    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--json", "plan.json")
+    """By the paper's rule: a table with the chosen pool, the reasons, and the same in JSON."""
+    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--rule", "paper", "--json", "plan.json")
 
     stored = json.loads(Path("plan.json").read_text())
     assert (code, err) == (0, "")
@@ -42,6 +42,20 @@ def test_the_plan_is_shown_and_stored(plan: Run) -> None:
     assert stored["why"]
 
 
+@pytest.mark.compiled
+def test_the_best_candidates_are_simulated(plan: Run) -> None:
+    """The plan says what was simulated, and what the chosen pool serves."""
+    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--json", "plan.json")
+
+    stored = json.loads(Path("plan.json").read_text())
+    assert (code, err) == (0, "")
+    assert stored["rule"] == "simulated"
+    assert stored["gain"] > 1.5
+    assert stored["chosen"]["simulated"] > 110
+    assert "with 1,000 requests, and the best" in " ".join(out.split())
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("kairos*.yaml")), ids=lambda path: path.name)
 def test_the_examples_can_be_planned(plan: Run, example: Path) -> None:
     """As the documentation says."""
@@ -65,7 +79,10 @@ def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Run) -> None:
     ("text", "names"),
     [
         (f"{CATALOGUE}{SESSION}", "budget: is missing"),
-        (f"budget: 0.2\n{CATALOGUE}{SESSION}", "0.2 $/h buys no instance that meets slo_ms"),
+        (
+            f"budget: 0.2\n{CATALOGUE}{SESSION.replace('40', '15')}",
+            "0.2 $/h buys no instance that meets slo_ms",
+        ),
         (
             f"budget: 2\n{CATALOGUE}{SESSION.replace('100,20', '300,20')}",
             "profile of m on cpu: holds 1 to 256",
@@ -149,7 +166,7 @@ def test_mistakes_in_learned_profiles(plan: Run, content: str, said: str) -> Non
 
 def test_the_pool_of_the_file_is_compared(plan: Run) -> None:
     """Where the file says what runs, the plan says what a switch gains and costs."""
-    code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--json", "plan.json")
+    code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--rule", "paper", "--json", "plan.json")
 
     running = json.loads(Path("plan.json").read_text())["running"]
     assert code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,17 @@ import typer
 if TYPE_CHECKING:
     from tuner.planning.pools import PoolPlan
 
-__all__ = ["EXAMPLES", "plan_instances"]
+__all__ = ["EXAMPLES", "Rule", "plan_instances"]
 
 EXAMPLES = """Example: [bold]tuner plan instances kairos.yaml --json plan.json[/bold];
 docs/examples/kairos.yaml is a file to begin with."""
+
+
+class Rule(StrEnum):
+    """How the pool is chosen."""
+
+    SIMULATED = "simulated"
+    PAPER = "paper"
 
 
 def plan_instances(
@@ -28,16 +36,23 @@ def plan_instances(
             "--profiles", metavar="LEARNED.json", help="Profiles of observed servers, in place of the file's."
         ),
     ] = None,
+    rule: Annotated[
+        Rule,
+        typer.Option("--rule", help="simulated: try the best candidates in virtual time; paper: do not."),
+    ] = Rule.SIMULATED,
 ) -> None:
     """Choose the instances of mixed types that serve most requests within the SLO and the budget.
 
-    Nothing is started: the choice is made from upper bounds of the throughput
-    (Kairos, section 5.2). If the file says which `instances` run now, the
-    gain and the cost of a switch are shown, too.
+    Nothing is started: the pools with the highest ceilings are simulated.
+    `--rule paper` chooses from upper bounds alone (Kairos, section 5.2). If
+    the file says which `instances` run now, the gain and the cost of a switch
+    are shown, too.
     """
     from tuner.cli.console import make_console, plain, print_notes
+    from tuner.cluster.pool_trial import PoolTrial
     from tuner.cluster.scenario import Scenario
-    from tuner.planning.pools import LearnedFile, plan_scenario, running_pool
+    from tuner.planning.pools import LearnedFile, make_order, plan_order, running_pool
+    from tuner.planning.trials import plan_by_trials
     from tuner.storage import make_folder_of, write_atomically
     from tuner.yaml_file import load_yaml
 
@@ -45,14 +60,17 @@ def plan_instances(
     if out is not None:
         make_folder_of(out, "--json")
     learned = load_yaml(profiles, LearnedFile) if profiles is not None else None  # JSON is YAML
-    plan = plan_scenario(scenario, learned)
-    running = running_pool(scenario, plan)
+    order = make_order(scenario, learned)
+    trial = PoolTrial(scenario, order.types)
+    plan = plan_order(order) if rule is Rule.PAPER else plan_by_trials(order, trial)
+    running = running_pool(scenario, plan, None if rule is Rule.PAPER else trial.goodput)
     console = make_console()
     print_notes(console, plan.offers.notes)
     console.print(_table(plan))
     counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
-    rate = f"{_rate(plan.chosen.bound)} requests/s"
-    console.print(f"[bold]{plain(counts)}[/bold] for {plan.chosen.cost:.4g} $/h, bound {rate}")
+    served = plan.chosen.simulated
+    rate = f"bound {_rate(plan.chosen.bound)}" if served is None else f"serves {_rate(served)}"
+    console.print(f"[bold]{plain(counts)}[/bold] for {plan.chosen.cost:.4g} $/h, {rate} requests/s")
     for sentence in (*plan.why, *([running.text] if running else [])):
         console.print(f"  {plain(sentence)}")
     if out is not None:
@@ -69,20 +87,25 @@ def _table(plan: PoolPlan) -> object:
 
     from tuner.cli.console import plain
 
-    title = f"{plain(plan.session.name)}: the {len(plan.top)} highest bounds of {plan.pools:,} pools"
+    what = "best" if plan.tried else "highest bounds"
+    title = f"{plain(plan.session.name)}: the {len(plan.top)} {what} of {plan.pools:,} pools"
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("", *map(plain, plan.offers.names), "bound, requests/s", "ceiling", "$/h", "distance"):
+    rates = ("simulated, requests/s", "bound") if plan.tried else ("bound, requests/s",)
+    last = () if plan.tried else ("distance",)
+    for name in ("", *map(plain, plan.offers.names), *rates, "ceiling", "$/h", *last):
         table.add_column(name, justify="right")
     table.add_column("bottleneck")
     for rank, pool in enumerate(plan.top, 1):
         chosen = pool == plan.chosen
+        simulated = "" if pool.simulated is None else _rate(pool.simulated)
         table.add_row(
             f"→ {rank}" if chosen else str(rank),
             *(str(count) for count in pool.counts.values()),
+            *((simulated,) if plan.tried else ()),
             _rate(pool.bound),
             _rate(pool.ceiling),
             f"{pool.cost:.4f}",
-            "" if pool.distance is None else str(pool.distance),
+            *(() if plan.tried else ("" if pool.distance is None else str(pool.distance),)),
             plain(pool.bottleneck),
             style="bold" if chosen else None,
         )

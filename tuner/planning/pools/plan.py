@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ class PlannedPool:
     """``base`` or ``auxiliary`` instances."""
     distance: int | None
     """Summed squared distance to the other candidates; None if the pool is no candidate."""
+    simulated: float | None = None
+    """Goodput in a simulation, requests/s; None without one, or if it showed less than another pool's."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for the result file."""
@@ -41,6 +44,7 @@ class PlannedPool:
             "cost": round(self.cost, 6),
             "bottleneck": self.bottleneck,
             "distance": self.distance,
+            "simulated": None if self.simulated is None else round(self.simulated, 4),
         }
 
 
@@ -64,12 +68,19 @@ class PoolPlan:
     alone: bool
     """Whether the pool with the highest bound has no auxiliary instances; then the distance is not used."""
     homogeneous: Homogeneous
+    tried: int = 0
+    """Pools that were simulated; 0 under the paper's rule, which simulates none."""
     why: tuple[str, ...] = ()
     """The reasons, in sentences."""
 
     @property
     def gain(self) -> float:
-        """The chosen pool's bound over the throughput of the best homogeneous pool, scaled to the budget."""
+        """The chosen pool's bound over the throughput of the best homogeneous pool, scaled to the budget.
+
+        Of simulated pools: the goodput over that of the best homogeneous pool.
+        """
+        if self.tried:
+            return (self.chosen.simulated or 0.0) / (self.homogeneous.rate or math.inf)
         return self.chosen.bound / self.homogeneous.scaled_rate
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +94,8 @@ class PoolPlan:
             "sizes": self.sizes.name,
             "budget": self.budget,
             "pools": self.pools,
+            "rule": "simulated" if self.tried else "paper",
+            "tried": self.tried,
             "chosen": self.chosen.to_json(),
             "gain": round(self.gain, 4),
             "homogeneous": {

@@ -1,18 +1,20 @@
 """Planning: which instances to rent for a session within a budget, and why (Kairos, section 5.2).
 
-No pool is measured. The pool is chosen from upper bounds of the throughput, which need only the profiles and
-the sizes of the requests. The bound ignores the session's quantile: it holds every request to the SLO.
+This is the paper's rule; `tuner/planning/trials` goes beyond it. No pool is measured. The pool is chosen from
+upper bounds of the throughput, which need only the profiles and the sizes of the requests. The bound ignores
+the session's quantile: it holds every request to the SLO.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
-from tuner.planning.pools.catalogue import Offers, make_offers
+from tuner.planning.pools.catalogue import InstanceType, Offers, make_offers
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.choice import best_homogeneous, choose
 from tuner.planning.pools.demand import Demand, PlanningScenario
@@ -22,21 +24,43 @@ from tuner.planning.pools.pool import pools_within, ranked
 from tuner.planning.pools.reason import reasons
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["plan_instances", "plan_scenario"]
+__all__ = ["SHOWN", "Order", "check_order", "make_order", "plan_instances", "plan_order", "plan_scenario"]
 
 SHOWN = 20
 """Pools in a plan, as in Fig. 13."""
 
 
+class Order(NamedTuple):
+    """What a plan is asked for."""
+
+    session: Demand
+    sizes: SizeDistribution
+    offers: Offers
+    types: tuple[InstanceType, ...]
+    """Those that run the model, with learned profiles, in the order of the offers."""
+    budget: float
+    """$/h."""
+
+
 def plan_scenario(scenario: PlanningScenario, learned: LearnedFile | None = None) -> PoolPlan:
-    """Plan the instances of a scenario.
+    """Plan the instances of a scenario by the paper's rule; see :func:`make_order`."""
+    return plan_order(make_order(scenario, learned))
+
+
+def plan_order(order: Order) -> PoolPlan:
+    """Plan by the paper's rule; see :func:`plan_instances`."""
+    return plan_instances(order.session, order.sizes, order.offers, order.budget)
+
+
+def make_order(scenario: PlanningScenario, learned: LearnedFile | None = None) -> Order:
+    """Return what a scenario asks a plan for.
 
     Args:
         scenario: One session, a catalogue and a budget.
         learned: Profiles that replace the catalogue's.
 
     Raises:
-        TunerError: The scenario lacks something that a plan needs, or no pool within the budget serves it.
+        TunerError: The scenario lacks something that a plan needs.
     """
     if len(scenario.sessions) > 1:
         names = ", ".join(session.name for session in scenario.sessions)
@@ -58,7 +82,8 @@ def plan_scenario(scenario: PlanningScenario, learned: LearnedFile | None = None
         types, notes = with_profiles(types, learned, model, sizes)
     offers = make_offers(types, model, sizes)
     offers = offers._replace(notes=(*notes, *offers.notes))
-    return plan_instances(session, sizes, offers, scenario.budget)
+    fit = tuple(kind for kind in types if kind.name in offers.names)
+    return Order(session, sizes, offers, fit, scenario.budget)
 
 
 def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, budget: float) -> PoolPlan:
@@ -74,8 +99,7 @@ def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, bud
         InvalidInput: No type meets the SLO at the largest size, or the budget buys none that does.
     """
     terms = make_terms(offers.latency, session.slo, sizes.probability)
-    _check_base(session, sizes, offers, terms)
-    _check_budget(offers, terms, budget)
+    check_order(Order(session, sizes, offers, (), budget), sizes, terms)
     pools = pools_within(offers.price, offers.max_count, terms.base, budget)
     bound, cost = bounds(pools, terms), pools @ offers.price
     order = ranked(bound, cost)
@@ -109,6 +133,12 @@ def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, bud
         homogeneous=homogeneous,
     )
     return replace(plan, why=reasons(plan))
+
+
+def check_order(order: Order, sizes: SizeDistribution, terms: Terms) -> None:
+    """Raise InvalidInput if no type meets the SLO at the largest of the sizes, or the budget buys none."""
+    _check_base(order.session, sizes, order.offers, terms)
+    _check_budget(order.offers, terms, order.budget)
 
 
 def _check_base(session: Demand, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.planning.pools.choice import AGREEING, CANDIDATES
 from tuner.planning.pools.plan import PoolPlan
 
-__all__ = ["reasons"]
+__all__ = ["reasons", "trial_reasons"]
 
 
 def reasons(plan: PoolPlan) -> tuple[str, ...]:
@@ -17,6 +17,30 @@ def reasons(plan: PoolPlan) -> tuple[str, ...]:
         _rule(plan),
         _limit(plan),
         _gain(plan),
+    )
+
+
+def trial_reasons(plan: PoolPlan, largest: int, finalists: int, requests: tuple[int, int]) -> tuple[str, ...]:
+    """Return the same for a pool that was chosen by simulation.
+
+    Args:
+        plan: The plan.
+        largest: Items of the largest request that must be in time.
+        finalists: Pools in the second round.
+        requests: Of each simulation in the two rounds.
+    """
+    name, instances = plan.offers.names[plan.homogeneous.kind], plan.homogeneous.instances
+    same = {kind: count for kind, count in plan.chosen.counts.items() if count} == {name: instances}
+    return (
+        f"{plan.pools:,} pools cost at most {plan.budget:g} $/h and have an instance that meets "
+        f"{plan.session.slo_ms:g} ms at {largest} items, within which {plan.session.quantile:g} of the "
+        f"requests are ({_bases(plan)}).",
+        f"Simulated: {plan.tried} of the pools with the highest ceilings with {requests[0]:,} requests, and "
+        f"the best {finalists} again with {requests[1]:,}, among them the best pool of one type.",
+        f"Mixed pools gain nothing here: {instances} x {name} is the best pool of one type, too."
+        if same
+        else f"It serves {plan.gain:.2f} times as much as {instances} x {name}, the best pool of one type, "
+        f"which serves {plan.homogeneous.rate:,.4g} requests/s.",
     )
 
 

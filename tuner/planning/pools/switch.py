@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,20 +100,24 @@ class Running:
     bound: float
     """Upper bound of its throughput, requests/s; 0 if it cannot serve the largest requests in time."""
     gain: float
-    """The chosen pool's bound over this one, less 1; infinite if this one serves nothing."""
+    """The chosen pool's bound over this one, less 1; infinite if this one serves nothing. Of goodputs if
+    pools were simulated."""
     switch: Switch
     """To the chosen pool."""
+    simulated: float | None = None
+    """Its goodput in a simulation, requests/s."""
 
     @property
     def text(self) -> str:
         """Gain and cost of a switch, in a sentence."""
         if self.switch.none:
             return "That is the pool of the file."
-        gain = f"{self.gain:+.0%}" if self.bound else "more than nothing"
+        gain = f"{self.gain:+.0%}" if math.isfinite(self.gain) else "more than nothing"
+        what = "bound" if self.simulated is None else "goodput"
         saving = self.switch.saving
         money = f"{abs(saving):.4g} $/h {'less' if saving > 0 else 'more'}" if saving else "the same price"
         return (
-            f"Against the {_listed(self.counts)} of the file: bound {gain}, {money}. "
+            f"Against the {_listed(self.counts)} of the file: {what} {gain}, {money}. "
             f"To switch, {self.switch.text}: {self.switch.seconds:.0f} s and {self.switch.cost:.2g} $."
         )
 
@@ -121,13 +126,21 @@ class Running:
         return {
             "counts": self.counts,
             "bound": round(self.bound, 4),
-            "gain": round(self.gain, 4) if self.bound else None,
+            "gain": round(self.gain, 4) if math.isfinite(self.gain) else None,
+            "simulated": None if self.simulated is None else round(self.simulated, 4),
             "switch": self.switch.to_json(),
         }
 
 
-def running_pool(scenario: PlanningScenario, plan: PoolPlan) -> Running | None:
+def running_pool(
+    scenario: PlanningScenario, plan: PoolPlan, goodput: Callable[[tuple[int, ...]], float] | None = None
+) -> Running | None:
     """Return the pool that a scenario rents now, compared with the plan's; None if it rents none.
+
+    Args:
+        scenario: With the pool.
+        plan: What is proposed.
+        goodput: Simulates a pool, if the plan's were simulated; without it bounds are compared.
 
     Raises:
         InvalidInput: The catalogue does not offer one of its types for the model.
@@ -143,12 +156,17 @@ def running_pool(scenario: PlanningScenario, plan: PoolPlan) -> Running | None:
     pool = np.array([list(counts.values())])
     serves = bool(pool[0, plan.terms.base].any())
     bound = float(bounds(pool, plan.terms)[0]) if serves else 0.0
+    simulated = None if goodput is None else goodput(tuple(counts.values())) if serves else 0.0
+    before, after = (
+        (bound, plan.chosen.bound) if simulated is None else (simulated, plan.chosen.simulated or 0)
+    )
     price = dict(zip(names, plan.offers.price.tolist(), strict=True))
     return Running(
         counts={name: count for name, count in counts.items() if count},
         bound=bound,
-        gain=plan.chosen.bound / bound - 1 if bound else float("inf"),
+        gain=after / before - 1 if before else math.inf,
         switch=make_switch(counts, plan.chosen.counts, price),
+        simulated=simulated,
     )
 
 

@@ -1,0 +1,53 @@
+"""What a pool of instances serves: the simulations behind a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.cluster.goodput import goodput
+from tuner.cluster.scenario import Scenario
+from tuner.planning.pools.catalogue import InstanceType
+
+__all__ = ["PoolTrial"]
+
+TOLERANCE = 0.01
+"""Of a rate."""
+REQUESTS = 10_000
+"""Of a simulation whose result is shown."""
+POLICY = "kairos"
+
+
+class PoolTrial:
+    """Simulates pools of a scenario's catalogue under one policy.
+
+    Args:
+        scenario: With one session; its policy, if it distributes, serves the pools, otherwise ``kairos``.
+        types: Of the catalogue, in the order in which pools count them.
+    """
+
+    def __init__(self, scenario: Scenario, types: Sequence[InstanceType]) -> None:
+        distributes = scenario.policy is not None and scenario.distributes
+        self._types = types
+        self._fields = {
+            "policy": scenario.policy if distributes else POLICY,
+            "options": scenario.options if distributes else {},
+            "catalogue": tuple(types),
+            "seed": scenario.seed,
+            "noise": scenario.noise,
+        }
+        session = scenario.sessions[0]
+        arrival = "poisson" if session.arrival.startswith("trace:") else session.arrival
+        self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
+
+    def __call__(self, pool: tuple[int, ...], requests: int, at_least: float) -> float:
+        """Return the goodput, requests/s; 0 if it is below ``at_least``."""
+        pairs = zip(self._types, pool, strict=True)
+        instances = [{"type": kind.name, "count": count} for kind, count in pairs]
+        scenario = Scenario.model_validate(
+            {**self._fields, "sessions": [self._session], "instances": instances, "requests": requests}
+        )
+        return goodput(scenario, tolerance=TOLERANCE, at_least=at_least).rate
+
+    def goodput(self, pool: tuple[int, ...]) -> float:
+        """Return the goodput of one pool as precisely as a plan's, requests/s."""
+        return self(pool, REQUESTS, 0.0)

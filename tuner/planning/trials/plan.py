@@ -1,0 +1,79 @@
+"""The plan whose pool was chosen by simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.planning.pools.bound import auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.choice import Homogeneous
+from tuner.planning.pools.plan import PlannedPool, PoolPlan
+from tuner.planning.pools.planner import SHOWN, Order, check_order
+from tuner.planning.pools.reason import trial_reasons
+from tuner.planning.trials.candidate import kept_sizes, make_candidates
+from tuner.planning.trials.trial import FIRST, LAST, Evaluate, Trials, run_trials
+
+__all__ = ["plan_by_trials"]
+
+
+def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
+    """Choose the pool that serves most in simulations of the candidates with the highest ceilings.
+
+    Args:
+        order: What is asked for.
+        evaluate: Simulates a pool.
+
+    Raises:
+        InvalidInput: No type meets the SLO at the quantile of the sizes, or the budget buys none that does.
+    """
+    session, offers = order.session, order.offers
+    kept = kept_sizes(order.sizes, session.quantile)
+    terms = make_terms(offers.latency, session.slo, kept.probability)
+    check_order(order, kept, terms)
+    candidates = make_candidates(offers, terms, session.slo, kept, order.budget)
+    trials = run_trials(candidates, evaluate)
+    others = (tuple(pool) for pool in candidates.pools[: SHOWN + len(trials.finalists)].tolist())
+    shown = [*trials.finalists, *(pool for pool in others if pool not in trials.finalists)][:SHOWN]
+    pools = np.array(shown)  # (n, T)
+    bound, cost = bounds(pools, terms), pools @ offers.price
+    ceiling = ceilings(pools, offers.latency, session.slo, order.sizes.probability, session.quantile)
+    spare = auxiliary_limited(pools, terms).tolist()
+    top = tuple(
+        PlannedPool(
+            counts=dict(zip(offers.names, pool, strict=True)),
+            bound=float(bound[place]),
+            ceiling=float(ceiling[place]),
+            cost=float(cost[place]),
+            bottleneck="auxiliary" if spare[place] else "base",
+            distance=None,
+            simulated=trials.finalists.get(pool) or None,
+        )
+        for place, pool in enumerate(shown)
+    )
+    plan = PoolPlan(
+        session=session,
+        sizes=order.sizes,
+        budget=order.budget,
+        offers=offers,
+        terms=terms,
+        pools=candidates.total,
+        top=top,
+        chosen=top[0],
+        agreed=False,
+        alone=False,
+        homogeneous=_homogeneous(trials, offers.price, order.budget),
+        tried=trials.tried,
+    )
+    texts = trial_reasons(plan, kept.largest, len(trials.finalists), (FIRST, LAST))
+    return replace(plan, why=texts)
+
+
+def _homogeneous(trials: Trials, price: np.ndarray, budget: float) -> Homogeneous:
+    """Return the best pool of one type among the finalists; there is always one."""
+    alone = {pool: rate for pool, rate in trials.finalists.items() if np.count_nonzero(pool) == 1}
+    pool = max(alone, key=lambda pool: alone[pool])
+    kind = int(np.flatnonzero(pool)[0])
+    spent = pool[kind] * float(price[kind])
+    return Homogeneous(kind, pool[kind], alone[pool], alone[pool] * budget / spent)
