@@ -14,6 +14,7 @@ BENCHMARKS = {
     "scheduler": "a policy alone: requests per second, and how it grows with threads and sizes",
     "decision": "one live decision called from Python",
     "kairos": "one matching of queries with instances, bounds of many pools, queries simulated per second",
+    "fronts": "requests per second and core through the dispatcher's fronts, and the latency they add",
     "training": "windows per minute in the environments, a region update, decisions during training",
 }
 

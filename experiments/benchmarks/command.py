@@ -23,6 +23,7 @@ def bench(
             metavar="NAME",
             help="engine: requests simulated per second. scheduler: a policy alone. "
             "decision: one call from Python. kairos: matching queries, bounds of pools. "
+            "fronts: requests through the dispatcher's fronts. "
             "training: windows per minute in the environments.",
         ),
     ],

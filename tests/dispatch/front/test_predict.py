@@ -55,7 +55,7 @@ def predict(call: Callable[..., Any]) -> Predict:
     return lambda question: call("PredictionService/Predict", question)
 
 
-def question(datatype: str = "FP32", shape: Any = (1, 2), session: str = "echo", **values: Any) -> Any:
+def question(datatype: Any = "FP32", shape: Any = (1, 2), session: Any = "echo", **values: Any) -> Any:
     made = message("PredictRequest")()
     made.model_spec.name = session
     tensor = made.inputs["x"]

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.dispatch.front.datatype import checked, elements_of, invalid, pack
 from tuner.dispatch.front.intake import deadline_after
-from tuner.dispatch.front.parameters import check_tensor_parameters, split_parameters
+from tuner.dispatch.front.parameters import Value, check_tensor_parameters, split_parameters
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
 __all__ = ["MOST_TENSORS", "check_count", "parse", "read_request", "write_metadata", "write_reply"]
@@ -32,6 +32,7 @@ CONTENTS = {
     "BYTES": "bytes_contents",
 }
 """Where a tensor has its values if they are not raw; the other data types are always raw."""
+NO_PARAMETERS: tuple[dict[str, Value], float | None] = ({}, None)
 
 
 def parse(kind: Any, data: bytes) -> Any:
@@ -56,7 +57,11 @@ def read_request(message: Any, slo: float | None) -> Request:
     Raises:
         Refused: It is malformed, or asks for what is not offered.
     """
-    parameters, timeout = split_parameters({name: _value(one) for name, one in message.parameters.items()})
+    parameters, timeout = NO_PARAMETERS
+    if message.parameters:
+        parameters, timeout = split_parameters(
+            {name: _value(one) for name, one in message.parameters.items()}
+        )
     return Request(
         message.model_name,
         _inputs(message),
