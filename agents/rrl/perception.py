@@ -9,6 +9,7 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *Estimation function.* A network that was trained beforehand on random simulated servers says what to expect
   and what the configurations of a server have in common (:mod:`tuner.agents.rrl.neural`). It is the process's
   prior: the process learns by how much this server differs, and has the last word.
+* *Risk.* Where the estimator says how dear a configuration may be, gambles are not explored (:data:`RISK`).
 * *Learning rate.* The posterior weighs a measurement against what was thought before by how sure either is,
   as a Kalman filter does; for a configuration measured alone that is 1/t.
 * *Q.* The expected cost less ``smoothing.optimism`` standard deviations. Configurations about which little is
@@ -60,7 +61,7 @@ from tuner.agents.threads import one_blas_thread
 from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
-__all__ = ["SmoothPerception", "safe"]
+__all__ = ["SmoothPerception", "bearable", "safe"]
 
 CANDIDATES = 8192
 """Configurations considered in one decision: predicting these takes tens of milliseconds. A larger space is
@@ -73,6 +74,11 @@ number, and a few points more hardly move it."""
 KNOWN = 0.6
 """A cost counts as known once its standard deviation is below this share of what it was before any
 measurement: a configuration that nothing measured bears on keeps the whole of it."""
+RISK, RISK_WHILE_BROKEN = 0.2, 0.5
+"""With the neural estimator, configurations are explored whose cost is at worst (one standard deviation above
+what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
+the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
+``docs/agents.md`` says what was measured."""
 BIN = 0.05
 """Octaves of load (3.5 %) within which predictions are shared: the rate of a window is no better known."""
 SETTLED = 2
@@ -146,6 +152,8 @@ class SmoothPerception:
         candidates = self._candidates(state.level, configurations)
         mean, deviation = self._belief(state, candidates)
         optimistic = np.exp(self._acquisition(state, mean, deviation))
+        if self._neural:
+            optimistic[~bearable(mean + deviation)] = np.inf
         if self.parameters.caution is not None:
             optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
         values[candidates] = optimistic
@@ -375,6 +383,19 @@ class SmoothPerception:
             theta = fit(self.theta, points, self._smoothing)
         with self._lock:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
+
+
+def bearable(worst: np.ndarray) -> np.ndarray:
+    """Return which configurations may be explored: those that are no gamble beside the best at its worst.
+
+    Args:
+        worst: Logarithm of the cost, a standard deviation above what is expected.   # (n,)
+
+    Returns:
+        True for each that may be explored, one of them at least.   # (n,) bool
+    """
+    least = float(worst.min())
+    return np.asarray(worst <= least + (RISK if least <= 0.0 else RISK_WHILE_BROKEN))
 
 
 def safe(mean: np.ndarray, deviation: np.ndarray, caution: float) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,8 @@ class HeldOut(Experiment[HeldOutTask, Learning]):
         ]
 
     def measure(self, task: HeldOutTask, seed: int) -> Learning:
-        server = HeldOutServer(task.family, TRUTHS[task.truth], seed)
+        server = _server(task.family, task.truth, seed)
+        server.restart()
         agent = _agent(task.arm, server, seed)
         learning = tune(server, agent, self.windows)
         agent.close()
@@ -93,6 +95,12 @@ class _MeanOnly(NeuralPrior):
     def at(self, load: float) -> LogCosts:
         expected = super().at(load)
         return expected._replace(loadings=np.empty((expected.mean.size, 0)))
+
+
+@lru_cache(maxsize=1)
+def _server(family: str, truth: str, seed: int) -> HeldOutServer:
+    """Return a server; the arms that tune one follow one another, and its exact costs take seconds."""
+    return HeldOutServer(family, TRUTHS[truth], seed)
 
 
 def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:

@@ -80,6 +80,12 @@ class HeldOutServer:
         )
         self.expected = np.exp(logs) / self.objective.slo.latency
         """Exact cost of every configuration.   # (size,)"""
+        self._start = self._generator.bit_generator.state
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was measured: the next windows are those of a new server of this seed."""
+        self._generator.bit_generator.state = self._start
         self.number = self.space.encode(self.space.default)
 
     @property

@@ -12,7 +12,7 @@ from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.forms import form
-from tuner.agents.rrl.perception import SmoothPerception, safe
+from tuner.agents.rrl.perception import SmoothPerception, bearable, safe
 from tuner.agents.rrl.prior import make_prior
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
@@ -218,6 +218,14 @@ def test_caution_looks_at_the_upper_bound() -> None:
 def test_where_caution_leaves_nothing_all_may_be_tried() -> None:
     """One that keeps the SLO has to be found first."""
     assert safe(np.log([2.0, 3.0]), np.array([0.1, 0.1]), 1.0).tolist() == [True, True]
+
+
+def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo() -> None:
+    """What may be 30 % dearer than the best at its worst is bearable only then; overload never is."""
+    kept, broken = np.log([0.8, 0.9, 1.1, 9.0]), np.log([1.6, 1.8, 2.2, 18.0])
+
+    assert bearable(kept).tolist() == [True, True, False, False]
+    assert bearable(broken).tolist() == [True, True, True, False]
 
 
 def test_what_was_learned_beside_other_neighbours_does_not_mislead() -> None:

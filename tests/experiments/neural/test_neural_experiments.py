@@ -107,6 +107,8 @@ def test_a_held_out_server_has_a_best_configuration_that_keeps_its_slo(truth: st
     assert cost < 1.5
     assert two.measure(best)[0] == cost
     assert measurement.requests > 0
+    one.restart()
+    assert one.measure(best)[0] == cost
 
 
 @pytest.mark.slow
