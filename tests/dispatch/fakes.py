@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.journal import Journal
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
 MS = 1e-3
@@ -94,6 +95,7 @@ class Bench:
     servers: dict[str, FakeServer]
     counts: Counts = field(default_factory=Counts)
     warnings: list[str] = field(default_factory=list)
+    journal: Journal = field(default_factory=Journal)
 
     def __post_init__(self) -> None:
         def connect(target: str) -> Connection:
@@ -102,7 +104,9 @@ class Bench:
         self.connect: Callable[[str], Connection] = connect
 
     async def __aenter__(self) -> Dispatcher:
-        self.dispatcher = Dispatcher(self.config, self.connect, self.counts, self.warnings.append)
+        self.dispatcher = Dispatcher(
+            self.config, self.connect, self.counts, self.warnings.append, self.journal
+        )
         await self.dispatcher.start(1.0)
         await asyncio.sleep(0.5)
         return self.dispatcher

@@ -15,6 +15,7 @@ from tuner.cli.compare import compare
 from tuner.cli.config import app as config
 from tuner.cli.daemon import daemon
 from tuner.cli.demo import demo
+from tuner.cli.dispatch import dispatch
 from tuner.cli.evaluate import evaluate
 from tuner.cli.goodput import goodput
 from tuner.cli.history import explain, history
@@ -67,6 +68,7 @@ for function in (
     simulate,
     goodput,
     daemon,
+    dispatch,
     history,
     explain,
     pause,

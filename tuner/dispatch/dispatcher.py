@@ -13,6 +13,7 @@ from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.backends.server import Server
 from tuner.dispatch.config import DispatchConfig, SessionConfig
+from tuner.dispatch.journal import Journal
 from tuner.dispatch.pending import Pending
 from tuner.dispatch.pool import Observer, Pool, PoolSession
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
@@ -39,10 +40,16 @@ class Dispatcher:
         connect: Opens connections.
         observer: Is told of everything.
         warn: Receives what the operator should know.
+        journal: Records what the schedulers are asked and answer, if given.
     """
 
     def __init__(
-        self, config: DispatchConfig, connect: Connect, observer: Observer, warn: Callable[[str], None]
+        self,
+        config: DispatchConfig,
+        connect: Connect,
+        observer: Observer,
+        warn: Callable[[str], None],
+        journal: Journal | None = None,
     ) -> None:
         self.config = config
         self.pools: list[Pool] = []
@@ -50,6 +57,7 @@ class Dispatcher:
         self._observer = observer
         self._warned: set[str] = set()
         self._say = warn
+        self._journal = journal
         self._places: dict[str, tuple[Pool, int]] = {}
         self._metadata: dict[str, Metadata] = {}
         self._watching: list[asyncio.Task[None]] = []
@@ -144,7 +152,8 @@ class Dispatcher:
             wait: Longest time, s.
         """
         for members in _pools(self.config.sessions):
-            pool = Pool([_pool_session(one) for one in members], self.config.rules(), self._observer)
+            sessions = [_pool_session(one) for one in members]
+            pool = Pool(sessions, self.config.rules(), self._observer, self._journal)
             pool.servers = self._servers(members, pool)
             self.pools.append(pool)
             for index, one in enumerate(members):

@@ -27,11 +27,11 @@ import numpy as np
 
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.backends.server import Server
+from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pending import Pending
 from tuner.dispatch.profiles import LearnedProfile, prior_table
 from tuner.dispatch.request import Refused, Reply, Status
 from tuner.dispatch.tensors import merge, split
-from tuner.scheduling.batching.symphony import Symphony, SymphonyOptions, reconfigure
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
@@ -148,14 +148,23 @@ class Pool:
         sessions: Of the pool.
         rules: How it schedules.
         observer: Is told of everything.
+        journal: Records what its schedulers are asked and answer, if given.
     """
 
-    def __init__(self, sessions: Sequence[PoolSession], rules: Rules, observer: Observer) -> None:
+    def __init__(
+        self,
+        sessions: Sequence[PoolSession],
+        rules: Rules,
+        observer: Observer,
+        journal: Journal | None = None,
+    ) -> None:
         self.sessions = sessions
         self.rules = rules
         self.servers: list[Server] = []
         self.scheduler: Scheduler | None = None
         self._observer = observer
+        self._journal = journal
+        self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         self._lanes: list[Lane] = []
         self._known_lanes: dict[tuple[str, int], Lane] = {}
@@ -269,7 +278,9 @@ class Pool:
         policy = build_policy(self.rules.policy, spec, self.rules.options)
         self._origin = self._loop.time()
         self._last = 0.0
-        self.scheduler = Scheduler(policy)
+        if self._journal is not None:
+            self._segment = self._journal.begin(self.rules.policy, self.rules.options, spec)
+        self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
         self._wait_to_tune()
 
     def _note_limits(self, index: int, session: PoolSession, up: Sequence[Server]) -> None:
@@ -340,10 +351,10 @@ class Pool:
 
     def _set(self, tables: Sequence[np.ndarray], delays: Delays) -> None:
         assert self.scheduler is not None
-        policy = self.scheduler.policy
-        set_beliefs(policy, tables, delays)
-        if isinstance(policy, Symphony):
-            reconfigure(policy, self.rules.options or SymphonyOptions())
+        change = Change(tables=tuple(tables), delays=delays, options=self.rules.options)
+        if self._segment is not None:
+            self._segment.note(change)
+        change.apply(self.scheduler.policy)
         self._wait()
 
     # From events to commands.
@@ -543,19 +554,3 @@ def _parts(requests: Sequence[Pending], largest: int) -> list[list[Pending]]:
         parts[-1].append(one)
         items += one.items
     return [part for part in parts if part]
-
-
-def set_beliefs(policy: Any, tables: Sequence[np.ndarray], delays: Delays) -> None:
-    """Change the profiles and delays that a policy assumes, between events.
-
-    Args:
-        policy: Modified in place.
-        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
-        delays: Of the network.
-    """
-    cluster = policy[0]
-    for index, table in enumerate(tables):
-        cluster.latency[:, index, : table.shape[1]] = table
-    cluster.board["d_control"], cluster.board["d_data"] = delays.control, delays.data
-    cluster.board["d_response"] = delays.response
-    cluster.sessions["budget"] = cluster.sessions["slo"] - delays.response

@@ -7,6 +7,7 @@ same events with the same commands; :func:`replay` checks that it does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,11 @@ class EventLog:
         self.take(rows)
 
     @property
+    def size(self) -> int:
+        """How many entries are kept."""
+        return self._kept
+
+    @property
     def entries(self) -> np.ndarray:
         """Everything kept, in the order it happened.   # (n,) ENTRY."""
         if len(self._pieces) != 1:
@@ -142,19 +148,25 @@ class Difference(NamedTuple):
     """The fields of the command that the policy gave now; None if it gave none."""
 
 
-def replay(log: EventLog, policy: Any) -> Difference | None:
+def replay(
+    log: EventLog, policy: Any, changes: Sequence[tuple[int, Callable[[Any], None]]] = ()
+) -> Difference | None:
     """Send the events of a log to a policy and compare its commands, field by field and bit by bit.
 
     Args:
         log: Of a simulation or a live scheduler, or the beginning of one.
         policy: Its policy as it was at the beginning; modified in place.
+        changes: What was done to the policy between events: before which entry, and the function that did it.
 
     Returns:
         None if the commands are identical, else the first difference.
     """
     entries = log.entries
-    index = 0
+    index, made = 0, 0
     while index < entries.size:
+        while made < len(changes) and changes[made][0] <= index:
+            changes[made][1](policy)
+            made += 1
         policy = _send(policy, entries[index])
         index += 1
         given = [_fields(command) for command in policy[0].commands[: policy[0].board[0].commands]]

@@ -1,0 +1,69 @@
+"""``tuner dispatch``: the central batch scheduler in front of real servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["EXAMPLES", "dispatch"]
+
+EXAMPLES = """Example of a file:
+
+  listen: {grpc: "127.0.0.1:9100", http: "127.0.0.1:9101"}
+
+  sessions: [{name: mlp, slo_ms: 50, backends: ["triton://127.0.0.1:8001/mlp"]}]
+
+Then point clients of KServe or TensorFlow Serving there. Ctrl-C and SIGTERM end in good order."""
+
+
+def dispatch(
+    file: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="See docs/dispatch.md.")],
+    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE.npz", help="Write the event log there at the end.")
+    ] = None,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="CONFIG.yaml is an event log: replay it, and compare the commands."),
+    ] = False,
+) -> None:
+    """Form batches centrally, by deadline, in front of stock servers, for stock clients."""
+    if replay:
+        _replay(file)
+        return
+    from tuner.dispatch.config import DispatchConfig
+    from tuner.yaml_file import load_yaml
+
+    config = load_yaml(file, DispatchConfig)
+    if check:
+        names = ", ".join(session.name for session in config.sessions)
+        print(f"{file}: no mistakes; dispatches {names} by {config.policy}")
+        return
+    from tuner.dispatch.process import run_dispatch
+
+    if log is not None:
+        from tuner.storage import make_folder_of
+
+        make_folder_of(log, "--log")
+    run_dispatch(config, lambda sentence: print(sentence, flush=True), log)
+
+
+def _replay(file: Path) -> None:
+    """Replay an event log; exit code 1 if a policy now answers otherwise."""
+    from tuner.dispatch.journal import Journal
+
+    journal = Journal.load(file)
+    differences = 0
+    for number, segment in enumerate(journal.segments, 1):
+        found = segment.replay()
+        differences += found is not None
+        what = (
+            "identical"
+            if found is None
+            else f"differs at entry {found.place}: {found.logged} != {found.given}"
+        )
+        print(f"segment {number} ({segment.policy}, {segment.log.size} entries): {what}")
+    if differences:
+        raise typer.Exit(1)

@@ -1,0 +1,190 @@
+"""The event log of the dispatcher: everything that its schedulers were asked and answered, for replay.
+
+A scheduler begins anew whenever servers come or go, so a log has several segments. In each, between events,
+profiles, delays and options may change. A segment holds what its policy was made of, its events with their
+commands, and those changes; a fresh policy must answer the same events with the same commands.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import StorageError
+from tuner.scheduling.batching.symphony import Symphony, reconfigure
+from tuner.scheduling.catalogue import build_policy, options_of
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
+from tuner.scheduling.log import Difference, EventLog
+from tuner.scheduling.log import replay as replay_log
+from tuner.storage import replace_file
+
+__all__ = ["Change", "Journal", "Segment", "set_beliefs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a running policy was made to believe, or how it was set, between two events."""
+
+    place: int = 0
+    """Entries of the log before it."""
+    tables: tuple[np.ndarray, ...]
+    """By session the profile on each kind of accelerator.   # M x (K, B+1) s"""
+    delays: Delays
+    options: Any
+    """Of the policy; its defaults if None."""
+
+    def apply(self, policy: Any) -> None:
+        """Make the change; ``policy`` is modified in place."""
+        set_beliefs(policy, self.tables, self.delays)
+        if isinstance(policy, Symphony):
+            reconfigure(policy, self.options or options_of("symphony")())
+
+
+@dataclass(kw_only=True)
+class Segment:
+    """The life of one scheduler."""
+
+    policy: str
+    options: Any
+    spec: ClusterSpec
+    log: EventLog
+    changes: list[Change] = field(default_factory=list)
+
+    def note(self, change: Change) -> None:
+        """Note a change that is made now."""
+        if self.log.complete:
+            self.changes.append(replace(change, place=self.log.size))
+
+    def replay(self) -> Difference | None:
+        """Send the events to a fresh policy; return the first difference, None if there is none."""
+        policy = build_policy(self.policy, self.spec, self.options)
+        changes: list[tuple[int, Callable[[Any], None]]] = [(one.place, one.apply) for one in self.changes]
+        return replay_log(self.log, policy, changes)
+
+
+class Journal:
+    """The segments of one dispatcher, in the order of their beginnings.
+
+    Args:
+        limit: Entries to keep in all, about 100 bytes each.
+    """
+
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self.segments: list[Segment] = []
+        self._limit = limit
+
+    def begin(self, policy: str, options: Any, spec: ClusterSpec) -> Segment:
+        """Begin a segment: a scheduler of this policy starts."""
+        left = self._limit - sum(segment.log.size for segment in self.segments)
+        segment = Segment(policy=policy, options=options, spec=spec, log=EventLog(max(left, 0)))
+        self.segments.append(segment)
+        return segment
+
+    def save(self, path: Path) -> None:
+        """Write all of it.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        arrays: dict[str, np.ndarray] = {}
+        for number, segment in enumerate(self.segments):
+            arrays[f"{number}.entries"] = segment.log.entries
+            for index, session in enumerate(segment.spec.sessions):
+                arrays[f"{number}.profile.{index}"] = session.latency
+            for place, change in enumerate(segment.changes):
+                for index, table in enumerate(change.tables):
+                    arrays[f"{number}.change.{place}.{index}"] = table
+        header = json.dumps([_described(segment) for segment in self.segments])
+        arrays["header"] = np.frombuffer(header.encode(), np.uint8)
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        try:
+            replace_file(path, content.getvalue())
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Journal:
+        """Read a log.
+
+        Raises:
+            StorageError: It cannot be read, or is none.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                header = json.loads(arrays["header"].tobytes())
+                journal = cls()
+                journal.segments = [_segment(number, one, arrays) for number, one in enumerate(header)]
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError(f"{path}: is no event log of the dispatcher") from error
+        return journal
+
+
+def _described(segment: Segment) -> dict[str, Any]:
+    """Return what of a segment is no array."""
+    return {
+        "policy": segment.policy,
+        "options": _plain(segment.options),
+        "kinds": [int(kind) for kind in segment.spec.kinds],
+        "delays": asdict(segment.spec.delays),
+        "complete": segment.log.complete,
+        "sessions": [{"name": one.name, "slo": one.slo} for one in segment.spec.sessions],
+        "changes": [
+            {"place": one.place, "delays": asdict(one.delays), "options": _plain(one.options)}
+            for one in segment.changes
+        ],
+    }
+
+
+def _plain(options: Any) -> Any:
+    return asdict(options) if is_dataclass(options) and not isinstance(options, type) else None
+
+
+def _segment(number: int, header: Any, arrays: Any) -> Segment:
+    make = options_of(header["policy"])
+
+    def options(given: Any) -> Any:
+        return None if given is None else make(**given)
+
+    sessions = [
+        SessionSpec(**one, latency=arrays[f"{number}.profile.{index}"])
+        for index, one in enumerate(header["sessions"])
+    ]
+    log = EventLog.of(arrays[f"{number}.entries"])
+    log.complete = bool(header["complete"])
+    changes = [
+        Change(
+            place=one["place"],
+            tables=tuple(arrays[f"{number}.change.{place}.{index}"] for index in range(len(sessions))),
+            delays=Delays(**one["delays"]),
+            options=options(one["options"]),
+        )
+        for place, one in enumerate(header["changes"])
+    ]
+    spec = ClusterSpec(sessions=sessions, kinds=header["kinds"], delays=Delays(**header["delays"]))
+    given = options(header["options"])
+    return Segment(policy=header["policy"], options=given, spec=spec, log=log, changes=changes)
+
+
+def set_beliefs(policy: Any, tables: Sequence[np.ndarray], delays: Delays) -> None:
+    """Change the profiles and delays that a policy assumes, between events.
+
+    Args:
+        policy: Modified in place.
+        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
+        delays: Of the network.
+    """
+    cluster = policy[0]
+    for index, table in enumerate(tables):
+        cluster.latency[:, index, : table.shape[1]] = table
+    cluster.board["d_control"], cluster.board["d_data"] = delays.control, delays.data
+    cluster.board["d_response"] = delays.response
+    cluster.sessions["budget"] = cluster.sessions["slo"] - delays.response

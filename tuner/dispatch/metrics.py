@@ -1,0 +1,103 @@
+"""The metrics that the dispatcher exports to Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from tuner import __version__
+from tuner.dispatch.pool import Pool
+from tuner.dispatch.request import Status
+
+__all__ = ["Metrics"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
+
+LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0)
+"""Bounds of the histograms of durations, s."""
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Bounds of the histogram of batch sizes."""
+
+
+class Metrics:
+    """Counts what happens (a :class:`~tuner.dispatch.pool.Observer`), and writes it as a page."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
+        self._arrivals = self._counter("requests", "Requests that arrived.", "session")
+        self._answers = self._counter("answers", "Requests that ended, by how.", "session", "status")
+        self._latency = Histogram(
+            "servetune_dispatch_latency_seconds",
+            "From the arrival of a request to its answer; refused ones are not in it.",
+            ["session"],
+            buckets=LATENCIES,
+            registry=self.registry,
+        )
+        self._size = Histogram(
+            "servetune_dispatch_batch_items",
+            "Items of the batches that were executed.",
+            ["session", "backend"],
+            buckets=SIZES,
+            registry=self.registry,
+        )
+        self._execution = Histogram(
+            "servetune_dispatch_execution_seconds",
+            "How long backends worked on batches.",
+            ["session", "backend"],
+            buckets=LATENCIES,
+            registry=self.registry,
+        )
+        self._up = self._gauge("backend_up", "Whether a backend gets batches.", "backend")
+        self._lost = self._counter("backend_losses", "How often a backend was taken out.", "backend")
+        self._queue = self._gauge("queue_items", "Items that wait.", "session")
+        self._trip = self._gauge(
+            "round_trip_seconds", "The shortest recent way to a backend and back.", "backend"
+        )
+
+    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
+        return Gauge(f"servetune_dispatch_{name}", words, labels, registry=self.registry)
+
+    def _counter(self, name: str, words: str, *labels: str) -> Counter:
+        return Counter(f"servetune_dispatch_{name}", words, labels, registry=self.registry)
+
+    def arrived(self, session: str) -> None:
+        """A request arrived."""
+        self._arrivals.labels(session).inc()
+
+    def ended(self, session: str, status: Status | None, seconds: float) -> None:
+        """A request was answered, or refused."""
+        self._answers.labels(session, "ok" if status is None else status.value).inc()
+        if status is None:
+            self._latency.labels(session).observe(seconds)
+
+    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
+        """A batch was executed."""
+        self._size.labels(session, server).observe(items)
+        self._execution.labels(session, server).observe(seconds)
+
+    def switched(self, server: str, up: bool) -> None:
+        """A server came or went."""
+        self._up.labels(server).set(up)
+        if not up:
+            self._lost.labels(server).inc()
+
+    def page(self, pools: Sequence[Pool]) -> bytes:
+        """Return everything in Prometheus' text format."""
+        for pool in pools:
+            for index, session in enumerate(pool.sessions):
+                self._queue.labels(session.name).set(pool.waiting(index))
+            for server in pool.servers:
+                self._up.labels(server.address).set(server.up)
+                self._trip.labels(server.address).set(server.round_trip)
+        return generate_latest(self.registry)

@@ -1,0 +1,142 @@
+"""The dispatcher as a process: its fronts, its control port, what it says, and what signals do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from tuner.dispatch.backends.catalogue import connect
+from tuner.dispatch.config import DispatchConfig, ListenSection
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.front import FrontConfig, Fronts
+from tuner.dispatch.journal import Journal
+from tuner.dispatch.metrics import Metrics
+from tuner.web.token import read_token
+
+__all__ = ["DispatchProcess", "run_dispatch"]
+
+DRAIN = 10.0
+"""s that requests in progress get at the end."""
+
+
+class DispatchProcess:
+    """A dispatcher with everything around it.
+
+    :meth:`serve` runs it in the present event loop until :meth:`stop` is called.
+
+    Args:
+        config: Of the dispatcher.
+        say: Receives a sentence for the operator.
+        log: File of the event log, written at the end.
+    """
+
+    def __init__(self, config: DispatchConfig, say: Callable[[str], None], log: Path | None = None) -> None:
+        self._config = config
+        self._say = say
+        self._log = log
+        self._journal = Journal() if log is not None else None
+        self._ended = asyncio.Event()
+        self.metrics = Metrics()
+        self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal)
+        self.fronts = Fronts(self.dispatcher, front_config(config.listen))
+
+    def stop(self) -> None:
+        """Begin to end."""
+        self._ended.set()
+
+    async def serve(self, started: Callable[[], None] = lambda: None) -> None:
+        """Listen, answer, and drain at the end.
+
+        Args:
+            started: Called once it listens.
+
+        Raises:
+            InvalidInput: An address, a certificate or a token cannot be used.
+            StorageError: The event log cannot be written.
+        """
+        try:
+            await self.dispatcher.start()
+            async with self.fronts:
+                self._say(self._summary())
+                started()
+                await self._ended.wait()
+                self._say("ending: requests in progress are answered first")
+                await self.fronts.drain(DRAIN)
+        finally:
+            await self.dispatcher.close()
+            if self._journal is not None and self._log is not None:
+                self._journal.save(self._log)
+        self._say("ended")
+
+    def _summary(self) -> str:
+        names = ", ".join(self.dispatcher.sessions)
+        places = [
+            f"{kind} at {_place(address)}"
+            for kind, address in (("gRPC", self.fronts.grpc_address), ("HTTP", self.fronts.http_address))
+            if address is not None
+        ]
+        servers = [server for pool in self.dispatcher.pools for server in pool.servers]
+        up = sum(server.up for server in servers)
+        away = "".join(f"; {server.reason}" for server in servers if not server.up)
+        return (
+            f"dispatches {names} by {self._config.policy}, {' and '.join(places)}, "
+            f"to {up} of {len(servers)} backends{away}"
+        )
+
+
+def front_config(listen: ListenSection) -> FrontConfig:
+    """Return where the fronts listen.
+
+    Raises:
+        InvalidInput: The token cannot be used.
+    """
+    token = None
+    if listen.token_file is not None:
+        token = read_token(listen.token_file, None, "listen.token_file")
+    return FrontConfig(
+        grpc=listen.grpc,
+        http=listen.http,
+        certificate=listen.certificate,
+        key=listen.key,
+        client_ca=listen.client_ca,
+        token=token,
+    )
+
+
+def _place(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def run_dispatch(config: DispatchConfig, say: Callable[[str], None], log: Path | None = None) -> None:
+    """Run a dispatcher until Ctrl-C or SIGTERM; a second one ends it at once.
+
+    Args:
+        config: Of the dispatcher.
+        say: Receives a sentence for the operator.
+        log: File of the event log, written at the end.
+
+    Raises:
+        InvalidInput: An address, a certificate or a token cannot be used.
+        StorageError: The event log cannot be written.
+    """
+
+    async def main() -> None:
+        process = DispatchProcess(config, say, log)
+        loop = asyncio.get_running_loop()
+        came: list[int] = []
+
+        def ending() -> None:
+            came.append(1)
+            if len(came) > 1:
+                os._exit(130)
+            process.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ending)
+        await process.serve()
+
+    asyncio.run(main())
