@@ -24,6 +24,9 @@ __all__ = ["DispatchConfig", "ListenSection", "SessionConfig"]
 
 OFFLINE = ("oracle", "nexus")
 """Policies that need to know all requests, or their rates, beforehand."""
+DEFAULTS: dict[str, dict[str, Any]] = {"symphony": {"deferral": 0.25}}
+"""Options that are not the policy's own defaults. A batch that waits as long as it can is late if the machine
+hesitates for a few milliseconds, which real ones do."""
 LONGEST_SLO = 600_000
 """ms"""
 
@@ -212,5 +215,8 @@ class DispatchConfig(StrictPart):
                 data=network.data_ms_per_request / 1e3,
                 response=network.response_ms / 1e3,
             )
-        options = make_options(self.policy, self.options)
-        return Rules(policy=self.policy, options=options, delays=delays, quantile=self.quantile)
+        given = {**DEFAULTS.get(self.policy, {}), **self.options}
+        options = make_options(self.policy, given)
+        return Rules(
+            policy=self.policy, options={self.policy: options}, delays=delays, quantile=self.quantile
+        )

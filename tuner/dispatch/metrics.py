@@ -17,6 +17,7 @@ from prometheus_client import (
 from tuner import __version__
 from tuner.dispatch.pool import Pool
 from tuner.dispatch.request import Status
+from tuner.dispatch.totals import Totals
 
 __all__ = ["Metrics"]
 
@@ -32,6 +33,7 @@ class Metrics:
     """Counts what happens (a :class:`~tuner.dispatch.pool.Observer`), and writes it as a page."""
 
     def __init__(self) -> None:
+        self.totals = Totals()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
@@ -77,12 +79,14 @@ class Metrics:
 
     def ended(self, session: str, status: Status | None, seconds: float) -> None:
         """A request was answered, or refused."""
+        self.totals.ended(status, seconds)
         self._answers.labels(session, "ok" if status is None else status.value).inc()
         if status is None:
             self._latency.labels(session).observe(seconds)
 
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""
+        self.totals.executed(items, seconds)
         self._size.labels(session, server).observe(items)
         self._execution.labels(session, server).observe(seconds)
 

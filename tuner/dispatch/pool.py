@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,12 +82,17 @@ class Rules:
     """How a pool schedules."""
 
     policy: str = "symphony"
-    options: Any = None
-    """Of the policy; its defaults if None."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """By policy; those that are not in it have their defaults."""
     delays: Delays | None = None
     """Of the network, as the policy assumes them; measured if None."""
     quantile: float = 0.95
     """Share of the batches that should not take longer than the learned profile says."""
+
+    @property
+    def chosen(self) -> Any:
+        """The options of the policy; its defaults if None."""
+        return self.options.get(self.policy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +228,21 @@ class Pool:
         self._observer.switched(server.address, server.up)
         self.restart()
 
+    def set(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
+        """Change the rules and the limits of the sessions; what waits goes on waiting.
+
+        Args:
+            rules: The new ones.
+            sessions: The same ones, with other limits.
+        """
+        same_batches = [one.max_batch for one in sessions] == [one.max_batch for one in self.sessions]
+        same_policy = rules.policy == self.rules.policy
+        self.rules, self.sessions = rules, sessions
+        if self.scheduler is not None and same_batches and same_policy and rules.policy == "symphony":
+            self._believe(self._tables(), self._delays())
+        else:
+            self.restart()
+
     def restart(self) -> None:
         """Begin a new scheduler over the servers that are up; what waits arrives there again."""
         waiting = list(dict.fromkeys(one for one in self._waiting.values() if not one.over))
@@ -275,11 +295,11 @@ class Pool:
         ]
         delays = self._delays()
         spec = ClusterSpec(sessions=specs, kinds=[lane.kind for lane in self._lanes], delays=delays)
-        policy = build_policy(self.rules.policy, spec, self.rules.options)
+        policy = build_policy(self.rules.policy, spec, self.rules.chosen)
         self._origin = self._loop.time()
         self._last = 0.0
         if self._journal is not None:
-            self._segment = self._journal.begin(self.rules.policy, self.rules.options, spec)
+            self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
         self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
         self._wait_to_tune()
 
@@ -347,11 +367,11 @@ class Pool:
             known = cluster.latency[:, index, 1 : table.shape[1]]
             changed |= bool((np.abs(table[:, 1:] - known) > NOTICEABLE * known).any())
         if changed:
-            self._set(tables, delays)
+            self._believe(tables, delays)
 
-    def _set(self, tables: Sequence[np.ndarray], delays: Delays) -> None:
+    def _believe(self, tables: Sequence[np.ndarray], delays: Delays) -> None:
         assert self.scheduler is not None
-        change = Change(tables=tuple(tables), delays=delays, options=self.rules.options)
+        change = Change(tables=tuple(tables), delays=delays, options=self.rules.chosen)
         if self._segment is not None:
             self._segment.note(change)
         change.apply(self.scheduler.policy)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tuner.dispatch.backends.catalogue import connect
 from tuner.dispatch.config import DispatchConfig, ListenSection
+from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
@@ -41,7 +42,10 @@ class DispatchProcess:
         self._ended = asyncio.Event()
         self.metrics = Metrics()
         self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal)
-        self.fronts = Fronts(self.dispatcher, front_config(config.listen))
+        front = front_config(config.listen)
+        self.fronts = Fronts(self.dispatcher, front)
+        host = config.listen.control[0] if config.listen.control is not None else ""
+        self.control = Control(self.dispatcher, self.metrics, front.token, host)
 
     def stop(self) -> None:
         """Begin to end."""
@@ -60,12 +64,15 @@ class DispatchProcess:
         try:
             await self.dispatcher.start()
             async with self.fronts:
+                if self._config.listen.control is not None:
+                    await self.control.start(self._config.listen.control)
                 self._say(self._summary())
                 started()
                 await self._ended.wait()
                 self._say("ending: requests in progress are answered first")
                 await self.fronts.drain(DRAIN)
         finally:
+            await self.control.stop()
             await self.dispatcher.close()
             if self._journal is not None and self._log is not None:
                 self._journal.save(self._log)
@@ -78,11 +85,13 @@ class DispatchProcess:
             for kind, address in (("gRPC", self.fronts.grpc_address), ("HTTP", self.fronts.http_address))
             if address is not None
         ]
+        if self._config.listen.control is not None:
+            places.append(f"control at {_place(self.control.address)}")
         servers = [server for pool in self.dispatcher.pools for server in pool.servers]
         up = sum(server.up for server in servers)
         away = "".join(f"; {server.reason}" for server in servers if not server.up)
         return (
-            f"dispatches {names} by {self._config.policy}, {' and '.join(places)}, "
+            f"dispatches {names} by {self._config.policy}, {', '.join(places)}, "
             f"to {up} of {len(servers)} backends{away}"
         )
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from tuner.adapters.registry import scheme_of
-from tuner.adapters.triton.target import TritonTarget, parse_target
+from tuner.adapters.tfserving.target import TFServingTarget
+from tuner.adapters.tfserving.target import parse_target as parse_tfserving
+from tuner.adapters.triton.target import TritonTarget
+from tuner.adapters.triton.target import parse_target as parse_triton
 from tuner.dispatch.backends.connection import Connection
 from tuner.errors import InvalidInput
 
 __all__ = ["connect", "parse_backend"]
 
 
-def parse_backend(text: str) -> TritonTarget:
+def parse_backend(text: str) -> TritonTarget | TFServingTarget:
     """Read the target of a backend.
 
     Raises:
         InvalidInput: It is malformed, or batches cannot be sent to such a server.
     """
     scheme = scheme_of(text)
-    if scheme != "triton":
-        raise InvalidInput("TARGET", f"batches cannot be sent to {scheme}://", "use triton://HOST:8001/MODEL")
-    return parse_target(text)
+    if scheme == "triton":
+        return parse_triton(text)
+    if scheme == "tfserving":
+        return parse_tfserving(text)
+    problem = f"batches cannot be sent to {scheme}://"
+    raise InvalidInput("TARGET", problem, "use triton://HOST:8001/MODEL or tfserving://HOST:8500/MODEL")
 
 
 def connect(text: str) -> Connection:
@@ -29,6 +35,11 @@ def connect(text: str) -> Connection:
         InvalidInput: The target is malformed, or batches cannot be sent to such a server.
         StorageError: A certificate or token cannot be read.
     """
+    target = parse_backend(text)
+    if isinstance(target, TFServingTarget):
+        from tuner.dispatch.backends.tfserving import TFServingConnection
+
+        return TFServingConnection(target)
     from tuner.dispatch.backends.triton import TritonConnection
 
-    return TritonConnection(parse_backend(text))
+    return TritonConnection(target)

@@ -30,6 +30,7 @@ from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
 __all__ = [
     "named_version",
     "read_predict",
+    "read_tensor",
     "signature_of",
     "version_number",
     "write_predict",
@@ -78,7 +79,7 @@ def read_predict(question: Any, slo: float | None) -> Request:
     outputs = tuple(question.output_filter)
     if outputs:
         check_count("outputs", outputs)
-    inputs = tuple(_tensor(name, question.inputs[name]) for name in sorted(question.inputs))
+    inputs = tuple(read_tensor(name, question.inputs[name]) for name in sorted(question.inputs))
     spec = question.model_spec
     return Request(spec.name, inputs, outputs, deadline_after(slo), named_version(spec))
 
@@ -111,7 +112,12 @@ def version_number(version: str) -> int | None:
     return int(version) if version.isascii() and version.isdigit() and len(version) < 19 else None
 
 
-def _tensor(name: str, tensor: Any) -> Tensor:
+def read_tensor(name: str, tensor: Any) -> Tensor:
+    """Return the tensor in a ``TensorProto``.
+
+    Raises:
+        Refused: It is malformed.
+    """
     datatype = DATATYPES.get(tensor.dtype)
     if datatype is None:
         raise invalid(f"input '{name}': the data type number {tensor.dtype} is not offered")

@@ -1,0 +1,113 @@
+"""The control port: what it shows, what it changes, and who may change it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.dispatch.fakes import FakeServer, bench, request
+from tuner.dispatch.control import Control
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.metrics import Metrics
+
+TOKEN = "a token of many letters"
+
+
+async def ask(control: Control, text: str) -> tuple[int, bytes]:
+    """Send a request as it is written; return the status and the body of the answer."""
+    reader, writer = await asyncio.open_connection(*control.address)
+    writer.write(text.encode())
+    data = b""
+    async with asyncio.timeout(60):
+        while b"\r\n\r\n" not in data:
+            data += await reader.read(65536)
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        while len(body) < length:
+            body += await reader.read(65536)
+    writer.close()
+    await writer.wait_closed()
+    return int(head.split()[1]), body
+
+
+def post(values: Any, *, token: str = TOKEN, more: str = "") -> str:
+    body = values if isinstance(values, str) else json.dumps(values)
+    return (
+        f"POST /v1/knobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{more}"
+        f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    )
+
+
+def get(path: str, host: str = "localhost:1") -> str:
+    return f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+
+
+async def controlled() -> tuple[Control, Dispatcher, FakeServer]:
+    found, metrics = bench({"slo_ms": 2000.0}, servers=1), Metrics()
+    dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
+    await dispatcher.start()
+    control = await Control(dispatcher, metrics, TOKEN, "127.0.0.1").start(("127.0.0.1", 0))
+    return control, dispatcher, found.servers["a:1"]
+
+
+def test_what_it_shows_and_changes() -> None:
+    """Metrics, health and state can be read by everybody; who has the token sets knobs while it works."""
+
+    async def main() -> None:
+        control, dispatcher, server = await controlled()
+        await dispatcher.infer(request())
+        status, page = await ask(control, get("/metrics"))
+        assert status == 200
+        assert b'servetune_dispatch_answers_total{session="m",status="ok"} 1.0' in page
+        assert (await ask(control, get("/readyz")))[0] == 200
+        assert (await ask(control, get("/nothing")))[0] == 404
+        assert (await ask(control, get("/metrics", "elsewhere")))[0] == 421
+        state = json.loads((await ask(control, get("/v1/state")))[1])
+        assert state["totals"]["requests"] == 1
+        assert state["knobs"]["m.queue"] == 1000
+        status, body = await ask(control, post({"deferral": 0.25, "policy": 1, "m.max_batch": 4}))
+        assert status == 200
+        assert json.loads(body)["deferral"] == 0.25
+        assert dispatcher.pools[0].rules.policy == "eager"
+        await asyncio.gather(*[dispatcher.infer(request()) for _ in range(9)])
+        assert max(items for _, items in server.batches) <= 4
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (post({"deferral": 0.5}, token="another"), 401),
+        (post({"deferral": 0.5}, more="Origin: http://localhost\r\n"), 403),
+        (post("{"), 400),
+        (post("[" * 5000), 400),
+        (post([1]), 422),
+        (post({"deferral": True}), 422),
+        (post('{"deferral": 1e999}'), 422),
+        (post({"deferral": 2}), 422),
+        (post({"nothing": 1}), 422),
+        (post({"m.queue": 0}), 422),
+        (post({"policy": 1, "drop_rule": 9}), 422),
+        (post({"policy": 0.5}), 422),
+        ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405),
+        ("PUT /v1/knobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405),
+    ],
+)
+def test_what_is_refused(text: str, status: int) -> None:
+    """With the status for it; nothing changes."""
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled()
+        before = control.state()["knobs"]
+        assert (await ask(control, text))[0] == status
+        assert control.state()["knobs"] == before
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())

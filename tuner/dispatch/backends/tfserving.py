@@ -1,0 +1,114 @@
+"""Sends batches to TensorFlow Serving by its Predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from tuner.adapters.connection.channel import tidy
+from tuner.adapters.tfserving.client import VersionState
+from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.target import TFServingTarget
+from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
+from tuner.dispatch.backends.channel import open_aio, translated
+from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.front.datatype import split_elements
+from tuner.dispatch.front.predict import read_tensor
+from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
+
+__all__ = ["TFServingConnection"]
+
+STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+PLATFORM = "tensorflow_savedmodel"
+
+
+class TFServingConnection:
+    """One TensorFlow Serving.
+
+    Args:
+        target: A model on it. Its signature is asked of every model; its label of its own.
+    """
+
+    def __init__(self, target: TFServingTarget) -> None:
+        self.address = target.address
+        self._target = target
+        self._channel = open_aio(target)
+        self._predict = self._method(METHOD, "PredictRequest", "PredictResponse")
+        self._status = self._method(STATUS, "GetModelStatusRequest", "GetModelStatusResponse")
+        self._metadata = self._method(
+            f"{SERVICE}GetModelMetadata", "GetModelMetadataRequest", "GetModelMetadataResponse"
+        )
+
+    def _method(self, path: str, question: str, answer: str) -> Any:
+        return self._channel.unary_unary(
+            path,
+            request_serializer=message(question).SerializeToString,
+            response_deserializer=message(answer).FromString,
+        )
+
+    def _fill_spec(self, spec: Any, model: str, version: str = "") -> None:
+        spec.name = model
+        if version:
+            spec.version.value = int(version)
+        elif model == self._target.model and self._target.label:
+            spec.version_label = self._target.label
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = message("PredictRequest")()
+        self._fill_spec(question.model_spec, model, like.version)
+        question.model_spec.signature_name = self._target.signature
+        question.output_filter.extend(like.outputs)
+        for tensor in inputs:
+            entry = question.inputs[tensor.name]
+            entry.dtype = NUMBERS[tensor.datatype]
+            for size in tensor.shape:
+                entry.tensor_shape.dim.add(size=size)
+            if tensor.datatype == "BYTES":
+                entry.string_val.extend(split_elements(tensor.content))
+            else:
+                entry.tensor_content = tensor.content
+        with translated(self.address):
+            answer = await self._predict(question)
+        outputs = tuple(read_tensor(name, answer.outputs[name]) for name in sorted(answer.outputs))
+        return Reply(outputs, str(answer.model_spec.version.value))
+
+    async def ready(self, model: str, timeout: float) -> bool:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = message("GetModelStatusRequest")()
+        question.model_spec.name = model
+        try:
+            answer = await self._status(question, timeout=timeout)
+        except grpc.RpcError:
+            return False
+        return any(one.state == VersionState.AVAILABLE for one in answer.model_version_status)
+
+    async def limits(self, model: str, timeout: float) -> ModelLimits:  # noqa: ARG002 - it does not say
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        return ModelLimits()
+
+    async def metadata(self, model: str, timeout: float) -> Metadata:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
+        self._fill_spec(question.model_spec, model)
+        try:
+            answer = await self._metadata(question, timeout=timeout)
+        except grpc.RpcError as error:
+            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
+        described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
+        signature = described.signature_def[self._target.signature]
+        inputs, outputs = (
+            tuple(_kind(name, info) for name, info in sorted(found.items()))
+            for found in (signature.inputs, signature.outputs)
+        )
+        return Metadata(model, (str(answer.model_spec.version.value),), PLATFORM, inputs, outputs)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+
+def _kind(name: str, info: Any) -> TensorKind:
+    shape = tuple(int(dim.size) for dim in info.tensor_shape.dim)
+    return TensorKind(name, DATATYPES.get(info.dtype, str(info.dtype)), shape)

@@ -1,0 +1,82 @@
+"""The dispatcher's settings as knobs: what a tuner may change while it runs, at no cost.
+
+Every knob is a number. ``policy`` is the place of the policy in :data:`POLICIES`. ``deferral``,
+``batch_cap``, ``target_batch``, ``drop_rule`` and ``dispatch_order`` are those of
+:mod:`tuner.scheduling.knobs` and count where the policy is symphony. ``SESSION.max_batch`` and
+``SESSION.queue`` limit one session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tuner.dispatch.pool import Pool, PoolSession, Rules
+from tuner.errors import InvalidInput
+from tuner.scheduling.batching.symphony import SymphonyOptions
+from tuner.scheduling.catalogue import BATCHING_POLICIES
+from tuner.scheduling.knobs import KNOBS, configuration_of, options_from
+
+__all__ = ["POLICIES", "current", "set_knobs"]
+
+POLICIES = tuple(name for name in BATCHING_POLICIES if name != "nexus")
+"""What the knob ``policy`` can choose."""
+TUNED = "symphony"
+"""The policy whose options are knobs."""
+LARGEST = {"max_batch": 1024, "queue": 1_000_000}
+"""The largest value of a session's limit."""
+
+
+def current(pools: Sequence[Pool]) -> dict[str, float]:
+    """Return the values of all knobs."""
+    rules = pools[0].rules
+    found = dict(configuration_of(rules.options.get(TUNED, SymphonyOptions())))
+    if rules.policy in POLICIES:
+        found = {"policy": float(POLICIES.index(rules.policy)), **found}
+    for pool in pools:
+        for index, session in enumerate(pool.sessions):
+            found[f"{session.name}.max_batch"] = float(session.max_batch or pool.largest(index) or 1)
+            found[f"{session.name}.queue"] = float(session.queue)
+    return found
+
+
+def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
+    """Change some knobs, or none if one of the values cannot be used.
+
+    Raises:
+        InvalidInput: A knob is unknown, or its value cannot be used.
+    """
+    present = current(pools)
+    for name, value in values.items():
+        if name not in present:
+            raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(present)}")
+        if not _usable(name, value):
+            raise InvalidInput(f"knob {name}", f"{value:g} cannot be used")
+    wanted = {**present, **values}
+    rules = _rules(pools[0].rules, wanted)
+    sessions = [[_limited(session, wanted) for session in pool.sessions] for pool in pools]
+    for pool, limited in zip(pools, sessions, strict=True):
+        pool.set(rules, limited)
+
+
+def _usable(name: str, value: float) -> bool:
+    if name == "policy":
+        return value in range(len(POLICIES))
+    _, dot, limit = name.rpartition(".")
+    if dot:
+        return value == int(value) and 1 <= value <= LARGEST[limit]
+    return name == "deferral" or value == int(value)
+
+
+def _rules(rules: Rules, wanted: Mapping[str, float]) -> Rules:
+    """Return the rules with the values of the knobs."""
+    base = rules.options.get(TUNED, SymphonyOptions())
+    options = options_from({knob.name: wanted[knob.name] for knob in KNOBS}, base)
+    name = POLICIES[int(wanted["policy"])] if "policy" in wanted else rules.policy
+    return replace(rules, policy=name, options={**rules.options, TUNED: options})
+
+
+def _limited(session: PoolSession, wanted: Mapping[str, float]) -> PoolSession:
+    """Return a session with the values of its limits."""
+    largest, queue = int(wanted[f"{session.name}.max_batch"]), int(wanted[f"{session.name}.queue"])
+    return replace(session, max_batch=largest, queue=queue)
