@@ -6,6 +6,7 @@
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable, Wire
 from tuner.adapters.connection.request import FilledInput, Input
+from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.metrics.totals import MonotonicTotals
 from tuner.adapters.registry import Grids, connect, schemes
@@ -17,6 +18,7 @@ __all__ = [
     "Description",
     "Endpoint",
     "FilledInput",
+    "GpuUse",
     "Grids",
     "Histogram",
     "Input",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import NOT_KNOWN, Measurement, Work
@@ -124,6 +125,8 @@ class Counters(Work):
     """Answered requests by latency, where the server exports a histogram; totals like the others."""
     restarts: int = 0
     """How often the server began to count at 0 again, so that totals had to be carried over."""
+    gpus: tuple[GpuUse, ...] = ()
+    """What the server itself reports of the GPUs that the model's instances are on, now; empty if nothing."""
 
 
 class Backend(Protocol):

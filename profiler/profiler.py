@@ -104,7 +104,7 @@ class Profiler:
         after = self._read(ending=True)
         self._check_time(latest)
         self._came.append(arrivals([*readings, after.counters]))
-        measurement = self._assemble(before, after, self._came)
+        measurement = self._assemble(before, after, self._came, readings[1:])
         self._window_before = window = before.counters, after.counters
         if window_before is None:
             return measurement
@@ -174,7 +174,9 @@ class Profiler:
         if restarted and isinstance(self._host, Follower):
             self._host.follow(self._backend.describe().processes)
 
-    def _assemble(self, before: Reading, after: Reading, came: Sequence[Arrivals]) -> Measurement:
+    def _assemble(
+        self, before: Reading, after: Reading, came: Sequence[Arrivals], within: Sequence[Counters] = ()
+    ) -> Measurement:
         start, end = before.counters.time, after.counters.time
         clients = self._clients.sample(start, end) if self._clients is not None else None
         measurement = assemble(
@@ -185,6 +187,7 @@ class Profiler:
             came=came,
             mixed=end - self._changed_at < self._memory,
             limits=self._limits,
+            within=within,
         )
         if self._indicator is not None:
             measurement = self._indicator.applied(measurement)

@@ -78,11 +78,13 @@ class HostReading:
     throttled: float = NOT_KNOWN
     """Time in which the group's quota was used up, s."""
     gpu: float = NOT_KNOWN
-    """Share of the GPUs' time in use, 0..1."""
+    """Share of the GPUs' time in use since the reading before, 0..1."""
     foreign_gpu: float = NOT_KNOWN
     """Share of the GPUs' time used by others than the server and us since the reading before, 0..1."""
     gpu_memory: float = NOT_KNOWN
     """Bytes in use on the GPUs."""
+    gpu_energy: float = NOT_KNOWN
+    """Energy that they used so far, J."""
 
 
 class Host(Protocol):

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from tuner.adapters.backend import Counters
+from tuner.adapters.metrics.gpu import gpu_figures
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.profiler.contention import foreign_figures
@@ -71,6 +72,7 @@ def assemble(
     came: Sequence[Arrivals] = (),
     mixed: bool = False,
     limits: Limits = LIMITS,
+    within: Sequence[Counters] = (),
 ) -> Measurement:
     """Return what a window showed.
 
@@ -84,6 +86,7 @@ def assemble(
         came: Arrivals in this window and in those before it: without clients they show the burstiness.
         mixed: Whether the server's quantiles still contain requests under another configuration.
         limits: Limits beyond which the window is disturbed.
+        within: What was read inside the window, of which only the GPUs are of interest.
     """
     old, new = before.counters, after.counters
     if clients is not None and clients.intended.size == 0:
@@ -103,8 +106,6 @@ def assemble(
         cut_off=longest if clients is not None and np.isnan(clients.latency).any() else NOT_KNOWN,
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
-        gpu=after.host.gpu,
-        gpu_memory=after.host.gpu_memory,
         lateness_p99=lateness,
         disturbed=tuple(
             _disturbances(
@@ -118,6 +119,7 @@ def assemble(
         ),
         **latency,
         **foreign,
+        **_gpu(before, after, within),
     )
 
 
@@ -195,6 +197,15 @@ def _mean(old: Counters, new: Counters) -> float:
     """Return the mean latency between two readings, s."""
     requests = new.requests - old.requests
     return (new.latency - old.latency) / requests if requests > 0 else NOT_KNOWN
+
+
+def _gpu(before: Reading, after: Reading, within: Sequence[Counters]) -> dict[str, float]:
+    """Return the figures of the GPUs: by this machine's driver where it shows them, else by the server."""
+    seconds, new = after.counters.time - before.counters.time, after.host
+    if math.isnan(new.gpu) and math.isnan(new.gpu_memory):
+        return gpu_figures([one.gpus for one in (before.counters, *within, after.counters)], seconds)
+    power = (new.gpu_energy - before.host.gpu_energy) / seconds if seconds > 0 else NOT_KNOWN
+    return {"gpu": new.gpu, "gpu_memory": new.gpu_memory, "gpu_power": power}
 
 
 def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:

@@ -35,7 +35,7 @@ __all__ = [
 
 NOT_KNOWN = math.nan
 """Stands for a quantity that nobody measured; it is never 0."""
-ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio"}
+ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio", "W": "_watts"}
 """How the name of a Prometheus metric ends, by the unit."""
 
 
@@ -49,7 +49,8 @@ class Quantity:
     meaning: str
     """A phrase for people, without the unit."""
     unit: str = ""
-    """``s``, ``requests``, ``requests/s``, ``cores``, ``bytes`` or ``share`` (0 to 1); empty for a number."""
+    """``s``, ``requests``, ``requests/s``, ``cores``, ``bytes``, ``W`` or ``share`` (0 to 1);
+    empty for a number."""
     _: KW_ONLY
     statistic: str = ""
     """``mean``, ``p50``, ... of the latency; empty for every other quantity."""
@@ -158,10 +159,13 @@ class Measurement:
         float, Quantity("Share of time in which the quota of the server's group was used up", "share")
     ] = NOT_KNOWN
     gpu: Annotated[float, Quantity("Share of the GPUs' time in use", "share")] = NOT_KNOWN
+    """Of those that the server is on. Without what foreign processes used, where the driver of this machine
+    tells processes apart; by the server's own metrics where it is another machine."""
     foreign_gpu: Annotated[float, Quantity("Share of the GPUs' time used by foreign processes", "share")] = (
         NOT_KNOWN
     )
     gpu_memory: Annotated[float, Quantity("GPU memory in use", "bytes")] = NOT_KNOWN
+    gpu_power: Annotated[float, Quantity("Power of the GPUs", "W")] = NOT_KNOWN
     lateness_p99: Annotated[float, Quantity("Lateness of our load", "s", metric="load_lateness")] = NOT_KNOWN
     """How late our own load generator sent, 99 % quantile; large values blame the client."""
     waiting: Annotated[float, Quantity("Waiting for the change before, over all requests", "s")] = 0.0

@@ -351,4 +351,5 @@ def total(readings: Iterable[Counters], *, restarts: int) -> Counters:
         quantiles={s: max(r.quantiles[s] for r in each if r.requests) for s in sorted(shares)},
         latencies=merged(histograms),
         restarts=added("restarts") + restarts,
+        gpus=tuple(gpu for reading in each for gpu in reading.gpus),
     )

@@ -23,6 +23,7 @@ from tuner.adapters.triton.configuration import (
     rewrite,
     toggle_reload_mark,
 )
+from tuner.adapters.triton.instance_groups import on_gpu
 from tuner.adapters.triton.knobs import kind_of, knob_space
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
@@ -188,6 +189,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             pending=page.pending,
             quantiles=page.quantiles,
             restarts=self._statistics.restarts,
+            gpus=page.gpus,
         )
 
     def _sample(self) -> None:
@@ -199,7 +201,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if target.metrics_port is None:
             return TritonMetrics()
         text = metrics_page(target.host, target.metrics_port, target.security).fetch(self._timeout)
-        return parse_metrics(text, target.model, target.version)
+        return parse_metrics(text, target.model, target.version, on_gpu=on_gpu(self.original))
 
     def _batches(self) -> tuple[np.ndarray, np.ndarray]:
         self._sample()

@@ -223,6 +223,7 @@ class EnsembleBackend:
             compute=min(whole.compute, whole.latency),  # its models may execute one request at the same time
             batch_counts=busiest.batch_counts,
             batch_seconds=busiest.batch_seconds,
+            gpus=tuple({gpu.uuid: gpu for member in each.values() for gpu in member.gpus}.values()),
         )
 
     def profile(self) -> BatchingProfile | None:

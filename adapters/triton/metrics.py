@@ -1,4 +1,9 @@
-"""Reads Triton's metrics page: latency quantiles, waiting requests and failures by any reason."""
+"""Reads Triton's metrics page: latency quantiles, waiting requests, failures by any reason, and the GPUs.
+
+Triton names the GPU of an instance in the samples that it counts for it (``gpu_uuid``), which says on which
+GPUs a model is. The page shows the use of all GPUs that the server sees, sampled every two seconds unless
+``--metrics-interval-ms`` says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuner.adapters.connection.security import Security
+from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.metrics.page import MetricsPage, is_sane, read_samples
 
 __all__ = ["QUANTILE_MEMORY", "TritonMetrics", "metrics_page", "parse_metrics"]
@@ -13,6 +19,16 @@ __all__ = ["QUANTILE_MEMORY", "TritonMetrics", "metrics_page", "parse_metrics"]
 FAILURES = "nv_inference_request_failure"
 PENDING = "nv_inference_pending_request_count"
 LATENCY = "nv_inference_request_summary_us"
+INFERENCES = "nv_inference_count"
+GPU = "gpu_uuid"
+"""The label with the GPU's name."""
+OF_GPUS = {
+    "nv_gpu_utilization": "share",
+    "nv_gpu_memory_used_bytes": "memory",
+    "nv_gpu_power_usage": "power",
+    "nv_energy_consumption": "energy",
+}
+"""Metric -> field of :class:`~tuner.adapters.metrics.gpu.GpuUse`."""
 QUANTILE_MEMORY = 60.0
 """Triton's summaries look back over a sliding window of this many seconds."""
 
@@ -33,9 +49,11 @@ class TritonMetrics:
     """Whether the server exports quantiles; before the first request they have no values."""
     quantiles: Mapping[float, float] = field(default_factory=dict)
     """Quantile of the latency -> s."""
+    gpus: tuple[GpuUse, ...] = ()
+    """Those that the model's instances are on."""
 
 
-def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
+def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = False) -> TritonMetrics:
     """Read the page in Prometheus' text format.
 
     Args:
@@ -43,6 +61,7 @@ def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
         model: The model to look for.
         version: Its version; empty for all. Then counts are added up, and quantiles are those of the newest
             version with traffic.
+        on_gpu: Whether its configuration puts it on GPUs: if no sample says on which, the page's only one.
 
     Raises:
         AdapterError: The page is malformed.
@@ -50,11 +69,13 @@ def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
     failures: list[float] = []
     pending: list[float] = []
     summaries: dict[int, dict[float, float]] = {}
+    devices: set[str] = set()
     for name, labels, value in read_samples(
-        text, (FAILURES, PENDING, LATENCY), {"model": model}, server="Triton"
+        text, (FAILURES, PENDING, LATENCY, INFERENCES), {"model": model}, server="Triton"
     ):
         if version and labels.get("version") != version:
             continue
+        devices |= {labels[GPU]} if GPU in labels else set()
         if name.startswith(FAILURES):
             failures.append(value)
         elif name == PENDING:
@@ -71,7 +92,21 @@ def parse_metrics(text: str, model: str, version: str = "") -> TritonMetrics:
         pending=sum(waiting) if waiting else None,
         summaries=bool(summaries),
         quantiles=summaries[max(with_traffic)] if with_traffic else {},
+        gpus=_gpus(text, devices, on_gpu=on_gpu),
     )
+
+
+def _gpus(text: str, devices: set[str], *, on_gpu: bool) -> tuple[GpuUse, ...]:
+    """Return what the page says of the GPUs of a model, by their names."""
+    if not (devices or on_gpu):
+        return ()
+    seen: dict[str, dict[str, float]] = {}
+    for name, labels, value in read_samples(text, tuple(OF_GPUS), server="Triton"):
+        if GPU in labels and name in OF_GPUS and is_sane(value):
+            seen.setdefault(labels[GPU], {})[OF_GPUS[name]] = value
+    if not devices and len(seen) == 1:
+        devices = set(seen)
+    return tuple(GpuUse(uuid=uuid, **seen[uuid]) for uuid in sorted(devices & set(seen)))
 
 
 def _share(text: str) -> float | None:

@@ -134,9 +134,9 @@ def test_remote_host_knows_only_the_time() -> None:
 def test_gpu_is_read_or_unknown() -> None:
     """Without a GPU both readings are NaN; with one they are a share and bytes."""
     gpus = Gpus()
-    share, memory = gpus.read()
+    reading = gpus.read(())
     gpus.close()
 
-    assert np.isnan(gpus.read()).all()
-    assert np.isnan(share) or 0 <= share <= 1
-    assert np.isnan(memory) or memory >= 0
+    assert np.isnan(gpus.read(()).share)
+    assert np.isnan(reading.share) or 0 <= reading.share <= 1
+    assert np.isnan(reading.memory) or reading.memory >= 0
