@@ -9,6 +9,10 @@ from tuner.errors import InvalidInput
 
 __all__ = ["Address", "FrontConfig"]
 
+LARGEST_MESSAGE = 16_000_000
+"""Bytes of a request, and of an answer, unless it is set otherwise."""
+MOST_REQUESTS = 2_000
+"""Inferences in progress, likewise."""
 Address = tuple[str, int]
 """A host and a port; port 0 stands for any that is free."""
 
@@ -29,9 +33,9 @@ class FrontConfig:
     """Certificates of whom clients must be certified by; anybody may connect if None."""
     token: str | None = None
     """The bearer token that every request needs, but for those that ask whether the server is ready."""
-    largest_message: int = 16_000_000
+    largest_message: int = LARGEST_MESSAGE
     """Bytes of a request, and of an answer."""
-    most_requests: int = 2_000
+    most_requests: int = MOST_REQUESTS
     """Inferences in progress; further ones are refused."""
 
     def __post_init__(self) -> None:
