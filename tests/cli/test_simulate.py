@@ -251,3 +251,22 @@ def test_the_page_tells_every_option(policy: str) -> None:
     section = page.partition(f"### {policy}\n")[2].partition("\n#")[0]
     told = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
     assert told == {field.name for field in dataclasses.fields(options_of(policy))}
+
+
+def test_a_planner_plans_again_every_epoch(run: Run) -> None:
+    """Each interval is shown, what is desired at the end written for an autoscaler; a trace is refused."""
+    Path("e.yaml").write_text(
+        "planner: nexus\nepoch_s: 5\naccelerators: 4\nseconds: 15\nwarmup_seconds: 0\nsessions:\n"
+        "  - {name: a, alpha_ms: 2, beta_ms: 10, slo_ms: 100, memory_mib: 100, rate: [[0, 100], [5, 500]]}\n"
+    )
+
+    code, out, err = run("simulate", "e.yaml", "--json", "e.json", "--metrics", "e.prom")
+
+    stored = json.loads(Path("e.json").read_text())
+    assert (code, err) == (0, "")
+    assert "desired at the end" in out
+    assert stored["planner"] == "nexus"
+    assert [epoch["time"] for epoch in stored["epochs"]] == [5.0, 10.0, 15.0]
+    desired = stored["desired_accelerators"]
+    assert f'servetune_desired_accelerators{{cluster="e"}} {desired}' in Path("e.prom").read_text()
+    assert run("simulate", "e.yaml", "--trace", "t.json")[0] == 2

@@ -13,6 +13,7 @@ import typer
 from tuner.cli.console import plain
 
 if TYPE_CHECKING:
+    from tuner.cluster.epochs import EpochRun
     from tuner.cluster.outcome import Outcome, SessionOutcome
     from tuner.cluster.scenario import Rental, Scenario
 
@@ -21,6 +22,7 @@ __all__ = [
     "Out",
     "Seconds",
     "Seed",
+    "epochs_table",
     "load_scenario",
     "outcome_json",
     "outcome_table",
@@ -138,6 +140,37 @@ def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
         late = sum(session.late for session in outcome.sessions)
         shares = _shares(outcome.requests, good, dropped, late)
         table.add_row("all", "", rate_text(outcome.rate), *shares, style="bold")
+    return table
+
+
+def epochs_table(run: EpochRun) -> object:
+    """Return a table with a row for each interval of a run with a planner; of many, the worst."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    mean, desired = run.mean_accelerators, run.records[-1].desired
+    title = f"{mean:.1f} accelerators in use on average, {desired} desired at the end"
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name in ("until s", "requests/s", "bad %", "accelerators", "idle %", "desired", "models loaded"):
+        table.add_column(name, justify="right")
+    shown = list(enumerate(run.records))
+    if len(shown) > ROWS:
+        worst = sorted(shown, key=lambda each: -each[1].bad / max(each[1].requests, 1))[:ROWS]
+        shown = sorted(worst, key=lambda each: each[0])
+        table.caption = (
+            f"the {ROWS} of {len(run.records)} intervals with the highest bad rate; --json has all"
+        )
+    for index, record in shown:
+        begin = run.records[index - 1].time if index else 0.0
+        table.add_row(
+            f"{record.time:g}",
+            rate_text(record.requests / (record.time - begin)),
+            *_shares(record.requests, record.bad),
+            str(record.accelerators),
+            f"{100 * record.idle:.0f}",
+            str(record.desired),
+            str(record.loaded) if record.loaded else "",
+        )
     return table
 
 

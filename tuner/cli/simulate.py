@@ -13,6 +13,7 @@ from tuner.cli.scenario import (
     Out,
     Seconds,
     Seed,
+    epochs_table,
     load_scenario,
     outcome_json,
     outcome_table,
@@ -21,6 +22,10 @@ from tuner.cli.scenario import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tuner.cluster.epochs import EpochRun
+    from tuner.cluster.scenario import Scenario
     from tuner.scheduling.log import EventLog
 
 __all__ = ["EXAMPLES", "simulate"]
@@ -41,22 +46,38 @@ def simulate(
             "--trace", metavar="TRACE.json", help="Also write a Chrome trace, for ui.perfetto.dev to show."
         ),
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics",
+            metavar="FILE.prom",
+            help="With a planner: the accelerators desired.",
+        ),
+    ] = None,
     seed: Seed = None,
     seconds: Seconds = None,
 ) -> None:
     """Simulate a cluster that serves models under a policy, and show how it served them.
 
     The cluster has accelerators, or instances of mixed types that are rented:
-    docs/mixed-instances.md.
+    docs/mixed-instances.md. With a `planner` it is planned again every
+    epoch, from the requests that came: docs/simulate.md.
     """
     from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
 
-    scenario = load_scenario(file, "simulate", seed, seconds, out, trace)
+    scenario = load_scenario(file, "simulate", seed, seconds, out, trace, metrics)
     console = make_console()
     print_notes(console, scenario.notes)
     log = EventLog(TRACED) if trace is not None else None
+    if scenario.planner is not None:
+        _refuse(trace, "--trace", "is not written with a planner")
+        epochs = _simulate_epochs(scenario, console, out)
+        if metrics is not None:
+            _save_metrics(metrics, epochs.records[-1].desired, file.stem)
+        return
+    _refuse(metrics, "--metrics", "needs a scenario with a planner")
     with make_progress(console) as progress:
         task = progress.add_task("simulating", total=100)
         scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
@@ -69,6 +90,38 @@ def simulate(
     if trace is not None and log is not None:
         _save_trace(trace, [session.name for session in scenario.each_session], log)
     save(out, scenario, outcome.seconds, outcome_json(scenario, outcome))
+
+
+def _refuse(path: Path | None, option: str, why: str) -> None:
+    from tuner.errors import InvalidInput
+
+    if path is not None:
+        raise InvalidInput(option, why, "leave it out")
+
+
+def _save_metrics(path: Path, desired: int, cluster: str) -> None:
+    from tuner.planning.autoscale import metric_text
+    from tuner.storage import write_atomically
+
+    write_atomically(path, metric_text(desired, cluster))
+    print(path)
+
+
+def _simulate_epochs(scenario: Scenario, console: Console, out: Path | None) -> EpochRun:
+    """Simulate under a planner, and show each of its intervals."""
+    from tuner.cli.console import make_progress
+    from tuner.cluster.epochs import simulate_epochs
+
+    with make_progress(console) as progress:
+        task = progress.add_task("simulating", total=100)
+        run = simulate_epochs(
+            scenario, progress=lambda share: progress.update(task, completed=int(100 * share))
+        )
+    console.print(epochs_table(run))
+    console.print(outcome_table(scenario, run.outcome))
+    content = outcome_json(scenario, run.outcome) | {"planner": scenario.planner} | run.to_json()
+    save(out, scenario, run.outcome.seconds, content)
+    return run
 
 
 def _save_trace(path: Path, names: list[str], log: EventLog) -> None:

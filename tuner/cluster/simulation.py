@@ -114,6 +114,10 @@ class Simulation:
         """The state of the policy."""
         return self._policy
 
+    def change_policy(self, policy: Any) -> None:
+        """Go on with another state of the policy, which shares its queues and accelerators with this one."""
+        self._policy = policy
+
     @property
     def totals(self) -> Totals:
         """The counts so far."""

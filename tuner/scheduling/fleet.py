@@ -32,7 +32,9 @@ __all__ = [
     "largest_in_time",
     "make_fleet",
     "next_kind",
+    "park",
     "send",
+    "unpark",
 ]
 
 AHEAD = 8
@@ -164,3 +166,28 @@ def ended(cluster: Cluster, fleet: Fleet, accelerator: int) -> None:
     cluster.accelerators[accelerator].outstanding = outstanding
     cluster.accelerators[accelerator].free_at = end
     set_key(fleet.free, accelerator, end)
+
+
+def park(cluster: Cluster, fleet: Fleet, accelerator: int) -> bool:
+    """Take an accelerator out of use: nothing more is sent to it, as if a batch without end had been.
+
+    What it was sent before is still executed. Returns False, and changes nothing, if so much of that is
+    outstanding that there is no room for one more batch. Both states are modified in place.
+    """
+    outstanding = int(cluster.accelerators[accelerator].outstanding)
+    if outstanding == AHEAD:
+        return False
+    fleet.sent[accelerator, outstanding] = (0.0, np.inf)
+    cluster.accelerators[accelerator].outstanding = outstanding + 1
+    set_key(fleet.free, accelerator, np.inf)
+    return True
+
+
+def unpark(cluster: Cluster, fleet: Fleet, accelerator: int) -> None:
+    """Put a parked accelerator back into use. Both states are modified in place."""
+    outstanding = int(cluster.accelerators[accelerator].outstanding) - 1
+    cluster.accelerators[accelerator].outstanding = outstanding
+    last = fleet.sent[accelerator, outstanding - 1]
+    free = float(last["start"] + last["length"]) if outstanding else float(cluster.board[0].now)
+    cluster.accelerators[accelerator].free_at = free
+    set_key(fleet.free, accelerator, free)

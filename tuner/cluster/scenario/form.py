@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
 
 from tuner.cluster.scenario.checks import name_mistakes, profile_mistakes, rate_mistakes, size_mistakes
 from tuner.cluster.scenario.hardware import Accelerators, Hardware
@@ -23,13 +24,15 @@ from tuner.planning.pools.catalogue import InstanceType, check_names
 from tuner.scheduling.catalogue import POLICIES
 from tuner.schema import NotNegative, Positive, Some, StrictPart
 
-__all__ = ["PAPER", "Form", "use_of"]
+__all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
 
 MOST_SESSIONS = 20_000
 """Copies counted; each takes about 80 KB."""
 MOST_ACCELERATORS = 1_000_000
 LONGEST = 1e7
 """s; over longer times a time in seconds is not exact to a nanosecond."""
+PLANNERS = {"nexus": "nexus", "oblivious": "nexus", "symphony": "symphony"}
+"""Who plans each epoch, and the policy within it."""
 PAPER = "paper"
 """The catalogue of the Kairos paper."""
 
@@ -47,6 +50,14 @@ class Form(StrictPart):
 
     RENAMED: ClassVar = {"queries": "requests"}
 
+    planner: str | None = None
+    """Instead of a policy: who plans each epoch, one of ``PLANNERS``; ``accelerators`` are then the most."""
+    epoch_s: Annotated[Positive, Field(le=LONGEST)] = 30.0
+    """Length of an epoch, of which the planner makes the next plan."""
+    load_s: Annotated[NotNegative, Field(le=1e5)] = 0.5
+    """How long an accelerator loads a model, and executes nothing."""
+    memory_mib: Positive | None = None
+    """Of each accelerator, for the planner; None for no limit."""
     policy: str | None = None
     """One of ``tuner.scheduling.catalogue.POLICIES``; a plan needs none."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -87,6 +98,32 @@ class Form(StrictPart):
     """Instead of a time: how many requests are simulated, of all sessions together; all of them count."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
     """Of everything random."""
+
+    @check_model(mode="before")
+    @classmethod
+    def _planner_has_a_policy(cls, value: Any) -> Any:
+        """Set the policy that a planner plans for; whoever copies a scenario has it already."""
+        if not (isinstance(value, dict) and isinstance(value.get("planner"), str)):
+            return value
+        own = PLANNERS.get(value["planner"])
+        if own is None or value.get("policy") not in (None, own):
+            return value  # said at its field
+        return {**value, "policy": own}
+
+    @check_field("planner")
+    @classmethod
+    def _planner_is_known(cls, name: str | None) -> str | None:
+        if name is not None and name not in PLANNERS:
+            raise ValueError(f"there is no {name!r}; use one of {', '.join(PLANNERS)}")
+        return name
+
+    @check_field("policy")
+    @classmethod
+    def _planner_agrees(cls, name: str | None, info: ValidationInfo) -> str | None:
+        planner = info.data.get("planner")
+        if planner is not None and name != PLANNERS[planner]:
+            raise ValueError(f"is {PLANNERS[planner]} if {planner} plans; leave it out")
+        return name
 
     @check_field("policy")
     @classmethod

@@ -171,6 +171,8 @@ class Session(Profile):
     sizes: str | None = None
     """Items of a request: ``paper``, ``lognormal:MU,SIGMA``, ``gaussian:MU,SIGMA``, ``trace:FILE``; or 1."""
     max_batch: Count | None = None
+    memory_mib: NotNegative = 0.0
+    """Of its model on an accelerator, for a planner."""
     copies: Count = 1
     """Number of equal sessions, called NAME-0, NAME-1, and so on."""
 

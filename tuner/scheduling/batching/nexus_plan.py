@@ -25,7 +25,7 @@ from tuner.planning.packing.squishy import PackedNode, pack_arrays
 from tuner.profile import best_batch
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 
-__all__ = ["Hosted", "Placement", "check_placement", "make_placement"]
+__all__ = ["Hosted", "Placement", "check_placement", "make_placement", "raised_batches"]
 
 EVERYWHERE = 1 << 14
 """Queues that a plan without rates may have, every session everywhere; beyond it equal rates are assumed."""
@@ -194,17 +194,25 @@ def _repeat(
         copies[fullest] += 1
     rows = []
     for node, times in zip(nodes, copies, strict=True):
-        pairs = zip(node.loads, _raised(sessions, kind, node), strict=True)
+        members = [(index, size) for (index, _), size in zip(node.loads, node.batches, strict=True)]
+        pairs = zip(node.loads, raised_batches(sessions, kind, members), strict=True)
         rows += [[Hosted(index, size, max(rate, ROUNDING) / times) for (index, rate), size in pairs]] * times
     return rows
 
 
-def _raised(sessions: Sequence[SessionSpec], kind: int, node: PackedNode) -> list[int]:
-    """Per session the largest batch that its own SLO allows, if the others keep theirs."""
-    hosted = [sessions[index] for index, _ in node.loads]
-    planned = [float(one.latency[kind, size]) for one, size in zip(hosted, node.batches, strict=True)]
+def raised_batches(
+    sessions: Sequence[SessionSpec], kind: int, members: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Return the largest batch that each session's own SLO allows, if the others keep theirs.
+
+    Args:
+        sessions: All there are.
+        kind: Of the accelerator.
+        members: (session, planned batch) on it.
+    """
+    planned = [float(sessions[index].latency[kind, size]) for index, size in members]
     sizes = []
-    for session, size, latency in zip(hosted, node.batches, planned, strict=True):
-        left = session.slo - (sum(planned) - latency)  # for waiting and execution of its own batches
-        sizes.append(max(size, best_batch(session.latency[kind], left / 2)))
+    for (index, size), latency in zip(members, planned, strict=True):
+        left = sessions[index].slo - (sum(planned) - latency)  # for waiting and execution of its own batches
+        sizes.append(max(size, best_batch(sessions[index].latency[kind], left / 2)))
     return sizes

@@ -1,0 +1,88 @@
+"""The closed loop: a planner follows the rates that come, with accelerators, models and routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tuner.cluster import Scenario, Session
+from tuner.cluster.epochs import EpochRecord, EpochRun, simulate_epochs
+from tuner.errors import InvalidInput
+
+
+def scenario(**more: Any) -> Scenario:
+    fields: dict[str, Any] = {
+        "planner": "nexus",
+        "accelerators": 8,
+        "epoch_s": 15.0,
+        "seconds": 90.0,
+        "warmup_seconds": 0.0,
+        "load_s": 0.2,
+        "sessions": [
+            Session(name="a", alpha_ms=2, beta_ms=10, slo_ms=100, rate=((0, 150), (30, 900), (60, 150))),
+            Session(name="b", alpha_ms=3, beta_ms=12, slo_ms=150, rate=60),
+        ],
+    }
+    return Scenario(**{**fields, **more})
+
+
+def _until(run: EpochRun, time: float) -> EpochRecord:
+    """The last interval that ends by then."""
+    return [record for record in run.records if record.time <= time][-1]
+
+
+@pytest.mark.parametrize("planner", ["nexus", "symphony"])
+def test_the_cluster_follows_the_load(planner: str) -> None:
+    """More accelerators under more load, fewer after it, and good answers in between."""
+    run = simulate_epochs(scenario(planner=planner))
+
+    calm, busy = (_until(run, time) for time in (30.0, 60.0))
+    assert busy.accelerators > calm.accelerators
+    assert run.records[-1].desired < busy.accelerators
+    assert busy.bad < 0.01 * busy.requests
+    assert sum(record.loaded for record in run.records) > 0
+    assert run.outcome.requests == sum(session.requests for session in run.outcome.sessions) > 30_000
+    assert run.mean_accelerators == pytest.approx(run.to_json()["mean_accelerators"])
+
+
+def test_the_oblivious_planner_uses_all() -> None:
+    """It shares the whole cluster out."""
+    run = simulate_epochs(scenario(planner="oblivious", seconds=40.0))
+
+    assert {record.accelerators for record in run.records} == {8}
+
+
+def test_advice_need_not_be_followed() -> None:
+    """Advice on a fixed cluster: fewer when it is idle, more than there are when it is overloaded."""
+    run = simulate_epochs(scenario(planner="symphony", accelerators=2), fixed=True)
+
+    assert {record.accelerators for record in run.records} == {2}
+    assert _until(run, 30.0).desired == 1
+    assert _until(run, 60.0).desired > 2
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """Planning adds no randomness."""
+    one, two = (simulate_epochs(scenario(seconds=30.0)) for _ in range(2))
+
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"planner": "clairvoyant"}, "use one of nexus"),
+        ({"policy": "eager"}, "is nexus if nexus plans"),
+    ],
+)
+def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
+    """A planner has its own policy."""
+    with pytest.raises(ValueError, match=words):
+        scenario(**fields)
+
+
+def test_a_planner_needs_a_time() -> None:
+    """Not a number of requests."""
+    with pytest.raises(InvalidInput, match="needs `accelerators` and `seconds`"):
+        simulate_epochs(scenario(requests=100))

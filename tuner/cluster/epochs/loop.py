@@ -1,0 +1,88 @@
+"""The closed loop: at each look at the rates a planner may plan again; models load, and routes follow.
+
+The planner looks at what happened at least every ``LOOK`` seconds, and at the end of each epoch. It knows the
+rates only from what came. An accelerator that loads models executes nothing meanwhile; requests are sent by
+the new plan when all its models are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tuner.cluster.epochs.nexus import NexusEpochs
+from tuner.cluster.epochs.record import EpochRecord, EpochRun, Observed, Observer
+from tuner.cluster.epochs.symphony import SymphonyEpochs
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.simulation import Simulation
+from tuner.errors import InvalidInput
+
+__all__ = ["EpochRecord", "EpochRun", "simulate_epochs"]
+
+LOOK = 10.0
+"""s; epochs begin at least that far apart (Nexus, section 5)."""
+
+
+class Planner(Protocol):
+    """Who plans: it looks at an interval, and changes the simulation."""
+
+    def begin(self) -> None:
+        """Make the first plan."""
+
+    def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
+        """Look at an interval, plan again if it is time, and say what came of it."""
+
+    def next_change(self) -> float:
+        """Return when models will have been loaded, s; infinite if none are being loaded."""
+
+    def change(self) -> None:
+        """Use what has been loaded."""
+
+
+def simulate_epochs(
+    scenario: Scenario,
+    *,
+    progress: Callable[[float], None] | None = None,
+    fixed: bool = False,
+) -> EpochRun:
+    """Simulate a scenario with a planner from beginning to end.
+
+    Args:
+        scenario: Its ``planner`` plans each epoch.
+        progress: Called with the share done so far, in [0, 1].
+        fixed: Advice is given and not followed: all accelerators are in use (Symphony).
+
+    Raises:
+        InvalidInput: It has no planner, or a rented pool, or the number of requests instead of a time.
+    """
+    if scenario.planner is None or scenario.rental is not None or scenario.requests is not None:
+        raise InvalidInput(
+            "planner", "needs `accelerators` and `seconds`", "remove `instances` and `requests`"
+        )
+    planner: NexusEpochs | SymphonyEpochs
+    if scenario.planner == "symphony":
+        planner = SymphonyEpochs(scenario, fixed=fixed)
+    else:
+        planner = NexusEpochs(scenario)
+    simulation, until = planner.simulation, scenario.interval.last
+    planner.begin()
+    observer, records = Observer(simulation), list[EpochRecord]()
+    epoch = scenario.epoch_s
+    while simulation.now < until:
+        look = min(simulation.now + min(LOOK, scenario.epoch_s), until, epoch)
+        _advance(simulation, planner, look, lambda now: progress and progress(now / until))
+        records.append(planner.end_interval(observer.look(), simulation.now >= epoch))
+        if records[-1].planned or simulation.now >= epoch:
+            epoch = simulation.now + scenario.epoch_s
+    simulation.drain()
+    return EpochRun(outcome=simulation.outcome(), records=tuple(records))
+
+
+def _advance(
+    simulation: Simulation, planner: Planner, until: float, report: Callable[[float], object]
+) -> None:
+    while simulation.now < until:
+        for now in simulation.steps(min(until, planner.next_change())):
+            report(now)
+        if simulation.now >= planner.next_change():
+            planner.change()

@@ -1,0 +1,155 @@
+"""Plans Nexus epochs: squishy bin packing of the rates that came, or the batch-oblivious baseline.
+
+A plan is made at the end of each epoch, and before it if a session's rate has left the band around what was
+planned (below 0.8, above 1.1, and more than chance explains). Rates are planned with a margin, for requests
+come in bursts. Accelerators without a session are released.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.cluster.epochs.record import EpochRecord, Observed
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.simulation import Simulation
+from tuner.planning.packing.epoch import plan_epoch
+from tuner.planning.packing.load import SessionLoad
+from tuner.planning.packing.oblivious import oblivious_rows
+from tuner.planning.packing.plan import Backend, ClusterPlan
+from tuner.scheduling.batching.nexus import NexusOptions
+from tuner.scheduling.batching.nexus_epoch import build_open, replan
+from tuner.scheduling.batching.nexus_plan import Placement, raised_batches
+
+__all__ = ["NexusEpochs"]
+
+MIB = float(1 << 20)
+LOW, HIGH = 0.8, 1.1
+"""Of the planned rate; outside, an epoch ends early."""
+SURE = 3.0
+"""Standard deviations of a Poisson number that chance explains."""
+RAREST = 0.1
+"""Requests/s that are planned for at least: a session always has a backend."""
+MARGIN = 1.15
+"""What is planned for, relative to what came (the authors' code has the same on execution times)."""
+
+
+class NexusEpochs:
+    """The planner of one simulation, which it makes.
+
+    Args:
+        scenario: Its sessions' rates are not read but at time 0, as a first guess.
+        margin: What is planned for, relative to what came.
+    """
+
+    def __init__(self, scenario: Scenario, *, margin: float = MARGIN) -> None:
+        self._scenario, self._margin = scenario, margin
+        self._spec = spec = scenario.cluster_spec()
+        memory = math.inf if scenario.memory_mib is None else scenario.memory_mib * MIB
+        self._backends = [Backend(name=str(index), memory=memory) for index in range(len(spec.kinds))]
+        allowed = spec.delays.response + spec.delays.control + spec.delays.data
+        self._loads = [
+            SessionLoad(
+                name=str(index),
+                latency=one.latency[0],
+                budget=max(one.slo - allowed, 0.0),
+                rate=0.0,
+                memory=session.memory_mib * MIB,
+            )
+            for index, (one, session) in enumerate(zip(spec.sessions, scenario.each_session, strict=True))
+        ]
+        self._plan: ClusterPlan | None = None
+        self._pending: tuple[float, Placement] | None = None
+        self._rates = np.zeros(len(self._loads))  # planned without the margin
+        self._used = 0
+        self._hosted: list[set[int]] | None = None
+        self.simulation = Simulation(scenario)
+        options = NexusOptions(**{"frontends": scenario.frontends, **scenario.options})
+        self.simulation.change_policy(build_open(spec, options))
+        self.simulation.measure(0.0, scenario.interval.end)
+
+    def begin(self) -> None:
+        """Plan for the rates that the scenario begins with; the models are loaded already."""
+        first = [session.process() for session in self._scenario.each_session]
+        rates = [one.schedule.rate(0.0) if one.schedule is not None else one.rate for one in first]
+        self._make_plan(np.array(rates))
+        self.change()
+
+    def next_change(self) -> float:
+        """Return when the models of the next plan are loaded, s; infinite if there is none."""
+        return math.inf if self._pending is None else self._pending[0]
+
+    def change(self) -> None:
+        """Send requests by the next plan."""
+        assert self._pending is not None, "there is no next plan"
+        _, placement = self._pending
+        self._pending = None
+        self._used = sum(1 for row in placement.backends if row)
+        self.simulation.change_policy(replan(self.simulation.policy, placement))
+
+    def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
+        """Plan again if it is time."""
+        used, loaded = max(self._used, 1), 0
+        plan = self._pending is None and (epoch_ended or self._left_the_band(seen))
+        if plan:
+            loaded = self._make_plan(seen.rates)
+        return EpochRecord(
+            time=self.simulation.now,
+            requests=int(seen.requests.sum()),
+            bad=seen.bad,
+            accelerators=used,
+            idle=max(1 - float(seen.busy.sum()) / seen.seconds / used, 0.0),
+            desired=len(self._plan.backends) if self._plan else used,
+            loaded=loaded,
+            planned=plan,
+        )
+
+    def _left_the_band(self, seen: Observed) -> bool:
+        expected = self._rates * seen.seconds
+        off = np.abs(seen.requests - expected) > SURE * np.sqrt(np.maximum(expected, 1.0))
+        outside = (seen.requests < LOW * expected) | (seen.requests > HIGH * expected)
+        return bool((off & outside).any())
+
+    def _make_plan(self, rates: np.ndarray) -> int:
+        """Plan for rates, begin to load, and return how many models that takes."""
+        self._rates = rates
+        wanted = np.maximum(rates * self._margin, RAREST).tolist()
+        if self._scenario.planner == "oblivious":
+            placement = Placement.of(oblivious_rows(self._loads, wanted, len(self._backends)))
+            loads = self._new_models(placement)
+        else:
+            now = [replace(load, rate=rate) for load, rate in zip(self._loads, wanted, strict=True)]
+            plan = plan_epoch(lambda _: now, self._backends, previous=self._plan)
+            self._plan, placement = plan, self._placement(plan)
+            loads = self._new_models(placement)
+        seconds = self._scenario.load_s
+        for backend, count in loads.items():
+            self.simulation.occupy(backend, seconds * count)
+        self._hosted = [{share.session for share in row} for row in placement.backends]
+        longest = max(loads.values(), default=0) * seconds
+        self._pending = (self.simulation.now + longest, placement)
+        return sum(loads.values())
+
+    def _new_models(self, placement: Placement) -> dict[int, int]:
+        """Return how many models each backend must load; none at time 0."""
+        before = self._hosted
+        if before is None:
+            return {}
+        new = {
+            backend: len({share.session for share in row} - before[backend])
+            for backend, row in enumerate(placement.backends)
+        }
+        return {backend: count for backend, count in new.items() if count}
+
+    def _placement(self, plan: ClusterPlan) -> Placement:
+        rows: list[list[tuple[int, int, float]]] = [[] for _ in self._backends]
+        for backend in plan.backends:
+            members = [(int(one.name), one.batch) for one in backend.sessions]
+            raised = raised_batches(self._spec.sessions, 0, members)
+            rows[int(backend.name)] = [
+                (session, size, one.rate)
+                for (session, _), size, one in zip(members, raised, backend.sessions, strict=True)
+            ]
+        return Placement.of(rows)

@@ -1,0 +1,97 @@
+"""Scales a Symphony cluster by advice: from the bad rate and the idle time of each interval (section 4.4).
+
+Every accelerator loads all models, so that any can execute any. More are asked for at the end of an interval
+of the looks, fewer only at the end of an epoch. A new one serves as soon as it has loaded all models.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tuner.cluster.epochs.record import EpochRecord, Observed
+from tuner.cluster.scenario import Scenario
+from tuner.cluster.simulation import Simulation
+from tuner.planning.autoscale import ScalingRule
+from tuner.scheduling.fleet import park, unpark
+
+__all__ = ["SymphonyEpochs"]
+
+
+class SymphonyEpochs:
+    """The planner of one simulation, which it makes.
+
+    Args:
+        scenario: Its accelerators are the most that can be in use.
+        fixed: Advice is given and not followed.
+    """
+
+    def __init__(self, scenario: Scenario, *, fixed: bool = False) -> None:
+        self._fixed = fixed
+        self._count = len(scenario.cluster_spec().kinds)
+        self._models = len(scenario.each_session)
+        self._load = scenario.load_s * self._models
+        self._rule = ScalingRule(most=1 << 20 if fixed else self._count)
+        self._used = list(range(self._count))
+        self._pending: tuple[float, list[int]] | None = None
+        self._epoch: Observed | None = None
+        self.simulation = Simulation(scenario)
+        self.simulation.measure(0.0, scenario.interval.end)
+
+    def begin(self) -> None:
+        """All accelerators are in use."""
+
+    def next_change(self) -> float:
+        """Return when new accelerators have loaded their models, s; infinite if there are none."""
+        return math.inf if self._pending is None else self._pending[0]
+
+    def change(self) -> None:
+        """Use the accelerators that have loaded their models."""
+        assert self._pending is not None, "nothing is being loaded"
+        new, self._pending = self._pending[1], None
+        policy = self.simulation.policy
+        for accelerator in new:
+            unpark(policy.cluster, policy.fleet, accelerator)
+        self._used += new
+
+    def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
+        """Follow the advice."""
+        used = len(self._used)
+        self._epoch = seen if self._epoch is None else self._epoch.plus(seen)
+        short = self._advice(seen, used)
+        desired = max(short, used) if not epoch_ended else self._advice(self._epoch, used)
+        desired = max(desired, short) if short > used else desired
+        changes = not self._fixed and self._pending is None and desired != used
+        if epoch_ended or changes:
+            self._epoch = None
+        record = EpochRecord(
+            time=self.simulation.now,
+            requests=int(seen.requests.sum()),
+            bad=seen.bad,
+            accelerators=used,
+            idle=self._idle(seen, used),
+            desired=desired,
+            loaded=max(desired - used, 0) * self._models if changes else 0,
+            planned=changes,
+        )
+        if changes:
+            self._scale(desired)
+        return record
+
+    def _advice(self, seen: Observed, used: int) -> int:
+        idle = self._idle(seen, used)
+        return self._rule.advise(accelerators=used, bad_rate=seen.bad_rate, idle=idle).desired
+
+    @staticmethod
+    def _idle(seen: Observed, used: int) -> float:
+        return max(1 - float(seen.busy.sum()) / seen.seconds / used, 0.0)
+
+    def _scale(self, desired: int) -> None:
+        policy = self.simulation.policy
+        if desired > len(self._used):
+            free = [one for one in range(self._count) if one not in set(self._used)]
+            self._pending = (self.simulation.now + self._load, free[: desired - len(self._used)])
+        kept = []
+        for place, accelerator in enumerate(self._used):
+            if place < desired or not park(policy.cluster, policy.fleet, accelerator):
+                kept.append(accelerator)
+        self._used = kept
