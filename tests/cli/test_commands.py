@@ -38,10 +38,17 @@ def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_
 
 
 def test_dry_run_changes_nothing(tuner: Say, tmp_path: Path) -> None:
-    """Decisions are shown, the configuration stays the default one."""
-    tuner("run", "sim://mlp?rate=150", "--slo", "p95=30ms", "--windows", "5", "--out", "r", "--dry-run")
+    """Decisions are shown with the configurations that they name; the default one stays."""
+    printed = tuner(
+        "run", "sim://mlp?rate=180", "--slo", "p95=30ms", "--windows", "3", "--out", "r", "--dry-run"
+    )
 
     report = Report.load(tmp_path / "r" / "report.json")
+    decided = [w.decided_configuration for w in report.windows if w.decision == "apply"]
+    assert decided
+    assert all(wanted != w.configuration for wanted, w in zip(decided, report.windows, strict=False))
+    assert "would apply → batch" in printed
+    assert "the last decision was to run batch" in printed
     assert {tuple(w.configuration.values()) for w in report.windows} == {(1.0, 0.0, 1.0)}
     assert report.reconfigurations == 0
 

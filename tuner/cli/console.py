@@ -156,6 +156,8 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
         type(record.decision).__name__, "hold"
     )
     arrow = f" → {configuration_text(space, running)}" if record.report is not None else ""
+    if record.outcome == "recommended" and record.wanted is not None:
+        verb, arrow = f"would {verb}", f" → {configuration_text(space, record.wanted)}"
     problem = f" [red]not done: {plain(record.error)}[/red]" if record.error else ""
     return f"{line}\n      {verb}{arrow}  [dim]{plain(record.decision.reason)}[/dim]{problem}"
 

@@ -46,12 +46,13 @@ def recommend(
     from tuner.cli.console import make_console, print_notes
     from tuner.cli.session import check_indicator
     from tuner.laboratory.advice import advise
-    from tuner.profiler.attachment import attach_for
+    from tuner.profiler.attachment import attach_for, require_resource
     from tuner.storage import write_atomically
 
     check_indicator(setting)
     with attach_for(setting, target) as attachment:
         objective = setting.objective_on(attachment.host.cores)
+        require_resource(attachment, objective.goal)
         agent = None
         if policy is not None:
             from tuner.agents.catalogue import load_agent

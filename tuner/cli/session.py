@@ -177,6 +177,10 @@ class TuningSession:
         """Leave the server in good order, then write report and state."""
         self._settle()
         self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
+        recommended = [r.wanted for r in self.records if r.outcome == "recommended"]
+        if recommended and recommended[-1] is not None:
+            text = configuration_text(self.attachment.space, recommended[-1])
+            self.say(f"nothing was changed; the last decision was to run {text}")
         self.write()
 
     def _settle(self) -> None:

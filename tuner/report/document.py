@@ -67,6 +67,8 @@ class WindowReport(Measured):
     reason: str
     next_configuration: dict[str, float] | None
     """The configuration that was applied at the window's end, if any."""
+    decided_configuration: dict[str, float] | None = None
+    """The configuration that was decided on, applied or not: a dry run applies none. None for ``hold``."""
     disturbed: list[str]
 
 

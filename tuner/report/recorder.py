@@ -98,6 +98,7 @@ class Recorder:
             decision=type(record.decision).__name__.lower(),
             reason=reason,
             next_configuration=dict(record.report.configuration) if record.report is not None else None,
+            decided_configuration=dict(record.wanted) if record.wanted is not None else None,
             disturbed=list(m.disturbed),
             **figures({quantity: m.value(quantity) for quantity in QUANTITIES}),
         )

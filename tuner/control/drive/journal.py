@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.adapters.backend import ApplyReport
-from tuner.control.decide.decision import Decision
+from tuner.control.decide.decision import Decision, Hold
 from tuner.control.drive.state import RunState
+from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
 
 __all__ = ["Journal", "StateFile", "WindowRecord"]
@@ -35,6 +36,11 @@ class WindowRecord:
     """Why applying or measuring failed; empty if it did not."""
     lag: float = NOT_KNOWN
     """Time from the end of the window until its decision was made and written down, s."""
+
+    @property
+    def wanted(self) -> Configuration | None:
+        """The configuration that was decided on, applied or not; None to leave what runs."""
+        return None if isinstance(self.decision, Hold) else self.decision.configuration
 
 
 class Journal(Protocol):
