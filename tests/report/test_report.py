@@ -13,10 +13,12 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.control import Apply, Hold, Rollback, WindowRecord
 from tuner.control.decide.decision import Decision
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.report import Report
+from tuner.report.document import LearnedCost
 from tuner.report.html import render
+from tuner.report.plots import latency_figure, learned_figure, to_svg
 from tuner.report.recorder import Recorder, write
 
 
@@ -103,6 +105,65 @@ def test_page_shows_every_plot_and_escapes_text() -> None:
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
+
+
+def test_the_map_prints_what_was_measured() -> None:
+    """Not what the agent made of it; the others are inferred, and what ran last is outlined."""
+    report = recorded()
+    learned = report.learned[0]
+    learned.measured[0], learned.costs[0] = 39.96, 1.4
+    text = to_svg(learned_figure(report))
+
+    assert ">40<" in text
+    assert ">1.40<" in text  # what was inferred for configuration 5
+    assert learned.chosen == dict(configuration())
+    assert ">max_queue_delay<" in text
+    assert ">2ms<" in text
+
+
+def test_a_large_space_is_one_picture() -> None:
+    """The further knobs are summed up by the least cost, and only measured cells have a number."""
+    grids = {"a": range(11), "b": range(11), "c": range(11)}
+    knobs = [Knob(name=n, grid=tuple(map(float, g)), default=0.0, role=Role.OTHER) for n, g in grids.items()]
+    space = KnobSpace(knobs)
+    report = recorded()
+    measured: list[float | None] = [None] * space.size
+    measured[5] = 39.96
+    learned = LearnedCost(rate=99.0, costs=[0.5] * space.size, visits=[0] * space.size, measured=measured)
+    figure = learned_figure(report.model_copy(update={"knobs": space.to_json(), "learned": [learned]}))
+
+    assert figure is not None
+    assert len([axis for axis in figure.axes if axis.images]) == 1
+    assert [text.get_text() for text in figure.axes[0].texts] == ["40"]
+
+
+def test_a_latency_that_was_cut_off_says_so() -> None:
+    """In the table and the plot, in ms like its column."""
+    report = recorded()
+    report.windows[1].cut_off_ms = report.windows[1].p95_ms  # type: ignore[attr-defined]
+
+    assert "over 900" in render(report)
+    assert "cut off" in to_svg(latency_figure(report))
+
+
+def test_a_run_compares_what_ran_first_with_what_runs_last() -> None:
+    """Under the load of its end; where nothing better was found, a note says that it was left."""
+    description = Description(target="t", server="s", version="1", model="m", writable=True, quantiles=False)
+    two = configuration(2)
+    for last, levels in ((two, 1), (configuration(), 0)):
+        recorder = Recorder(
+            title="run", command="tuner run", description=description, space=SPACE, objective=OBJECTIVE
+        )
+        for number, running in enumerate((configuration(), two, last)):
+            m = measurement(0.9 if running == configuration() else 0.02, end=5.0 * number, running=running)
+            recorder.add(WindowRecord(number=number, measurement=m, decision=Hold(reason="so"), level=24))
+        recorder.compare_ends()
+        report = recorder.report(failed=0, sent=1, reconfigurations=1)
+
+        assert len(report.levels) == levels
+        assert bool(report.notes) == (not levels)
+        if levels:
+            assert (report.before.p95_ms, report.after.p95_ms) == (900, 20)  # type: ignore[union-attr]
 
 
 def test_page_of_an_empty_run_is_drawn() -> None:

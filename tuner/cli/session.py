@@ -213,6 +213,7 @@ class TuningSession:
             self.recorder.note(sentence)
             self.say(f"[yellow]{sentence}[/yellow]")
         self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
+        self.recorder.compare_ends()
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         data, page = write(

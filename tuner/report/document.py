@@ -87,6 +87,10 @@ class LearnedCost(Part):
     costs: list[Number]
     """One per configuration, in the order of the knob space."""
     visits: list[int]
+    measured: list[Number] = Field(default_factory=list)
+    """Mean cost of the windows that ran each configuration; None where none did."""
+    chosen: dict[str, float] | None = None
+    """What ran last under this load."""
 
 
 class Report(Stored):

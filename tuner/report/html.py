@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.measurement import QUANTITIES
-from tuner.report.document import Report
+from tuner.duration import format_duration, format_ms
+from tuner.measurement import QUANTITIES, Quantity
+from tuner.report.document import Measured, Report
 from tuner.report.plots import latency_figure, learned_figure, resources_figure, to_svg
 from tuner.storage import write_atomically
 
@@ -31,6 +32,8 @@ def render(report: Report) -> str:
     )
     environment.filters["knobs"] = lambda configuration: _knobs(report, configuration)
     environment.filters["figure"] = _figure_text
+    environment.filters["latency"] = _latency
+    environment.filters["unit"] = _unit
     learned = learned_figure(report)
     figures = {
         "latency": Markup(to_svg(latency_figure(report))) if report.windows else "",
@@ -43,12 +46,20 @@ def render(report: Report) -> str:
 
 
 def _knobs(report: Report, configuration: dict[str, float]) -> str:
-    """Write a configuration for people, durations in ms."""
+    """Write a configuration for people."""
     units = {knob["name"]: knob["unit"] for knob in report.knobs}
     return ", ".join(
-        f"{name} {value * 1e3:g} ms" if units.get(name) == "s" else f"{name} {value:g}"
+        f"{name} {format_duration(value) if units.get(name) == 's' else f'{value:g}'}"
         for name, value in configuration.items()
     )
+
+
+def _latency(part: Measured, statistic: str) -> str:
+    return format_ms(part.figure(f"{statistic}_ms"), part.figure("cut_off_ms"))
+
+
+def _unit(quantity: Quantity) -> str:
+    return "ms" if quantity.unit == "s" else quantity.unit
 
 
 def _figure_text(value: float | None, digits: int = 1) -> str:

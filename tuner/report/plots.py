@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tuner.duration import format_duration, is_cut
 from tuner.report.document import LearnedCost, Report, WindowReport
+from tuner.report.style import decades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["latency_figure", "learned_figure", "resources_figure", "to_svg"]
 
+COLORS = (
+    (8, 72, 135), (67, 130, 190), (150, 190, 222), (228, 228, 224), (247, 180, 110), (219, 116, 30),
+    (140, 55, 5),
+)  # fmt: skip
+"""Colours of costs, as on the live page: blue below 1, orange above it, which all people can tell apart."""
+FARTHEST = 4.0
+"""Factor from a cost of 1 at which the colours end."""
+MOST_PANELS = 8
+"""Panels for one load; more values of the further knobs are drawn as one."""
+MOST_NUMBERS = 64
+"""Cells of a panel that all have their number."""
 INK, MUTED, GOOD, BAD, CHANGE, LOAD = "#1b2733", "#7b8794", "#1f8a5b", "#c8473b", "#b7791f", "#3b6ea8"
 
 
@@ -61,6 +74,11 @@ def latency_figure(report: Report) -> Figure:
     top.plot(time, p95, color=INK, lw=1.4, label="p95")
     kept = np.array([w.slo_kept for w in windows])
     quiet = np.array([not w.disturbed for w in windows])
+    cut = np.array([is_cut(w.figure("p95_ms"), w.figure("cut_off_ms")) for w in windows])
+    if cut.any():
+        top.scatter(
+            time[cut], p95[cut], s=46, marker="^", color=BAD, zorder=4, label="cut off: it was longer"
+        )
     top.scatter(time[kept & quiet], p95[kept & quiet], s=22, color=GOOD, zorder=3, label="SLO kept")
     top.scatter(time[~kept & quiet], p95[~kept & quiet], s=22, color=BAD, zorder=3, label="SLO broken")
     top.scatter(
@@ -68,19 +86,17 @@ def latency_figure(report: Report) -> Figure:
     )
     top.axhline(report.slo_ms, color=BAD, lw=1, ls="--")
     top.annotate(
-        f" SLO: {report.statistic} ≤ {report.slo_ms:g} ms",
+        f" SLO: {report.statistic} ≤ {format_duration(report.slo_ms / 1e3)}",
         (0, report.slo_ms),
         color=BAD,
         fontsize=8,
         va="bottom",
     )
     top.set_yscale("log")
-    top.yaxis.set_major_formatter("{x:g}")
-    top.yaxis.set_minor_formatter("{x:g}")
-    top.tick_params(axis="y", which="minor", labelsize=6, colors=MUTED)
+    decades(top.yaxis)
     top.set_ylabel("latency, ms", color=INK)
     _mark_changes(top, windows)
-    top.legend(loc="upper right", fontsize=8, frameon=False, ncols=5)
+    top.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=8, frameon=False, ncols=6)
     bottom.step(time, _values(windows, "load"), where="mid", color=LOAD)
     bottom.set_ylim(bottom=0)
     bottom.set_ylabel("load, requests/s", color=INK)
@@ -127,71 +143,127 @@ def resources_figure(report: Report) -> Figure:
 
 
 def learned_figure(report: Report) -> Figure | None:
-    """Draw the learned cost over the knobs: a panel for each load level and value of the further knobs."""
+    """Draw the cost over the knobs, on the scale of the live page: a panel for each load and further knobs.
+
+    Where a configuration was measured its number is what was measured, in bold; the others are inferred.
+    """
     panels = [panel for learned in report.learned for panel in _panels(report, learned)]
     if not panels:
         return None
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
     columns = min(len(panels), 4)
     rows = math.ceil(len(panels) / columns)
     figure, axes = _figure(rows, columns, (3.0 * columns + 0.6, 2.7 * rows + 0.4))
-    everything = np.concatenate([np.log10(costs[np.isfinite(costs)]) for _, costs, _ in panels])
-    low, high = (float(everything.min()), float(everything.max())) if everything.size else (0.0, 1.0)
+    colors = LinearSegmentedColormap.from_list("costs", [tuple(v / 255 for v in c) for c in COLORS])
     image = None
-    for axis, (title, costs, visits) in zip(axes.flat, panels, strict=False):
+    for axis, panel in zip(axes.flat, panels, strict=False):
         image = axis.imshow(
-            np.log10(costs), cmap="RdYlGn_r", vmin=low, vmax=high, aspect="auto", origin="lower"
+            panel.costs,
+            cmap=colors,
+            norm=LogNorm(1 / FARTHEST, FARTHEST, clip=True),
+            aspect="auto",
+            origin="lower",
         )
-        _label_cells(axis, costs, visits)
+        _label_cells(axis, panel, image)
         _label_axes(axis, report)
-        axis.set_title(title, fontsize=9, color=INK)
+        axis.set_title(panel.title, fontsize=9, color=INK)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     if image is not None:
-        bar = figure.colorbar(image, ax=axes, shrink=0.8, label="learned cost (1 = just at the SLO)")
-        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{10**value:.2g}")
+        label = "cost, 1: just at the SLO"
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, label=label, extend="both")
+        bar.set_ticks([0.25, 0.5, 1, 2, 4], labels=["¼", "½", "1", "2", "4"])
+        bar.minorticks_off()
     return figure
 
 
-def _panels(report: Report, learned: LearnedCost) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield title, costs and visits of each two-dimensional slice of the grid."""
+class Panel(NamedTuple):
+    """One picture of costs over the first two knobs."""
+
+    title: str
+    costs: np.ndarray  # (rows, columns); NaN where nothing is known
+    measured: np.ndarray  # (rows, columns) bool
+    chosen: tuple[int, ...] | None
+    """The cell of what ran last under this load."""
+
+
+def _panels(report: Report, learned: LearnedCost) -> Iterator[Panel]:
+    """Yield a panel for each value of the further knobs; one for all of them where there are many."""
     shape = [len(knob["grid"]) for knob in report.knobs]
-    grid_shape = shape if len(shape) > 1 else [*shape, 1]
-    costs = np.array([math.nan if c is None else c for c in learned.costs], dtype=float).reshape(grid_shape)
-    visits = np.array(learned.visits).reshape(grid_shape)
+    shape = shape if len(shape) > 1 else [*shape, 1]
+    costs, measured = (
+        np.array([math.nan if c is None else c for c in values], dtype=float).reshape(shape)
+        for values in (learned.costs, learned.measured or [None] * len(learned.costs))
+    )
     if not np.isfinite(costs).any():
         return
-    for rest in np.ndindex(*grid_shape[2:]):
-        further = "".join(
-            f", {knob['name']} = {knob['grid'][i]:g}" for knob, i in zip(report.knobs[2:], rest, strict=True)
-        )
+    tried = np.isfinite(measured)
+    costs[tried] = measured[tried]
+    chosen = None
+    if learned.chosen is not None:
+        chosen = tuple(knob["grid"].index(learned.chosen[knob["name"]]) for knob in report.knobs)
+        chosen = chosen if len(chosen) > 1 else (*chosen, 0)
+    title, further = f"{learned.rate:.0f} requests/s", report.knobs[2:]
+    if math.prod(shape[2:]) > MOST_PANELS:
+        names = ", ".join(knob["name"] for knob in further)
+        yield _aggregated(f"{title}, the least over {names}", costs, tried, chosen)
+        return
+    for rest in np.ndindex(*shape[2:]):
+        values = (f", {k['name']} {_value(k, k['grid'][i])}" for k, i in zip(further, rest, strict=True))
         cut = (slice(None), slice(None), *rest)
-        yield f"{learned.rate:.0f} requests/s{further}", costs[cut], visits[cut]
+        here = chosen[:2] if chosen is not None and chosen[2:] == rest else None
+        yield Panel(title + "".join(values), costs[cut], tried[cut], here)
 
 
-def _label_cells(axis: Axes, costs: np.ndarray, visits: np.ndarray) -> None:
-    """Write each cost; in bold if the configuration was tried."""
-    for (row, column), cost in np.ndenumerate(costs):
-        if np.isfinite(cost):
-            weight = "bold" if visits[row, column] else "normal"
+def _aggregated(title: str, costs: np.ndarray, tried: np.ndarray, chosen: tuple[int, ...] | None) -> Panel:
+    """Return a panel of the least measured cost of all that share a cell, or else of the least one."""
+    further = tuple(range(2, costs.ndim))
+    least = np.where(tried, costs, np.inf).min(axis=further)
+    inferred = np.where(np.isnan(costs), np.inf, costs).min(axis=further)
+    found = np.where(np.isfinite(least), least, inferred)
+    shown = np.where(np.isfinite(found), found, math.nan)
+    return Panel(title, shown, np.isfinite(least), chosen[:2] if chosen is not None else None)
+
+
+def _label_cells(axis: Axes, panel: Panel, image: Any) -> None:
+    """Write costs into their cells, in an ink that can be read there; of many cells only those measured."""
+    from matplotlib.patches import Rectangle
+
+    for (row, column), cost in np.ndenumerate(panel.costs):
+        measured = panel.measured[row, column]
+        if np.isfinite(cost) and (measured or panel.costs.size <= MOST_NUMBERS):
+            red, green, blue, _ = image.to_rgba(cost)
+            ink = INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "white"
+            weight = "bold" if measured else "normal"
             axis.text(
-                column, row, f"{cost:.2g}", ha="center", va="center", fontsize=7, weight=weight, color=INK
+                column, row, _short(cost), ha="center", va="center", fontsize=7, weight=weight, color=ink
             )
+    if panel.chosen is not None:
+        row, column = panel.chosen
+        axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=INK, lw=2.2, clip_on=False))
+
+
+def _short(cost: float) -> str:
+    return f"{cost:.2f}" if cost < 10 else f"{cost:,.0f}"
+
+
+def _value(knob: dict[str, Any], value: float) -> str:
+    return format_duration(value) if knob["unit"] == "s" else f"{value:g}"
 
 
 def _label_axes(axis: Axes, report: Report) -> None:
     def labels(knob: dict[str, Any]) -> list[str]:
-        scale = 1e3 if knob["unit"] == "s" else 1
-        return [f"{value * scale:g}" for value in knob["grid"]]
-
-    def name(knob: dict[str, Any]) -> str:
-        return f"{knob['name']}{', ms' if knob['unit'] == 's' else ''}"
+        return [_value(knob, value) for value in knob["grid"]]
 
     vertical = report.knobs[0]
     axis.set_yticks(range(len(vertical["grid"])), labels(vertical))
-    axis.set_ylabel(name(vertical), fontsize=8, color=INK)
+    axis.set_ylabel(vertical["name"], fontsize=8, color=INK)
     if len(report.knobs) > 1:
         horizontal = report.knobs[1]
         axis.set_xticks(range(len(horizontal["grid"])), labels(horizontal))
-        axis.set_xlabel(name(horizontal), fontsize=8, color=INK)
+        axis.set_xlabel(horizontal["name"], fontsize=8, color=INK)
+        if len(horizontal["grid"]) > 7:
+            axis.tick_params(axis="x", labelrotation=60)
     else:
         axis.set_xticks([])

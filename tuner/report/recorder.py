@@ -12,7 +12,7 @@ import numpy as np
 from tuner.adapters.backend import Description
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.drive.journal import WindowRecord
-from tuner.knobs import KnobSpace
+from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import QUANTITIES, Measurement, known
 from tuner.objective import Objective
 from tuner.report.document import (
@@ -132,8 +132,53 @@ class Recorder:
             costs = agent.costs(level)
             visits = [seen[level].get(index, 0) for index in range(self.space.size)]
             self._report.learned.append(
-                LearnedCost(rate=levels.rate(level), costs=[known(float(c), 4) for c in costs], visits=visits)
+                LearnedCost(
+                    rate=levels.rate(level),
+                    costs=[known(float(c), 4) for c in costs],
+                    visits=visits,
+                    measured=self._measured(level),
+                    chosen=dict(self.space.nearest(self._last(level))),
+                )
             )
+
+    def _measured(self, level: int) -> list[float | None]:
+        """Return the mean cost of the usable windows of each configuration under a load level."""
+        found: dict[int, list[float]] = {}
+        for window in self.windows:
+            if window.level == level and not window.disturbed and window.cost is not None:
+                index = self.space.encode(self.space.nearest(Configuration(window.configuration)))
+                found.setdefault(index, []).append(window.cost)
+        return [known(float(np.mean(found[i])), 4) if i in found else None for i in range(self.space.size)]
+
+    def _last(self, level: int) -> Configuration:
+        """Return what ran last under a load level."""
+        ran = [window.configuration for window in self.windows if window.level == level]
+        return Configuration(ran[-1]) if ran else self.space.default
+
+    def compare_ends(self) -> None:
+        """Compare what ran first with what runs last, under the load of the end, where both were measured.
+
+        Where both are the same nothing better was found, and a note says so.
+        """
+        if self.levels or not self.windows:
+            return
+        level, first, last = (
+            self.windows[-1].level,
+            self.windows[0].configuration,
+            self.windows[-1].configuration,
+        )
+        before, after = (
+            [
+                m
+                for w, m in zip(self.windows, self._measurements, strict=True)
+                if w.level == level and w.configuration == configuration
+            ]
+            for configuration in (first, last)
+        )
+        if first == last:
+            self.note("What ran before is the best that was found: it was left.")
+        elif before:
+            self.level(float(np.median([m.arrival_rate for m in after])), before, after)
 
     def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:
         """Return the report as of now.
