@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tuner.laboratory.agent_run import AgentRun, RunSpec
-    from tuner.laboratory.comparison import Comparison
+    from tuner.laboratory.comparison import AgentRow, Comparison
 
 __all__ = ["compare_runs"]
 
 Task = TypeVar("Task")
+WORDS = """[dim]oracle: the configuration with the least exact cost. windows to converge: until the running
+mean of exact costs stays within 5% of the oracle's, the median of the seeds, with the least (low)
+and the greatest (high). windows off: those in which it was not. mean cost: as measured, 1 is just
+at the SLO. above the oracle: mean exact cost over the oracle's. resource: share of the GPU, else
+cores in use.[/dim]"""
+"""What the columns of the table mean."""
 
 
 def compare_runs(
@@ -69,7 +75,7 @@ def compare_runs(
 def _show(comparison: Comparison) -> None:
     from rich.table import Table
 
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, plain
     from tuner.duration import format_duration
 
     words = [comparison.env, comparison.workload, f"{comparison.windows} windows, {comparison.seeds} seeds"]
@@ -90,9 +96,26 @@ def _show(comparison: Comparison) -> None:
         )  # fmt: skip
     console = make_console()
     console.print(table)
+    console.print(WORDS, soft_wrap=True)
+    if note := _ranks_differ(comparison.rows):
+        console.print(plain(note), soft_wrap=True)
     for row in comparison.rows:
         if row.skipped:
             console.print(f"{row.id}: {skipped_text(row.skipped)}")
+
+
+def _ranks_differ(rows: Sequence[AgentRow]) -> str:
+    """Say why the mean cost and the exact cost rank agents differently, if they do; else nothing."""
+    known = [row for row in rows if row.mean_cost is not None and row.regret is not None]
+    by_cost = sorted(known, key=lambda row: row.mean_cost or 0.0)
+    by_regret = sorted(known, key=lambda row: row.regret or 0.0)
+    if len(known) < 2 or by_cost[0].id == by_regret[0].id:
+        return ""
+    return (
+        f"{by_cost[0].id} has the least mean cost, {by_regret[0].id} is nearest to the oracle: a mean cost "
+        "has the noise of the windows and the cost of changes in it; above the oracle compares the exact "
+        "costs of what was chosen"
+    )
 
 
 def _text(value: float | None) -> str:
