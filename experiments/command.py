@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.options import ForeignLimit
+from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,7 +27,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=UserCommand)
 def list_experiments() -> None:
     """List the experiments by paper, what they show, and about how long they take."""
     from rich.table import Table
@@ -45,7 +46,7 @@ def list_experiments() -> None:
     make_console().print(table)
 
 
-@app.command("run", epilog=EXAMPLES)
+@app.command("run", cls=UserCommand, epilog=EXAMPLES)
 def run_experiment(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As in `tuner experiment list`.")],
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="Seeds or repeats.")] = 3,
@@ -92,7 +93,7 @@ def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:
     make_folder(folder, "--plot")
 
 
-@app.command("same")
+@app.command("same", cls=UserCommand)
 def compare_results(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A folder with results.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="A folder with results of the same.")],
@@ -114,7 +115,7 @@ def compare_results(
         raise typer.Exit(1)
 
 
-@app.command("page")
+@app.command("page", cls=UserCommand)
 def write_pages(
     docs: Annotated[Path, typer.Option("--docs", help="The documentation's folder.")] = Path("docs"),
     results: Annotated[Path, typer.Option("--results", help="Where the results are stored.")] = RESULTS,

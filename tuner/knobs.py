@@ -378,7 +378,11 @@ def parse_value(text: str, setting: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = parse_duration(text, setting)
+        try:
+            number = parse_duration(text, setting)
+        except InvalidInput:
+            problem = f"'{text}' is neither a number nor a duration"
+            raise InvalidInput(setting, problem, "write it like 8 or 2ms") from None
     if not math.isfinite(number):
         raise InvalidInput(setting, f"'{text}' is not finite")
     return number

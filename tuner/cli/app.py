@@ -29,6 +29,7 @@ from tuner.cli.serve import serve
 from tuner.cli.simulate import simulate
 from tuner.cli.sweep import sweep
 from tuner.cli.train import train
+from tuner.cli.usage import UsageError, UserCommand, usage_text
 from tuner.cli.workload import app as workload
 from tuner.errors import TunerError
 
@@ -50,7 +51,7 @@ app = typer.Typer(
 
 def add(command: Callable[..., None]) -> None:
     """Add a command; the constant ``EXAMPLES`` of its module ends its help."""
-    app.command(epilog=vars(sys.modules[command.__module__])["EXAMPLES"])(command)
+    app.command(cls=UserCommand, epilog=vars(sys.modules[command.__module__])["EXAMPLES"])(command)
 
 
 for function in (
@@ -108,11 +109,15 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
-        try:
-            app(standalone_mode=True)
-        except SystemExit:
-            sys.stdout.flush()  # here an error can still be reported
-            raise
+        code = app(standalone_mode=False, prog_name="tuner")
+        sys.stdout.flush()  # here an error can still be reported
+        sys.exit(code if isinstance(code, int) else 0)
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]  # the help is the answer
+        else:
+            print(f"error: {usage_text(error)}", file=sys.stderr)
+        sys.exit(2)
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

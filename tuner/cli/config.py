@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.usage import UserCommand
+
 if TYPE_CHECKING:
     from tuner.control.daemon.config import Bounds, DaemonConfig, TargetConfig
 
@@ -26,13 +28,13 @@ def _group() -> None:
     """Write and check the file of `tuner daemon`."""
 
 
-@app.command("example", epilog=EXAMPLES)
+@app.command("example", cls=UserCommand, epilog=EXAMPLES)
 def example() -> None:
     """Print a file to begin with."""
     print(files("tuner.control.daemon").joinpath("example.yaml").read_text(encoding="utf-8"), end="")
 
 
-@app.command("check", epilog=EXAMPLES)
+@app.command("check", cls=UserCommand, epilog=EXAMPLES)
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/daemon.md.")],
     connect: Annotated[

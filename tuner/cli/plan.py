@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tuner.cli import plan_cluster, plan_instances, plan_partition, plan_query
+from tuner.cli.usage import UserCommand
 
 __all__ = ["app"]
 
@@ -20,7 +21,7 @@ def _group() -> None:
     """Decide what to rent, and where to put it, before anything runs."""
 
 
-app.command("instances", epilog=plan_instances.EXAMPLES)(plan_instances.plan_instances)
-app.command("cluster", epilog=plan_cluster.EXAMPLES)(plan_cluster.plan_cluster)
-app.command("partition", epilog=plan_partition.EXAMPLES)(plan_partition.plan_partition)
-app.command("query", epilog=plan_query.EXAMPLES)(plan_query.plan_query)
+app.command("instances", cls=UserCommand, epilog=plan_instances.EXAMPLES)(plan_instances.plan_instances)
+app.command("cluster", cls=UserCommand, epilog=plan_cluster.EXAMPLES)(plan_cluster.plan_cluster)
+app.command("partition", cls=UserCommand, epilog=plan_partition.EXAMPLES)(plan_partition.plan_partition)
+app.command("query", cls=UserCommand, epilog=plan_query.EXAMPLES)(plan_query.plan_query)

@@ -47,9 +47,11 @@ def recommend(
     from tuner.cli.session import check_indicator
     from tuner.laboratory.advice import advise
     from tuner.profiler.attachment import attach_for, require_resource
-    from tuner.storage import write_atomically
+    from tuner.storage import make_folder_of, write_atomically
 
     check_indicator(setting)
+    if out is not None:
+        make_folder_of(out, "--json")
     with attach_for(setting, target) as attachment:
         objective = setting.objective_on(attachment.host.cores)
         require_resource(attachment, objective.goal)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.options import Seed
+from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ def _group() -> None:
     """Look at the loads that agents are trained and compared under."""
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command("list", cls=UserCommand, epilog=EXAMPLES)
 def list_workloads() -> None:
     """List the workloads and their parameters."""
     from rich.markup import escape
@@ -48,7 +49,7 @@ def list_workloads() -> None:
             console.print(f"    {setting:18} {escape(field.metadata['about'])}", soft_wrap=True)
 
 
-@app.command("show", epilog=EXAMPLES)
+@app.command("show", cls=UserCommand, epilog=EXAMPLES)
 def show(
     specs: Annotated[
         list[str],

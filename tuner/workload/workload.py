@@ -62,7 +62,7 @@ class Workload(ABC):
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= FASTEST:
-            raise InvalidInput("rate", f"{self.rate:g} requests/s is not between 0 and {FASTEST:g}")
+            raise InvalidInput("--rate", f"{self.rate:g} requests/s is not between 0 and {FASTEST:g}")
         for field in dataclasses.fields(self):
             if "least" not in field.metadata:
                 continue

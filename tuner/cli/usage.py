@@ -1,0 +1,67 @@
+"""What the command line makes of options before a command sees them, and what it says of mistakes in them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from tuner.printable import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["UsageError", "UserCommand", "usage_text"]
+
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""What Typer raises for a command line that it cannot read. Its own name for it changes between versions."""
+
+
+class UserCommand(TyperCommand):
+    """A command whose options are given once, unless they may be repeated, and whose numbers are finite."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the command's name."""
+        written, _, given = self.make_parser(ctx).parse_args(list(args))
+        for option in filter(_is_option, given):
+            if not (option.multiple or option.is_flag) and given.count(option) > 1:
+                raise typer.BadParameter("is given twice; give it once", param=option)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            value = written.get(getattr(error.param, "name", ""))
+            value = ", ".join(value) if isinstance(value, list) else value
+            if value is not None and f"'{value}'" not in error.message:
+                problem = error.message.replace("Input should be", "must be").split(", unable")[0]
+                error.message = f"'{value}' {problem}"
+            raise
+        for option in filter(_is_option, self.params):
+            for number in _numbers(ctx.params.get(option.name or "")):
+                if not math.isfinite(number):
+                    raise typer.BadParameter(f"{number} is not a finite number", param=option)
+        return rest
+
+
+def usage_text(error: Any) -> str:
+    """Return what is wrong with a command line, as one sentence that begins with the option."""
+    context, parameter = error.ctx, getattr(error, "param", None)
+    if not isinstance(error, typer.BadParameter) or parameter is None:
+        path = context.command_path if context is not None else "tuner"
+        return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
+    option = isinstance(parameter, TyperOption)
+    name = parameter.opts[0] if option else parameter.metavar or parameter.name.upper()
+    return f"{name}: {one_line(error.message).rstrip('.') or 'is missing; give one'}"
+
+
+def _is_option(parameter: object) -> TypeGuard[TyperOption]:
+    return isinstance(parameter, TyperOption)
+
+
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _numbers(one)
