@@ -211,7 +211,7 @@ plan cluster missing.yaml                             | missing.yaml
 plan cluster empty.yaml                               | empty.yaml
 plan partition                                        | FILE.yaml: is missing
 plan partition list.yaml                              | list.yaml
-plan partition missing.yaml --seconds x               | --seconds
+plan partition broken.yaml                             | broken.yaml
 plan query missing.yaml                               | missing.yaml
 plan query number.yaml                                | number.yaml
 plan nothing                                          | No such command 'nothing'
@@ -250,6 +250,11 @@ pin a --set x=y                                       | --set
 pin a --set max_batch_size=4                          | servetune.db
 unpin a                                               | servetune.db
 rollback a --state folder                             | folder
+dispatch                                              | CONFIG.yaml: is missing
+dispatch missing.yaml                                 | missing.yaml
+dispatch list.yaml                                    | list.yaml
+dispatch broken.yaml                                  | broken.yaml
+dispatch daemon.yaml                                  | daemon.yaml
 workload show nothing                                 | nothing
 workload show step:low=x                              | low
 workload show step:low                                | step
