@@ -1,7 +1,7 @@
 """Builds the networks that the embedded server serves: real computations with fixed random weights.
 
 ``mlp`` reads 82 MB of weights per execution and is bound by memory at batch 1, so that batching pays
-much. ``cnn`` is bound by arithmetic, so that batching pays little.
+much. ``cnn`` is bound by arithmetic, so that batching pays little. ``small`` hardly works at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["NETWORKS", "build_cnn", "build_mlp"]
+__all__ = ["NETWORKS", "build_cnn", "build_mlp", "build_small"]
 
 OPSET = 17
 IR_VERSION = 9  # the newest that all supported onnxruntime versions read
@@ -52,7 +52,12 @@ def build_cnn(channels: Sequence[int] = (64, 64, 128, 128, 256), classes: int = 
     return graph.model("cnn", [3, 32, 32], [classes])
 
 
-NETWORKS: dict[str, Callable[[], ModelProto]] = {"cnn": build_cnn, "mlp": build_mlp}
+def build_small() -> ModelProto:
+    """Return a network that hardly works at all: what a request costs besides is most of its time."""
+    return build_mlp((64, 256, 64))
+
+
+NETWORKS: dict[str, Callable[[], ModelProto]] = {"cnn": build_cnn, "mlp": build_mlp, "small": build_small}
 """Builder of each model that can be embedded, by name."""
 
 

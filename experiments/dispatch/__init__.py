@@ -1,0 +1,1 @@
+"""The dispatcher before real servers: goodput, faults, overhead."""
