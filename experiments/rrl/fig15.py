@@ -1,6 +1,7 @@
 """RRL, Fig. 15: the least CPU or GPU under a loose SLO and the Dynamic load.
 
-DeepSpeech and Inception ResNet V2 on the CPU server, Inception V3 on the GPU server.
+DeepSpeech and Inception ResNet V2 on the CPU server, Inception V3 on the GPU server, with the paper's SLOs
+(caption of the figure); the paper does not say of which statistic, and ours is the p95.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from tuner.experiments.rrl.study import (
 from tuner.laboratory.agent_run import AgentRun
 from tuner.laboratory.curves import over_time
 from tuner.laboratory.figures import above, draw_time
+from tuner.objective import parse_slo
 from tuner.report import style
 from tuner.report.series import Series
 
 __all__ = ["CASES", "LeastResources"]
 
-LOOSE = 2.0
-"""s that the p95 may take; the paper's lie between 1.8 and 3.2 s."""
 CASES = tuple(
     LearningCase(
         name=f"{label} on {kind.upper()}",
@@ -36,12 +36,12 @@ CASES = tuple(
         model=model,
         workload="dynamic",
         windows=DYNAMIC_WINDOWS,
-        arguments={"slo": f"p95={LOOSE:g}s", "objective": kind},
+        arguments={"slo": f"p95={slo}ms", "objective": kind},
     )
-    for label, model, kind, env in (
-        ("DeepSpeech", "deepspeech", "cpu", CPU),
-        ("ResNet", "resnet", "cpu", CPU),
-        ("Inception", "inception", "gpu", GPU),
+    for label, model, kind, env, slo in (
+        ("DeepSpeech", "deepspeech", "cpu", CPU, 2400),
+        ("ResNet", "resnet", "cpu", CPU, 3200),
+        ("Inception", "inception", "gpu", GPU, 1850),
     )
 )
 PUBLISHED = {
@@ -74,11 +74,13 @@ class LeastResources(AgentStudy):
         yield from over_time(runs, lambda t: 1e3 * t.shown["p95"], f"{case.name}: latency")
         yield from over_time(runs, lambda t: t.shown[case.arguments["objective"]], f"{case.name}: use")
         yield from over_time(runs[:1], lambda t: t.rate, f"{case.name}: load")
+        slo = 1e3 * parse_slo(case.arguments["slo"]).latency
+        yield Series(name="SLO", panel=f"{case.name}: SLO", x=[0, case.windows], y=[slo, slo])
 
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw as in the paper: a row for each model; the load, the latency against the SLO, the use."""
-        title = f"Least resources under p95 <= {LOOSE:g} s; median and range of {result.seeds} seeds"
+        title = f"Least resources under a loose SLO; median and range of {result.seeds} seeds"
         figure, axes = style.figure(
             title, rows=len(CASES), columns=3, size=(13, 8.4), width_ratios=[0.7, 1.0, 1.0]
         )
@@ -88,7 +90,8 @@ class LeastResources(AgentStudy):
             line[0].set(ylabel="requests/s", xlabel="window", ylim=(0, None))
             line[0].set_title(f"{case.name}: load")
             draw_time(line[1], named(result.panel(f"{case.name}: latency")), "p95, ms", log=True)
-            line[1].axhline(1e3 * LOOSE, color=style.INK, ls="--", lw=1, label="SLO")
+            for one in result.panel(f"{case.name}: SLO"):
+                line[1].plot(one.x, one.y, color=style.INK, ls="--", lw=1, label="SLO")
             above(line[1])
             unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
             draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)

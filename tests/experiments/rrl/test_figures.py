@@ -12,7 +12,7 @@ from tests.experiments.quick import quick
 from tests.laboratory.agent_runs import made_run
 from tuner.experiments.frame.experiment import Experiment
 from tuner.experiments.frame.result import Result, Row
-from tuner.experiments.rrl.fig11 import RegionSize
+from tuner.experiments.rrl.fig11 import IDENTITY, NETWORK, LearnedRegion, RegionSize
 from tuner.experiments.rrl.fig12 import CpuLatency
 from tuner.experiments.rrl.fig13 import GpuLatency
 from tuner.experiments.rrl.fig14 import StrictSlo
@@ -168,6 +168,21 @@ def test_fewer_windows_need_those_of_every_agent() -> None:
         ("Inception: times fewer windows to converge than DeepRM", 12.0),
     ]
     assert fewer_rows("Inception", rows[:2], "windows to converge", 300, 8.0) == []
+
+
+def test_the_region_and_the_network_have_forms_of_their_own() -> None:
+    """Each beside Q-learning; only for delta 1 as the paper has it is a ratio published."""
+    experiment = quick(RegionSize)
+    tasks = experiment.tasks()
+    learned = LearnedRegion(away=10.0, converged=20.0, end=0.0, error=0.1, known=9)
+
+    rows = list(experiment.rows({task: [learned] for task in tasks}))
+
+    assert len({task.label for task in tasks}) == len(tasks)
+    for form in (f"delta 0{NETWORK}", f"delta 1{IDENTITY}"):
+        found = [row for row in rows if row.id.startswith(f"Inception, {form}: times fewer")]
+        assert [(row.measured, row.published) for row in found] == [(1.0, None)] * 2
+    assert sum(row.published is not None for row in rows) == 4
 
 
 @pytest.mark.parametrize("kind", [CpuLatency, GpuLatency])
