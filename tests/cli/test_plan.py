@@ -300,3 +300,23 @@ def test_mistakes_in_a_partition_are_named(plan_partition: Run, text: str, names
 
     assert code == 2
     assert names in err.replace("\n", " ")
+
+
+def test_a_log_is_replayed(run: Run) -> None:
+    """Rounds are shown and stored; a broken line and an unknown model end it."""
+    models, log = EXAMPLES / "replay-models.yaml", EXAMPLES / "replay.csv"
+    options = ("--models", str(models), "--accelerators", "2")
+
+    code, out, err = run("plan", "replay", str(log), *options, "--json", "r.json")
+
+    stored = json.loads(Path("r.json").read_text())
+    assert (code, err) == (0, "")
+    assert "3 rounds" in out
+    assert [one["jobs"] for one in stored["rounds"]] == [3, 2, 2]
+    assert stored["rounds"][0]["bad_rate"] == 0
+    assert stored["unserved"] == []
+    Path("b.csv").write_text("1, a, 200, 64, 0\n2, a, 200\n")
+    assert "b.csv line 2" in run("plan", "replay", "b.csv", *options)[2]
+    Path("u.csv").write_text("1, z, 200, 64, 0\n2, a, 20, 64, 0\n")
+    code, _, err = run("plan", "replay", "u.csv", *options)
+    assert (code, "job 1 is of z" in err) == (2, True)

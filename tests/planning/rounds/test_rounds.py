@@ -1,0 +1,102 @@
+"""Blox rounds: the log, allocation, admission and placement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.planning.packing.builders import paper_loads, random_loads
+from tuner.errors import InvalidInput
+from tuner.planning.rounds.allocation import admit, nodes_for
+from tuner.planning.rounds.placement import place_round
+from tuner.planning.rounds.replay import InferenceJob, read_replay, write_replay
+from tuner.planning.rounds.simulation import ReplayedModel, replay_rounds
+
+JOBS = [
+    InferenceJob(name="1", model="a", slo=0.2, rate=64.0, arrival=0.25),
+    InferenceJob(name="2", model="b", slo=0.25, rate=32.5, arrival=61.0),
+]
+
+
+def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """All digits; sorted by arrival."""
+    write_replay(tmp_path / "log", JOBS[::-1])
+
+    assert read_replay(tmp_path / "log") == JOBS
+
+
+def test_the_form_of_the_report_is_read(tmp_path: Path) -> None:
+    """Angle brackets, comments and empty lines."""
+    (tmp_path / "log").write_text("# jobs\n\n<1, a, 200, 64, 0.25>\n<2,b,250,32.5,61>\n")
+
+    assert read_replay(tmp_path / "log") == JOBS
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("1, a, 200, 64", "line 2: has 4 fields"),
+        ("1, a, 200, many, 0", "line 2: inputRequest_rate 'many' is not a number"),
+        ("1, a, -200, 64, 0", "line 2: slo and inputRequest_rate must be positive"),
+        ("1, a, 200, nan, 0", "line 2: slo and inputRequest_rate must be positive"),
+        ("1, , 200, 64, 0", "line 2: has no job_id or no model_name"),
+        ("0, a, 200, 64, 0", "line 2: job 0 is there already"),
+    ],
+)
+def test_broken_lines_are_named(tmp_path: Path, line: str, words: str) -> None:
+    """With their number."""
+    (tmp_path / "log").write_text(f"0, a, 200, 64, 0\n{line}\n")
+
+    with pytest.raises(InvalidInput, match=words):
+        read_replay(tmp_path / "log")
+
+
+def test_nexus_needs_fewer_accelerators_than_fifo() -> None:
+    """Two of three jobs of the paper share one; FIFO needs one for each."""
+    loads = paper_loads(a=64.0, b=32.0, c=32.0)
+
+    assert len(nodes_for("nexus", loads)) == 2
+    assert len(nodes_for("fifo", loads)) == 3
+
+
+def test_the_first_jobs_are_admitted() -> None:
+    """What is beyond the accelerators is dropped, the last that came first; with enough nothing is."""
+    loads = random_loads(np.random.default_rng(0), 30)
+    shares = [admit("nexus", loads, count).bad_rate for count in (1, 4, 8, 30)]
+
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.5
+    assert shares[-1] == pytest.approx(0.0)
+    few = admit("fifo", loads, 3)
+    assert len(few.nodes) == 3
+    assert {load for node in few.nodes for load, _ in node.loads} <= {0, 1, 2, 3}
+
+
+def test_placement_of_the_report() -> None:
+    """Table 1 and 2: model A stays on two accelerators, C replaces B; one swap."""
+    before = [frozenset("A"), frozenset("A"), frozenset("B")]
+    nodes = [frozenset("C"), frozenset("A"), frozenset("A")]
+    seconds = {"A": 1.0, "B": 2.0, "C": 3.0}
+
+    placed = place_round("locality", nodes, before, seconds, np.random.default_rng(0))
+
+    assert placed.loaded == [frozenset("A"), frozenset("A"), frozenset("C")]
+    assert (placed.hits, placed.swaps, placed.seconds) == (2, 1, 3.0)
+    many = [place_round("random", nodes, before, seconds, np.random.default_rng(s)) for s in range(300)]
+    assert np.mean([one.swaps for one in many]) == pytest.approx(5 / 3, abs=0.1)
+
+
+def test_rounds_keep_what_was_loaded() -> None:
+    """The same jobs again load nothing."""
+    models = {
+        name: ReplayedModel(load.latency, 0.5) for name, load in zip("ab", paper_loads(a=1, b=1), strict=True)
+    }
+    again = [job._replace(name=f"{job.name}'", arrival=job.arrival + 120) for job in JOBS]
+
+    first, second, third, fourth = replay_rounds(JOBS + again, models, accelerators=2, seconds=60.0)
+
+    assert [one.begin for one in (first, second, third, fourth)] == [0.0, 60.0, 120.0, 180.0]
+    assert [one.placed.swaps for one in (first, second, third, fourth)] == [1, 1, 0, 0]
+    assert third.placed.hit_rate == 1.0

@@ -1,0 +1,122 @@
+"""``tuner plan replay``: allot, admit and place the jobs of a replay log, round by round (Nexus on Blox)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.planning.rounds.simulation import Round
+
+__all__ = ["EXAMPLES", "plan_replay"]
+
+EXAMPLES = """Example: [bold]tuner plan replay jobs.csv --models models.yaml --accelerators 16[/bold];
+docs/examples/replay.csv and replay-models.yaml are files to begin with."""
+
+ROWS = 40
+"""Rounds in the table."""
+
+
+def plan_replay(
+    log: Annotated[Path, typer.Argument(metavar="LOG.csv", help="See docs/plan-replay.md.")],
+    models: Annotated[Path, typer.Option("--models", metavar="MODELS.yaml", help="Profiles of the models.")],
+    accelerators: Annotated[int, typer.Option("--accelerators", min=1, max=10_000)],
+    round_s: Annotated[float, typer.Option("--round-s", min=0.001, help="Seconds of a round.")] = 60.0,
+    rule: Annotated[str, typer.Option("--rule", help="nexus or fifo.")] = "nexus",
+    placement: Annotated[str, typer.Option("--placement", help="locality or random.")] = "locality",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random placement.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also store the rounds here.")
+    ] = None,
+) -> None:
+    """Serve the jobs of a replay log round by round, and count what is dropped and what is loaded."""
+    from tuner.cli.console import make_console, plain
+    from tuner.errors import InvalidInput, check_choice
+    from tuner.planning.rounds.form import ModelsFile
+    from tuner.planning.rounds.replay import read_replay
+    from tuner.planning.rounds.simulation import replay_rounds
+    from tuner.storage import make_folder_of, write_atomically
+    from tuner.yaml_file import load_yaml
+
+    check_choice("--rule", rule, ("nexus", "fifo"))
+    check_choice("--placement", placement, ("locality", "random"))
+    known = load_yaml(models, ModelsFile).by_name()
+    jobs = read_replay(log)
+    for job in jobs:
+        if job.model not in known:
+            raise InvalidInput(str(log), f"job {job.name} is of {job.model}, which {models} does not have")
+    if out is not None:
+        make_folder_of(out, "--json")
+    rounds = list(
+        replay_rounds(
+            jobs,
+            known,
+            accelerators=accelerators,
+            seconds=round_s,
+            rule="fifo" if rule == "fifo" else "nexus",
+            placement="random" if placement == "random" else "locality",
+            seed=seed,
+        )
+    )
+    content = _content(rounds)
+    console = make_console()
+    console.print(_table(content))
+    if content["unserved"]:
+        listed = ", ".join(content["unserved"][:ROWS])
+        console.print(f"[red]no accelerator serves in time:[/red] {plain(f'jobs {listed}')}")
+    if out is not None:
+        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(out)
+
+
+def _content(rounds: list[Round]) -> dict[str, Any]:
+    hits, swaps = sum(one.placed.hits for one in rounds), sum(one.placed.swaps for one in rounds)
+    offered = sum(one.admission.offered for one in rounds)
+    return {
+        "rounds": [
+            {
+                "begin_s": one.begin,
+                "jobs": one.jobs,
+                "accelerators": len(one.admission.nodes),
+                "bad_rate": one.admission.bad_rate,
+                "hits": one.placed.hits,
+                "swaps": one.placed.swaps,
+                "load_s": one.placed.seconds,
+            }
+            for one in rounds
+        ],
+        "bad_rate": 1 - sum(one.admission.served for one in rounds) / offered,
+        "hit_rate": hits / (hits + swaps) if hits + swaps else 0.0,
+        "swaps": swaps,
+        "load_s": sum(one.placed.seconds for one in rounds),
+        "unserved": [name for one in rounds for name in one.unserved],
+    }
+
+
+def _table(content: dict[str, Any]) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = (
+        f"{len(content['rounds'])} rounds: {content['bad_rate']:.2%} of the requests dropped, "
+        f"{content['hit_rate']:.1%} of the models there already, {content['swaps']} loaded"
+    )
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name in ("from s", "jobs", "accelerators", "dropped %", "hits", "swaps", "loading s"):
+        table.add_column(name, justify="right")
+    for one in content["rounds"][:ROWS]:
+        table.add_row(
+            f"{one['begin_s']:g}",
+            str(one["jobs"]),
+            str(one["accelerators"]),
+            f"{100 * one['bad_rate']:.2f}",
+            str(one["hits"]),
+            str(one["swaps"]),
+            f"{one['load_s']:.4g}",
+        )
+    if len(content["rounds"]) > ROWS:
+        table.caption = f"the first {ROWS} of {len(content['rounds'])} rounds; --json has all"
+    return table
