@@ -1,4 +1,4 @@
-"""Entry points: what other installed packages add to this one, adapters and agents.
+"""What may be installed beside the package: adapters and agents of others, and its own extras.
 
 A package names in its ``pyproject.toml`` what it adds::
 
@@ -12,7 +12,17 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tuner.errors import InvalidInput
 
-__all__ = ["AGENTS", "BACKENDS", "added", "installed", "load"]
+__all__ = ["AGENTS", "BACKENDS", "EXTRAS", "added", "installed", "load", "missing_extra"]
+
+EXTRAS = {
+    "matplotlib": "lab",
+    "onnx": "demo",
+    "onnxruntime": "demo",
+    "optuna": "lab",
+    "tensorboard": "learn",
+    "torch": "learn",
+}
+"""Package -> the extra of ours that installs it."""
 
 BACKENDS = "tuner.backends"
 """The group of adapters, by the scheme of their targets."""
@@ -48,3 +58,11 @@ def load(entry: EntryPoint, setting: str) -> object:
         problem = f"'{entry.name}' needs {entry.value}{package}, which cannot be imported"
         reason = f"{type(error).__name__}: {error}"
         raise InvalidInput(setting, f"{problem} ({reason})", "repair or remove that package") from error
+
+
+def missing_extra(error: ModuleNotFoundError) -> str:
+    """Say which extra to install; empty if what is missing belongs to none."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return ""
+    return f"this needs {package}, which is not installed; pip install 'servetune[{EXTRAS[package]}]'"

@@ -32,6 +32,7 @@ from tuner.cli.train import train
 from tuner.cli.usage import UsageError, UserCommand, usage_text
 from tuner.cli.workload import app as workload
 from tuner.errors import TunerError
+from tuner.plugin import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,11 @@ def main() -> None:
         sys.exit(2)
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if not (sentence := missing_extra(error)):
+            raise
+        print(f"error: {sentence}", file=sys.stderr)
         sys.exit(2)
     except MemoryError as error:
         print(f"error: this needs more memory than there is: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from tuner.duration import format_duration, format_ms
@@ -11,6 +12,8 @@ from tuner.report.plots import latency_figure, learned_figure, resources_figure,
 from tuner.storage import write_atomically
 
 __all__ = ["render", "save_html"]
+
+NO_FIGURES = "Figures need matplotlib: pip install 'servetune[lab]', then tuner report FOLDER draws them."
 
 
 def save_html(report: Report, path: Path) -> None:
@@ -34,12 +37,14 @@ def render(report: Report) -> str:
     environment.filters["figure"] = _figure_text
     environment.filters["latency"] = _latency
     environment.filters["unit"] = _unit
-    learned = learned_figure(report)
-    figures = {
-        "latency": Markup(to_svg(latency_figure(report))) if report.windows else "",
-        "resources": Markup(to_svg(resources_figure(report))) if report.windows else "",
-        "learned": Markup(to_svg(learned)) if learned is not None else "",
-    }
+    figures = {"latency": NO_FIGURES, "resources": "", "learned": ""}
+    if find_spec("matplotlib") is not None:
+        learned = learned_figure(report)
+        figures = {
+            "latency": Markup(to_svg(latency_figure(report))) if report.windows else "",
+            "resources": Markup(to_svg(resources_figure(report))) if report.windows else "",
+            "learned": Markup(to_svg(learned)) if learned is not None else "",
+        }
     return environment.get_template("template.html").render(
         report=report, figures=figures, quantities=QUANTITIES
     )

@@ -1,0 +1,77 @@
+"""Without any extra the package observes, recommends, runs and reports; what needs an extra names it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Run, run
+from tuner.plugin import EXTRAS
+
+__all__ = ["run"]
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+FAST = 1.0
+"""Longest start of `tuner observe`, s."""
+
+
+@pytest.fixture
+def slim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package of an extra can be imported."""
+    for name in EXTRAS:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("slim")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "observe sim://mlp --count 1",
+        "recommend sim://mlp?rate=150 --slo p95=30ms --windows 1",
+        "run sim://mlp --slo p95=30ms --rate 150 --windows 2 --window 1s --out found",
+    ],
+)
+@pytest.mark.compiled
+def test_without_extras(run: Run, command: str) -> None:
+    """The report says why it has no figures."""
+    ended = run(*command.split())
+
+    assert ended.code == 0, ended.err
+    assert not Path("found").exists() or "servetune[lab]" in Path("found/report.html").read_text()
+
+
+@pytest.mark.usefixtures("slim")
+def test_what_needs_an_extra_names_it(run: Run) -> None:
+    """In one sentence."""
+    ended = run("train", "--agent", "capes", "--rate", "100", "--windows", "2", "--out", "policy")
+
+    assert ended.code == 2
+    assert "error: this needs torch, which is not installed; pip install 'servetune[learn]'" in ended.err
+
+
+def test_extras_hold_what_the_base_does_not() -> None:
+    """Each package is in the extra that its sentence names, and not among the dependencies."""
+    extras = PROJECT["optional-dependencies"]
+
+    for package, extra in EXTRAS.items():
+        assert any(line.startswith(package) for line in extras[extra]), package
+        assert not any(line.startswith(package) for line in PROJECT["dependencies"]), package
+
+
+@pytest.mark.alone
+def test_observe_starts_at_once() -> None:
+    """Up to the first question to a server, here one that refuses the connection; the best of five starts."""
+    took = []
+    for _ in range(5):
+        begun = time.monotonic()
+        command = [sys.executable, "-m", "tuner", "observe", "triton://127.0.0.1:1/x"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        took.append(time.monotonic() - begun)
+        assert "Connection refused" in ended.stderr
+
+    assert min(took) < FAST, took
