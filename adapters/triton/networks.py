@@ -1,12 +1,14 @@
 """Builds the networks that the embedded server serves: real computations with fixed random weights.
 
 ``mlp`` reads 82 MB of weights per execution and is bound by memory at batch 1, so that batching pays
-much. ``cnn`` is bound by arithmetic, so that batching pays little. ``small`` hardly works at all.
+much; ``wide`` reads 143 MB. ``cnn`` is bound by arithmetic, so that batching pays little. ``small`` hardly
+works at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +59,12 @@ def build_small() -> ModelProto:
     return build_mlp((64, 256, 64))
 
 
-NETWORKS: dict[str, Callable[[], ModelProto]] = {"cnn": build_cnn, "mlp": build_mlp, "small": build_small}
+NETWORKS: dict[str, Callable[[], ModelProto]] = {
+    "cnn": build_cnn,
+    "mlp": build_mlp,
+    "small": build_small,
+    "wide": partial(build_mlp, (256, 4096, 4096, 4096, 256)),
+}
 """Builder of each model that can be embedded, by name."""
 
 
