@@ -152,8 +152,8 @@ class SmoothPerception:
         candidates = self._candidates(state.level, configurations)
         mean, deviation = self._belief(state, candidates)
         optimistic = np.exp(self._acquisition(state, mean, deviation))
-        if self._neural:
-            optimistic[~bearable(mean + deviation)] = np.inf
+        if isinstance(self.prior, NeuralPrior) and self._neural:
+            optimistic[~bearable(mean + deviation, self.prior.broken)] = np.inf
         if self.parameters.caution is not None:
             optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
         values[candidates] = optimistic
@@ -385,17 +385,20 @@ class SmoothPerception:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
 
 
-def bearable(worst: np.ndarray) -> np.ndarray:
+def bearable(worst: np.ndarray, broken: float = -math.inf) -> np.ndarray:
     """Return which configurations may be explored: those that are no gamble beside the best at its worst.
 
     Args:
         worst: Logarithm of the cost, a standard deviation above what is expected.   # (n,)
+        broken: Logarithm of the cost where the SLO is just broken, if the cost leaps there: the least use is
+            found near the SLO, and who never breaks it by a little does not find it.
 
     Returns:
         True for each that may be explored, one of them at least.   # (n,) bool
     """
     least = float(worst.min())
-    return np.asarray(worst <= least + (RISK if least <= 0.0 else RISK_WHILE_BROKEN))
+    most = least + (RISK if least <= 0.0 else RISK_WHILE_BROKEN)
+    return np.asarray(worst <= max(most, broken + RISK))
 
 
 def safe(mean: np.ndarray, deviation: np.ndarray, caution: float) -> np.ndarray:

@@ -64,6 +64,11 @@ class NeuralPrior:
         """Whether enough is known to say anything."""
         return self.knowledge is not None
 
+    @property
+    def broken(self) -> float:
+        """Logarithm of the cost where the SLO is just broken, if the cost leaps there; else -inf."""
+        return -math.inf if self._objective.goal == "latency" else math.log(2.0)
+
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether that changed what is expected.
 

@@ -228,6 +228,14 @@ def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo(
     assert bearable(broken).tolist() == [True, True, True, False]
 
 
+def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:
+    """The least CPU is found near the SLO; overload costs more than that, and remains one."""
+    worst = np.log([0.2, 0.3, 2.1, 9.0])
+
+    assert bearable(worst).tolist() == [True, False, False, False]
+    assert bearable(worst, broken=np.log(2.0)).tolist() == [True, True, True, False]
+
+
 def test_what_was_learned_beside_other_neighbours_does_not_mislead() -> None:
     """Beside a neighbour the best is another; both are known again when it has gone, and without a drift."""
     agent, beside = make(), LOW + 1000
