@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
 
 from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
@@ -18,6 +19,7 @@ from tuner.dispatch.pool import Rules
 from tuner.errors import InvalidInput
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
 from tuner.scheduling.cluster import Delays
+from tuner.scheduling.presets import PRESETS, written_out
 from tuner.schema import NotNegative, Positive, Some, StrictPart, mistake
 
 __all__ = ["DispatchConfig", "ListenSection", "SessionConfig"]
@@ -129,7 +131,7 @@ class DispatchConfig(StrictPart):
 
     listen: ListenSection
     policy: str = "symphony"
-    """One of ``tuner.scheduling.catalogue.POLICIES``."""
+    """One of ``tuner.scheduling.catalogue.POLICIES``, or of ``tuner.scheduling.presets.PRESETS``."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the policy; see its options class."""
     mode: Literal["proxy", "grants"] = "proxy"
@@ -142,10 +144,15 @@ class DispatchConfig(StrictPart):
     """Share of the batches that should not take longer than the learned profiles say."""
     sessions: Annotated[tuple[SessionConfig, ...], Some]
 
+    @check_model(mode="before")
+    @classmethod
+    def _preset_is_written_out(cls, fields: Any) -> Any:
+        return written_out(fields)
+
     @check_field("policy")
     @classmethod
     def _policy_is_known(cls, name: str) -> str:
-        usable = [one for one in POLICIES if one not in OFFLINE]
+        usable = [one for one in (*POLICIES, *PRESETS) if one not in OFFLINE]
         if name in OFFLINE:
             raise ValueError(f"{name} knows its requests beforehand; use one of {', '.join(usable)}")
         if name not in POLICIES:

@@ -22,6 +22,7 @@ from tuner.cluster.scenario.rental import Rented
 from tuner.cluster.scenario.session import FASTEST, SLOWEST, Count, Session, file_beside
 from tuner.planning.pools.catalogue import InstanceType, check_names
 from tuner.scheduling.catalogue import POLICIES
+from tuner.scheduling.presets import PRESETS, written_out
 from tuner.schema import NotNegative, Positive, Some, StrictPart
 
 __all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
@@ -59,7 +60,7 @@ class Form(StrictPart):
     memory_mib: Positive | None = None
     """Of each accelerator, for the planner; None for no limit."""
     policy: str | None = None
-    """One of ``tuner.scheduling.catalogue.POLICIES``; a plan needs none."""
+    """One of ``tuner.scheduling.catalogue.POLICIES`` or ``presets.PRESETS``; a plan needs none."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the policy; see its options class."""
     accelerators: (
@@ -101,6 +102,11 @@ class Form(StrictPart):
 
     @check_model(mode="before")
     @classmethod
+    def _preset_is_written_out(cls, fields: Any) -> Any:
+        return written_out(fields)
+
+    @check_model(mode="before")
+    @classmethod
     def _planner_has_a_policy(cls, value: Any) -> Any:
         """Set the policy that a planner plans for; whoever copies a scenario has it already."""
         if not (isinstance(value, dict) and isinstance(value.get("planner"), str)):
@@ -129,7 +135,7 @@ class Form(StrictPart):
     @classmethod
     def _policy_is_known(cls, name: str | None) -> str | None:
         if name is not None and name not in POLICIES:
-            raise ValueError(f"there is no {name!r}; use one of {', '.join(POLICIES)}")
+            raise ValueError(f"there is no {name!r}; use one of {', '.join((*POLICIES, *PRESETS))}")
         return name
 
     @check_field("accelerators", "sessions")

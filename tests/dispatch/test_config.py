@@ -1,0 +1,83 @@
+"""The dispatcher's file: what it may say, and how mistakes in it are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Run, run
+from tuner.cluster.scenario import Scenario, Session
+from tuner.dispatch.config import DispatchConfig
+from tuner.errors import InvalidInput
+from tuner.scheduling.batching.symphony import SymphonyOptions
+from tuner.yaml_file import load_yaml
+
+__all__ = ["run"]
+
+FILE = """\
+listen: {grpc: "127.0.0.1:9100", http: "[::1]:9101"}
+sessions:
+  - {name: mlp, slo_ms: 50, backends: ["triton://127.0.0.1:8001/mlp", "triton://127.0.0.1:8011/mlp"]}
+  - {name: cnn, slo_ms: 80, backends: ["triton://127.0.0.1:8011/cnn", "triton://127.0.0.1:8001/cnn"]}
+"""
+
+
+def load(tmp_path: Path, text: str) -> DispatchConfig:
+    path = tmp_path / "dispatch.yaml"
+    path.write_text(text)
+    return load_yaml(path, DispatchConfig)
+
+
+def test_a_file(tmp_path: Path) -> None:
+    """What is not said has its default."""
+    config = load(tmp_path, FILE)
+
+    assert config.listen.http == ("::1", 9101)
+    assert config.rules().policy == "symphony"
+    assert config.rules().chosen == SymphonyOptions(deferral=0.25)
+    assert config.sessions[0].servers == {"127.0.0.1:8001", "127.0.0.1:8011"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("sessions:", "mode: grants\nsessions:", "line 2: mode: grants are not there yet; use mode: proxy"),
+        ("sessions:", "modus: proxy\nsessions:", "modus: there is no such field; did you mean 'mode'?"),
+        ("sessions:", "policy: fifo\nsessions:", "policy: there is no 'fifo'; use one of symphony"),
+        ("sessions:", "policy: nexus\nsessions:", "nexus knows its requests beforehand"),
+        ("sessions:", "options: {defer: 1}\nsessions:", "options.defer: symphony has no such option"),
+        ("name: cnn", "name: mlp", r"sessions\[1\].name: 'mlp' is the name of two"),
+        ("slo_ms: 80", "slo_ms: 0", r"sessions\[1\].slo_ms: must be greater than 0"),
+        ("8011/cnn", "8012/cnn", r"shares 127.0.0.1:8001 with mlp, but not all its servers"),
+        ("8011/mlp", "8001/mlp", "127.0.0.1:8001 is given twice"),
+        ("triton://127.0.0.1:8001/mlp", "sim://mlp", "batches cannot be sent to sim://"),
+        ("127.0.0.1:9100", "9100", "must be such as 127.0.0.1:9100"),
+        ('grpc: "127.0.0.1:9100", http: "[::1]:9101"', "", "nothing listens for clients"),
+    ],
+)
+def test_mistakes(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """Each is reported with its line and its field."""
+    with pytest.raises(InvalidInput, match=said):
+        load(tmp_path, FILE.replace(old, new, 1))
+
+
+def test_presets_are_policies_with_options(tmp_path: Path) -> None:
+    """In the dispatcher's file and in a scenario; options that are given, too, are kept."""
+    config = load(tmp_path, FILE + "policy: symphony_paper\noptions: {cap: 8}\n")
+    session = Session(name="a", alpha_ms=1, beta_ms=5, slo_ms=25, rate=100)
+    scenario = Scenario(policy="symphony_paper", accelerators=1, sessions=(session,))
+
+    assert config.rules().chosen == SymphonyOptions(schedulable="beta_lambda", drop="lazy", cap=8)
+    assert (scenario.policy, scenario.options["schedulable"]) == ("symphony", "beta_lambda")
+
+
+def test_the_command_checks_a_file(run: Run, tmp_path: Path) -> None:
+    """It says what it would do, or what is wrong, with exit code 2."""
+    path = tmp_path / "dispatch.yaml"
+    path.write_text(FILE)
+    assert "dispatches mlp, cnn by symphony" in run("dispatch", str(path), "--check").out
+    path.write_text(FILE.replace("slo_ms: 50", "slo_ms: soon"))
+    ended = run("dispatch", str(path))
+    assert ended.code == 2
+    assert "line 3: sessions[0].slo_ms" in ended.err
