@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES = """Examples: [bold]tuner demo[/bold] · [bold]tuner demo --objective cpu --slo p95=40ms[/bold]
-· [bold]tuner demo --server tfserving[/bold] · [bold]tuner demo --simulated[/bold]"""
+· [bold]tuner demo --server tfserving[/bold] · [bold]tuner demo --simulated[/bold]
+· [bold]tuner demo --dispatch[/bold]"""
 
 GRIDS: dict[str, tuple[float, ...]] = {
     "batch": (1, 2, 4, 8, 16, 32),
@@ -89,6 +90,10 @@ def demo(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
+    dispatched: Annotated[
+        bool,
+        typer.Option("--dispatch", help="Two Tritons, and a dispatcher in front of them; nothing is tuned."),
+    ] = False,
     foreign_limit: ForeignLimit = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", show_default="runs/TIME")] = None,
     seed: Seed = 0,
@@ -101,6 +106,11 @@ def demo(
     from tuner.cli.session import new_run_folder
     from tuner.errors import InvalidInput
 
+    if dispatched:
+        from tuner.cli.dispatch_demo import run_dispatch_demo
+
+        run_dispatch_demo(make_console(), seed)
+        return
     if server not in NAMES:
         raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
     server = "triton" if simulated else server

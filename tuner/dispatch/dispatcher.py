@@ -146,7 +146,7 @@ class Dispatcher:
     # Its life.
 
     async def start(self, wait: float = START) -> None:
-        """Begin to probe the servers, and wait until each pool has one, or for some time.
+        """Begin to probe the servers; wait until all were asked and each pool has one, or for some time.
 
         Args:
             wait: Longest time, s.
@@ -161,7 +161,10 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         self._watching = [loop.create_task(server.watch()) for pool in self.pools for server in pool.servers]
         ends = loop.time() + wait
-        while loop.time() < ends and not all(pool.up for pool in self.pools):
+        servers = [server for pool in self.pools for server in pool.servers]
+        while loop.time() < ends and not (
+            all(pool.up for pool in self.pools) and all(server.asked for server in servers)
+        ):
             await asyncio.sleep(0.02)
 
     def _servers(self, members: Sequence[SessionConfig], pool: Pool) -> list[Server]:

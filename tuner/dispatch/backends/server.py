@@ -48,6 +48,8 @@ class Server:
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
     up: bool = False
+    asked: bool = False
+    """Whether it was probed."""
     reason: str = "was not asked yet"
     """Why it is down."""
     limits: dict[str, ModelLimits] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class Server:
         while True:
             if not self.up:
                 await self._come_up()
+                self.asked = True
                 failures = 0
             elif await self._probe():
                 failures = 0

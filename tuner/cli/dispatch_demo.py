@@ -1,0 +1,134 @@
+"""``tuner demo --dispatch``: two Tritons with three models, before and after a dispatcher stands in front."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+__all__ = ["run_dispatch_demo"]
+
+SHAPES = {"mlp": (256,), "cnn": (3, 32, 32), "small": (64,)}
+"""The models, and the shapes of their inputs."""
+SLO = 0.1
+"""s"""
+RATES = {"mlp": 120.0, "cnn": 40.0, "small": 120.0}
+"""requests/s; the mlp alone would be too much for the servers without batches."""
+SECONDS, WARMUP = 8.0, 3.0
+
+
+@dataclass(frozen=True)
+class Came:
+    """What came of one request."""
+
+    model: str
+    latency: float
+    """s; infinite without an answer."""
+
+
+def run_dispatch_demo(console: Console, seed: int) -> None:
+    """Start the servers, load them, put a dispatcher in front, load it, and show both."""
+    from tuner.adapters.triton.embedded import EmbeddedTriton
+
+    with ExitStack() as stack:
+        console.print("starting two Tritons with the models mlp, cnn and small")
+        tritons = [stack.enter_context(EmbeddedTriton("mlp", models=tuple(SHAPES))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
+        console.print("[bold]before:[/bold] stock clients send to the two servers by turns")
+        before = asyncio.run(_load(addresses, seed))
+        console.print("[bold]after:[/bold] the same clients send to the dispatcher")
+        after, batch = asyncio.run(_dispatched(addresses, console, seed))
+    _show(console, before, after)
+    console.print(f"mean batch through the dispatcher: {batch:.1f}")
+
+
+async def _dispatched(addresses: Sequence[str], console: Console, seed: int) -> tuple[list[Came], float]:
+    """Run a dispatcher before the servers, and the load on it; return the mean batch, too."""
+    from tuner.cli.console import plain
+    from tuner.dispatch.config import DispatchConfig
+    from tuner.dispatch.process import DispatchProcess
+
+    sessions = [
+        {
+            "name": model,
+            "slo_ms": SLO * 1e3,
+            "backends": [f"triton://{address}/{model}" for address in addresses],
+        }
+        for model in SHAPES
+    ]
+    config = DispatchConfig.model_validate({"listen": {"grpc": "127.0.0.1:0"}, "sessions": sessions})
+    process = DispatchProcess(config, lambda sentence: console.print(f"      {plain(sentence)}"))
+    started = asyncio.Event()
+    serving = asyncio.ensure_future(process.serve(started.set))
+    await started.wait()
+    assert process.fronts.grpc_address is not None
+    found = await _load([f"127.0.0.1:{process.fronts.grpc_address[1]}"], seed)
+    process.stop()
+    await serving
+    totals = process.metrics.totals.to_json()
+    return found, totals["inferences"] / max(sum(totals["batch_counts"]), 1)
+
+
+async def _load(addresses: Sequence[str], seed: int) -> list[Came]:
+    """Send requests of all models at random times by Triton's own client; leave out the warm-up."""
+    import tritonclient.grpc.aio as tritongrpc
+
+    clients = [tritongrpc.InferenceServerClient(address) for address in addresses]
+    rng = np.random.default_rng(seed)
+    arrivals = sorted(
+        (float(time), model)
+        for model, rate in RATES.items()
+        for time in rng.uniform(0, SECONDS + WARMUP, rng.poisson(rate * (SECONDS + WARMUP)))
+    )
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    tasks = []
+    for number, (time, model) in enumerate(arrivals):
+        await asyncio.sleep(max(began + time - loop.time(), 0))
+        client = clients[number % len(clients)]
+        tasks.append((time, loop.create_task(_ask(client, model, rng, began + time))))
+    found = [(time, await task) for time, task in tasks]
+    for client in clients:
+        await client.close()
+    return [came for time, came in found if time >= WARMUP]
+
+
+async def _ask(client: Any, model: str, rng: np.random.Generator, intended: float) -> Came:
+    import tritonclient.grpc.aio as tritongrpc
+    from tritonclient.utils import InferenceServerException
+
+    data = tritongrpc.InferInput("input", [1, *SHAPES[model]], "FP32")
+    data.set_data_from_numpy(rng.random((1, *SHAPES[model]), np.float32))
+    try:
+        await client.infer(model, [data], client_timeout=10.0)
+    except InferenceServerException:
+        return Came(model, float("inf"))
+    return Came(model, asyncio.get_running_loop().time() - intended)
+
+
+def _show(console: Console, before: Sequence[Came], after: Sequence[Came]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title="Before and after", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table.add_column("model")
+    table.add_column("")
+    for name in ("requests/s", "p50 ms", "p95 ms", f"within {SLO * 1e3:g} ms"):
+        table.add_column(name, justify="right")
+    for model in SHAPES:
+        for name, found in (("before", before), ("after", after)):
+            latencies = np.array([came.latency for came in found if came.model == model])
+            answered = latencies[np.isfinite(latencies)]
+            p50, p95 = np.quantile(answered, [0.5, 0.95]) * 1e3 if answered.size else (np.nan, np.nan)
+            within = float((latencies <= SLO).mean()) if latencies.size else 0.0
+            cells = (f"{latencies.size / SECONDS:.0f}", f"{p50:.1f}", f"{p95:.1f}", f"{within:.1%}")
+            table.add_row(model if name == "before" else "", name, *cells)
+    console.print(table)
