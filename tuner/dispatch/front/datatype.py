@@ -53,6 +53,7 @@ def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> T
     size = SIZES.get(datatype)
     if size is None:
         raise invalid(f"input '{name}': there is no data type '{datatype}'; use one of {', '.join(SIZES)}")
+    shape = tuple(shape)
     elements = elements_of(name, shape)
     if size:
         if len(content) != elements * size:
@@ -68,7 +69,7 @@ def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> T
         raise invalid(
             f"input '{name}': its content is not {elements} elements of BYTES, each after its length"
         )
-    return Tensor(name, datatype, tuple(shape), content)
+    return Tensor(name, datatype, shape, content)
 
 
 def _holds(content: bytes, elements: int) -> bool:

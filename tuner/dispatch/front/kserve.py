@@ -81,20 +81,24 @@ def _value(parameter: Any) -> bool | int | float | str:
 
 
 def _inputs(message: Any) -> tuple[Tensor, ...]:
-    inputs, raw = message.inputs, message.raw_input_contents
-    check_count("inputs", [tensor.name for tensor in inputs])
+    inputs, raw = list(message.inputs), message.raw_input_contents
+    names = []
     for tensor in inputs:
+        names.append(tensor.name)
         if tensor.parameters:
             check_tensor_parameters(tensor.name, tensor.parameters)
+        if raw and tensor.HasField("contents"):
+            raise invalid("a request has its values in raw_input_contents or in contents, not in both")
+    check_count("inputs", names)
     if not raw:
         return tuple(map(_typed, inputs))
     if len(raw) != len(inputs):
         raise invalid(f"raw_input_contents has {len(raw)} entries for {len(inputs)} inputs")
-    if any(tensor.HasField("contents") for tensor in inputs):
-        raise invalid("a request has its values in raw_input_contents or in contents, not in both")
     return tuple(
-        checked(tensor.name, tensor.datatype, tensor.shape, content)
-        for tensor, content in zip(inputs, raw, strict=True)
+        [
+            checked(tensor.name, tensor.datatype, tensor.shape, content)
+            for tensor, content in zip(inputs, raw, strict=True)
+        ]
     )
 
 
@@ -120,12 +124,13 @@ def _typed(tensor: Any) -> Tensor:
 
 
 def _outputs(message: Any) -> tuple[str, ...]:
+    if not message.outputs:
+        return ()
     outputs = tuple(output.name for output in message.outputs)
-    if outputs:
-        check_count("outputs", outputs)
-        for output in message.outputs:
-            if output.parameters:
-                check_tensor_parameters(output.name, output.parameters)
+    check_count("outputs", outputs)
+    for output in message.outputs:
+        if output.parameters:
+            check_tensor_parameters(output.name, output.parameters)
     return outputs
 
 
