@@ -88,7 +88,7 @@ def _content(rounds: list[Round]) -> dict[str, Any]:
             }
             for one in rounds
         ],
-        "bad_rate": 1 - sum(one.admission.served for one in rounds) / offered,
+        "bad_rate": max(1 - sum(one.admission.served for one in rounds) / offered, 0.0),
         "hit_rate": hits / (hits + swaps) if hits + swaps else 0.0,
         "swaps": swaps,
         "load_s": sum(one.placed.seconds for one in rounds),

@@ -32,7 +32,7 @@ class Admission(NamedTuple):
     @property
     def bad_rate(self) -> float:
         """Share of the requests that is dropped."""
-        return 1 - self.served / self.offered if self.offered else 0.0
+        return max(1 - self.served / self.offered, 0.0) if self.offered else 0.0
 
 
 def nodes_for(rule: Rule, loads: Sequence[SessionLoad]) -> list[PackedNode]:
