@@ -1,4 +1,4 @@
-# make demo  set up, then tune a real Triton server (6 minutes)
+# make demo  set up, then tune a real Triton server (4 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
 # make test  set up, then run the tests, live servers included (10 minutes on 2 cores), in three processes (WORKERS=1 for one)
 # make test-long  the rest (5 minutes): hostile input by the ten thousand, and tests that measure live servers one by one

@@ -112,7 +112,9 @@ def test_the_map_prints_what_was_measured() -> None:
     report = recorded()
     learned = report.learned[0]
     learned.measured[0], learned.costs[0] = 39.96, 1.4
-    text = to_svg(learned_figure(report))
+    figure = learned_figure(report)
+    assert figure is not None
+    text = to_svg(figure)
 
     assert ">40<" in text
     assert ">1.40<" in text  # what was inferred for configuration 5
@@ -163,7 +165,7 @@ def test_a_run_compares_what_ran_first_with_what_runs_last() -> None:
         assert len(report.levels) == levels
         assert bool(report.notes) == (not levels)
         if levels:
-            assert (report.before.p95_ms, report.after.p95_ms) == (900, 20)  # type: ignore[union-attr]
+            assert (report.before.p95_ms, report.after.p95_ms) == (900, 20)
 
 
 def test_page_of_an_empty_run_is_drawn() -> None:

@@ -36,8 +36,14 @@ GRIDS: dict[str, tuple[float, ...]] = {
     "parallelism": (1, 2),
 }
 """Role -> the grid of the knob that has it, where the server has one. Small, so that the demo is short."""
-RATES = {"triton": (140.0, 350.0), "tfserving": (80.0, 200.0)}
-"""The two loads, requests/s: with its default configuration a server keeps the SLO only under the first."""
+SHARES = (0.6, 1.3)
+"""The two loads, of what the server bears with its default configuration: only the first can keep the SLO."""
+FIRST_RATE, LAST_RATE = 20.0, 2560.0
+"""The loads that are tried to find out what it bears, each twice the one before, requests/s."""
+TRIAL = 2.0
+"""Length of a window in which such a load is tried, s."""
+SATURATED = 0.9
+"""A server that answers less than this share of the requests bears no more."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 WINDOW = 4.0
 """Length of a window, s."""
@@ -54,27 +60,29 @@ class DemoCourse:
     """The model, and what the demo does with it."""
 
     rates: Annotated[
-        tuple[float, float] | None, typer.Option("--rates", help="The two loads, requests/s.")
+        tuple[float, float] | None,
+        typer.Option(
+            "--rates",
+            help="The two loads, requests/s.",
+            show_default="0.6 and 1.3 of what the server bears with its default configuration",
+        ),
     ] = None
     windows: Annotated[int, typer.Option("--windows", min=2, max=100, help="Tuning windows per load.")] = 14
     model: Annotated[str, typer.Option("--model", help="mlp or cnn.")] = "mlp"
-    cold: Annotated[
-        bool, typer.Option("--cold", help="Start without a calibration and its training in simulation.")
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--cold",
+            help="First learn in a simulation fitted to the server; or use the neural estimator alone.",
+        ),
     ] = False
 
-    def loads(self, server: str) -> tuple[float, float]:
-        """Return the two loads for a server, requests/s.
+    def __post_init__(self) -> None:
+        if self.rates is not None and not all(0.1 <= rate <= 5000 for rate in self.rates):
+            from tuner.errors import InvalidInput
 
-        Raises:
-            InvalidInput: A rate cannot be offered.
-        """
-        from tuner.errors import InvalidInput
-
-        rates = self.rates or RATES[server]
-        if not all(0.1 <= rate <= 5000 for rate in rates):
-            problem = f"{rates[0]:g} {rates[1]:g}: not between 0.1 and 5000"
+            problem = f"{self.rates[0]:g} {self.rates[1]:g}: not between 0.1 and 5000"
             raise InvalidInput("--rates", problem, "write --rates 140 350")
-        return rates
 
 
 @fields_as_options
@@ -100,7 +108,8 @@ def demo(
 ) -> None:
     """Start a server, load it, tune it with RRL, change the load half way, and show before and after.
 
-    Takes about five minutes. The server is started for the demo and stopped at its end.
+    Takes about three minutes. The server is started for the demo and stopped at its end. The loads are found
+    on this machine: 0.6 and 1.3 of what the server bears with its default configuration.
     """
     from tuner.cli.console import make_console
     from tuner.cli.session import new_run_folder
@@ -114,10 +123,9 @@ def demo(
     if server not in NAMES:
         raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
     server = "triton" if simulated else server
-    rates = course.loads(server)
     setting = Setting(
         objective=Objective(slo=parse_slo(slo or SLOS[server]), goal=goal),
-        load=Load(rate=rates[0]),
+        load=Load(rate=FIRST_RATE),
         foreign_limit=foreign_limit,
         window=WINDOW,
     )
@@ -126,9 +134,9 @@ def demo(
     with _server("" if simulated else server, course.model, seed, console) as target:
         tuned = Demo(
             setting=setting,
-            rates=rates,
+            rates=course.rates,
             windows=course.windows,
-            cold=course.cold,
+            calibrate=course.calibrate,
             seed=seed,
             console=console,
         )
@@ -158,12 +166,12 @@ class Demo:
     """One server, tuned under two loads."""
 
     setting: Setting
-    rates: tuple[float, float]
-    """The two loads, requests/s."""
+    rates: tuple[float, float] | None
+    """The two loads, requests/s; None to find them."""
     windows: int
     """Tuning windows for each load."""
-    cold: bool
-    """Whether the agent is not trained in simulation before."""
+    calibrate: bool
+    """Whether the agent is trained in a simulation of the server before."""
     seed: int
     console: Console
 
@@ -172,6 +180,7 @@ class Demo:
         from tuner.cli.console import plain
         from tuner.cli.session import TuningSession
         from tuner.control import WATCHED
+        from tuner.control.drive.requirement import check_target
         from tuner.profiler.attachment import attach_for
 
         setting = replace(self.setting, grids=_grids(target))
@@ -179,9 +188,11 @@ class Demo:
             described, slo = attachment.description, setting.objective.slo
             server = plain(f"{described.server} {described.version}")
             self.console.print(f"[bold]{plain(described.model)}[/bold] on {server}, {slo}")
+            check_target(attachment, slo, setting.objective.goal, apply=True)
             attachment.profiler.measure(1.0)  # the first requests of a fresh server are slow
-            before = [self._before(attachment, rate) for rate in self.rates]
-            agent = self._agent(attachment)
+            rates = self.rates or self._find_rates(attachment)
+            before = [self._before(attachment, rate) for rate in rates]
+            agent = self._agent(attachment, rates)
             session = TuningSession.start(
                 attachment,
                 setting,
@@ -192,10 +203,30 @@ class Demo:
                 console=self.console,
             )
             with session:
-                for rate, first in zip(self.rates, before, strict=True):
+                for rate, first in zip(rates, before, strict=True):
                     self._phase(session, rate, first)
                 session.finish()
             _show(session)
+
+    def _find_rates(self, attachment: Attachment) -> tuple[float, float]:
+        """Return the two loads: load the server more and more until it answers no more than it did.
+
+        The last load tried is too much for it, or all that we can send: it answers as much as it can.
+        """
+        self.console.print("[bold]loads:[/bold] trying what the default configuration bears on this machine")
+        rate, bears = FIRST_RATE, 0.0
+        while True:
+            attachment.set_rate(rate)
+            window = attachment.profiler.measure(TRIAL)
+            answered = window.requests / window.seconds
+            bears = max(bears, answered)
+            if answered < SATURATED * window.arrival_rate or rate >= LAST_RATE:
+                break
+            rate = 2 * rate
+        attachment.drain(bears / 4)
+        low, high = (float(f"{share * bears:.2g}") for share in SHARES)
+        self.console.print(f"      it answers {bears:.0f} requests/s: loads of {low:g} and {high:g}")
+        return low, high
 
     def _before(self, attachment: Attachment, rate: float) -> list[Measurement]:
         """Measure the server's own default configuration under a load, and let its queue run empty."""
@@ -206,39 +237,39 @@ class Demo:
         attachment.clock.sleep(0.5)
         measurement = attachment.profiler.measure(self.setting.seconds)
         self.console.print(f"      {measurement_text(measurement)}")
-        attachment.drain(min(self.rates) / 4)
+        attachment.drain(rate / 8)
         return [measurement]
 
-    def _agent(self, attachment: Attachment) -> RRL:
-        """Return an agent: trained in simulation, if the machine is quiet enough to calibrate on it."""
+    def _agent(self, attachment: Attachment, rates: tuple[float, float]) -> RRL:
+        """Return an agent; trained in simulation, if wanted and the machine is quiet enough to calibrate."""
         from tuner.agents.rrl import RRL
         from tuner.cli.console import plain
         from tuner.errors import InvalidInput
 
-        if not self.cold:
+        if self.calibrate:
             try:
-                return self._trained(attachment)
+                return self._trained(attachment, rates)
             except InvalidInput as error:
                 self.console.print(f"[yellow]{plain(str(error))}; starting cold[/yellow]")
         objective = self.setting.objective_on(attachment.host.cores)
         return RRL(attachment.space, objective=objective, seed=self.seed)
 
-    def _trained(self, attachment: Attachment) -> RRL:
+    def _trained(self, attachment: Attachment, rates: tuple[float, float]) -> RRL:
         """Calibrate a model of the server, and train an agent on it under both loads."""
         from tuner.cli.console import make_progress
         from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 
         self.console.print("[bold]calibrating:[/bold] a few short windows fit the simulator to this server")
-        attachment.set_rate(self.rates[0])
+        attachment.set_rate(rates[0])
         model, windows = measure_server_model(attachment, CALIBRATION)
         sizes = ", ".join(f"l({b}) {model.execution(b) * 1e3:.1f} ms" for b in (1, 4, 16))
         self.console.print(f"      {len(windows)} windows: {sizes}")
         with make_progress(self.console) as progress:
-            task = progress.add_task("training in simulation", total=TRAINING * len(self.rates))
+            task = progress.add_task("training in simulation", total=TRAINING * len(rates))
             return train_in_simulation(
                 model,
                 self.setting.objective_on(attachment.host.cores),
-                rates=self.rates,
+                rates=rates,
                 windows=TRAINING,
                 space=attachment.space,
                 seed=self.seed,
@@ -253,6 +284,10 @@ class Demo:
         session.driver.finish()
         settled = session.hold(ENDS, phase=f"after at {rate:g}")
         session.recorder.level(rate, before, settled)
+        if settled and settled[-1].configuration == before[-1].configuration:
+            sentence = f"At {rate:g} requests/s what ran before is the best that was found: it was left."
+            session.recorder.note(sentence)
+            session.say(sentence)
 
 
 def _grids(target: str) -> dict[str, tuple[float, ...]]:
