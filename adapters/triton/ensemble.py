@@ -134,7 +134,12 @@ class EnsembleBackend:
                 raise self._too_small(name, low[0])
             grids = {**grids, MAX_BATCH_SIZE: sizes}
         url = urlsplit(self._ensemble.describe().target)
-        return TritonBackend(urlunsplit(url._replace(path=f"/{quote(name)}")), grids)
+        try:
+            return TritonBackend(urlunsplit(url._replace(path=f"/{quote(name)}")), grids)
+        except InvalidInput as error:
+            if not error.setting.startswith("knob "):  # such as that the server does not serve the model
+                raise
+            raise _of_model(name, error) from None
 
     def endpoint(self) -> Endpoint:
         """Return how clients reach the ensemble."""
@@ -183,8 +188,7 @@ class EnsembleBackend:
             try:
                 member.check(own)
             except InvalidInput as error:
-                setting = error.setting.replace("knob ", f"knob {name}.", 1)
-                raise InvalidInput(setting, str(error).removeprefix(f"{error.setting}: ")) from None
+                raise _of_model(name, error) from None
 
     def _too_small(self, model: str, size: float) -> InvalidInput:
         problem = f"{size:g} is below {self._least}, the ensemble's own max_batch_size"
@@ -245,6 +249,12 @@ def _prefixed(model: str, knob: Knob) -> Knob:
         role=Role.OTHER,  # it turns a part of what clients see, and several models have such a knob
         idle_when=(f"{model}.{idle[0]}", idle[1]) if idle is not None else None,
     )
+
+
+def _of_model(model: str, error: InvalidInput) -> InvalidInput:
+    """Return the error with the knob's name as it is in the ensemble."""
+    setting = error.setting.replace("knob ", f"knob {model}.", 1)
+    return InvalidInput(setting, str(error).removeprefix(f"{error.setting}: "))
 
 
 def _own(model: str, prefixed: Mapping[str, T]) -> dict[str, T]:
