@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from tuner.experiments.benchmarks.fronts.clients import ask_grpc, ask_http
-from tuner.experiments.benchmarks.fronts.servers import Server
+from tuner.experiments.benchmarks.fronts.servers import FrontProcess
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared
 
 __all__ = ["run"]
@@ -58,7 +58,7 @@ def _rows(found: dict[str, list[tuple[float, float]]]) -> Iterator[BenchRow]:
 def _measure(name: str, requests: int) -> tuple[float, float]:
     """Return the requests per second of the server's core time, and the median latency of one caller, s."""
     ask = ask_http if name in ("front-http", "fastapi") else ask_grpc
-    with Server(name) as server:
+    with FrontProcess(name) as server:
         asyncio.run(ask(server.port, name, CALLERS, max(requests // 10, CALLERS)))  # warms up
         begin = server.cpu_seconds()
         asyncio.run(ask(server.port, name, CALLERS, requests))

@@ -18,13 +18,13 @@ from fastapi import Request as Asked
 
 from tuner.dispatch.request import Metadata, Reply, Request
 
-__all__ = ["Server"]
+__all__ = ["FrontProcess"]
 
 METHOD = "ModelInfer"
 SERVICE = "inference.GRPCInferenceService"
 
 
-class Server:
+class FrontProcess:
     """A server in another process, which lives as long as the context.
 
     Args:
