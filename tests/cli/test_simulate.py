@@ -86,7 +86,9 @@ def test_goodput_prints_and_stores(tuner: Run, tmp_path: Path) -> None:
 
     stored = json.loads((tmp_path / "out.json").read_text())
     assert code == 0
-    assert list(stored) == ["policy", "seed", "seconds", "rate", "sessions", "utilisation", "bad_rate"]
+    known = ["policy", "seed", "seconds", "rate", "sessions", "utilisation", "bad_rate"]
+    assert list(stored) == [*known, "low", "high", "seeds"]
+    assert stored["low"] <= stored["rate"] <= stored["high"]
     assert 300 < stored["rate"] < 1500
     assert 0 < stored["bad_rate"] <= 0.02
     assert "with at most 2 % of all requests late or dropped" in printed

@@ -46,6 +46,9 @@ def goodput(
         ),
     ] = None,
     seed: Seed = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=100, help="Searches, each with its own seed, for the spread.")
+    ] = 3,
     seconds: Seconds = None,
 ) -> None:
     """Search the highest total rate at which every session has its quantile of requests within its SLO.
@@ -55,6 +58,7 @@ def goodput(
     """
     from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster.goodput import goodput as search
+    from tuner.cluster.worth import doubts, other_rates
 
     share = None if limit is None else _share(limit)
     scenario = load_scenario(file, "goodput", seed, seconds, out)
@@ -69,14 +73,20 @@ def goodput(
 
         scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
         found = search(scenario, limit=share, overall=overall, progress=show)
+        progress.update(task, description="other seeds")
+        others = other_rates(scenario, found, seeds - 1, limit=share, overall=overall)
+    print_notes(console, doubts(scenario, found.outcome, found.rate))
+    low, high = min((found.rate, *others)), max((found.rate, *others))
     console.print(outcome_table(scenario, found.outcome))
     most = _limit_text(scenario, share, overall)
     if found.rate:
-        console.print(f"[bold]{rate_text(found.rate)} requests/s[/bold] with at most {most}")
+        spread = f" ({rate_text(low)} to {rate_text(high)} with {seeds} seeds)" if others else ""
+        console.print(f"[bold]{rate_text(found.rate)} requests/s[/bold]{spread} with at most {most}")
     else:
         console.print(f"[bold]no rate[/bold] with at most {most}; the table shows the lowest tried")
     content = {**outcome_json(scenario, found.outcome), "rate": found.rate}
-    save(out, scenario, found.outcome.seconds, {"rate": found.rate, **content})
+    spread_json = {"low": low, "high": high, "seeds": 1 + len(others)}
+    save(out, scenario, found.outcome.seconds, {"rate": found.rate, **content, **spread_json})
 
 
 def _limit_text(scenario: Scenario, limit: float | None, overall: bool) -> str:

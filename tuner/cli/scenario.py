@@ -22,6 +22,7 @@ __all__ = [
     "Out",
     "Seconds",
     "Seed",
+    "bad_text",
     "epochs_table",
     "load_scenario",
     "outcome_json",
@@ -109,6 +110,16 @@ def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[st
     head = {"policy": scenario.policy, "seed": scenario.seed, "seconds": round(seconds, 9)}
     write_atomically(path, json.dumps({**head, **content}, indent=1, allow_nan=False) + "\n")
     print(path)
+
+
+def bad_text(outcome: Outcome) -> str:
+    """Return the share of all requests that was late or dropped, with how far chance moves it."""
+    from tuner.cluster.worth import bad_interval
+
+    bad = round(outcome.bad_rate * outcome.requests)
+    low, high = bad_interval(bad, outcome.requests)
+    interval = f"{100 * low:.2g} to {100 * high:.2g} %, 95 % sure if requests were independent"
+    return f"{100 * outcome.bad_rate:.2f} % of {outcome.requests:,} requests late or dropped ({interval})"
 
 
 def outcome_table(scenario: Scenario, outcome: Outcome) -> object:

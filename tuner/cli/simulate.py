@@ -13,6 +13,7 @@ from tuner.cli.scenario import (
     Out,
     Seconds,
     Seed,
+    bad_text,
     epochs_table,
     load_scenario,
     outcome_json,
@@ -66,6 +67,7 @@ def simulate(
     from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
+    from tuner.cluster.worth import doubts
 
     scenario = load_scenario(file, "simulate", seed, seconds, out, trace, metrics)
     console = make_console()
@@ -86,7 +88,9 @@ def simulate(
             log=log,
             progress=lambda share: progress.update(task, completed=int(100 * share)),
         )
+    print_notes(console, doubts(scenario, outcome))
     console.print(outcome_table(scenario, outcome))
+    console.print(bad_text(outcome))
     if trace is not None and log is not None:
         _save_trace(trace, [session.name for session in scenario.each_session], log)
     save(out, scenario, outcome.seconds, outcome_json(scenario, outcome))

@@ -28,6 +28,7 @@ import numpy as np
 from tuner.cluster.outcome import Outcome, within
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
+from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.cluster import SessionSpec
 
@@ -44,6 +45,10 @@ LONGEST = 20.0
 """Times by which the measured part is lengthened at most."""
 TOLERANCE = 0.005
 """Relative distance of the result from a rate that is known to be too high, at most."""
+CLOSE = 1.02
+"""The second rate tried, if the first is that of another seed."""
+MOST_REQUESTS = 2e8
+"""Of one simulation; more take minutes, and a profile that allows them is most likely a mistake."""
 MARGIN = 1.2
 """How many requests a session may have at most, relative to its share of a given number of requests."""
 
@@ -86,6 +91,7 @@ def goodput(
     tolerance: float = TOLERANCE,
     least_requests: int = 1000,
     at_least: float = 0.0,
+    near: float | None = None,
     progress: Callable[[Trial], None] | None = None,
     run: Callable[[Scenario], Outcome] | None = None,
 ) -> Goodput:
@@ -102,11 +108,13 @@ def goodput(
         least_requests: How many every session must have, if lengthening the simulation achieves it.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
             result is 0 after one trial. So the best of many clusters is found without searching most of them.
+        near: A multiplier near the result, such as that of another seed; the search begins there.
         progress: Called after every rate tried.
         run: Simulates one rate.
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
+        InvalidInput: The accelerators are so fast that too many requests would have to be simulated.
     """
     if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
         raise ValueError(
@@ -128,7 +136,11 @@ def goodput(
     total = scenario.total_rate
     if at_least and not search.kept(at_least / total):
         return search.result(0.0, whole=False)
-    return search.result(highest(search.kept, capacity(scenario) / total, float(allowed.max()), tolerance))
+    full = capacity(scenario) / total
+    _check_requests(scenario, full)
+    first, growth = (FIRST * full, GROWTH) if near is None else (near, CLOSE)
+    bracket = _bracket(search.kept, full, float(allowed.max()), first, growth)
+    return search.result(highest(search.kept, bracket, tolerance))
 
 
 class _Search:
@@ -199,16 +211,28 @@ class _Search:
         return simulate(scenario, most_bad=scenario.requests * shares * self._allowed)
 
 
-def highest(kept: Callable[[float], bool], full: float, limit: float, tolerance: float) -> float:
+def _check_requests(scenario: Scenario, full: float) -> None:
+    """Raise InvalidInput if the rates to try bring more requests than anybody can wait for."""
+    if scenario.requests is not None:
+        return
+    requests = full * scenario.total_rate * scenario.duration
+    if requests > MOST_REQUESTS:
+        problem = f"the accelerators could execute {full * scenario.total_rate:.2g} requests/s"
+        fix = "check the profiles (alpha_ms, beta_ms), or lower `seconds` and `warmup_seconds`"
+        raise InvalidInput(
+            "goodput", f"{problem}, and {scenario.duration:g} s of that are {requests:.1g} requests", fix
+        )
+
+
+def highest(kept: Callable[[float], bool], bracket: tuple[float, float], tolerance: float) -> float:
     """Return the highest multiplier that is good; 0 if none is.
 
     Args:
         kept: Tries one, and returns whether it is good.
-        full: The multiplier that takes the whole capacity, about.
-        limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
+        bracket: A multiplier that is good, or 0, and one that is not.
         tolerance: As ``TOLERANCE``.
     """
-    low, high = _bracket(kept, full, limit)
+    low, high = bracket
     while low and high - low > tolerance * low:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
@@ -261,9 +285,19 @@ def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})
 
 
-def _bracket(kept: Callable[[float], bool], full: float, limit: float) -> tuple[float, float]:
-    """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good."""
-    multiplier, factor = FIRST * full, GROWTH
+def _bracket(
+    kept: Callable[[float], bool], full: float, limit: float, first: float, factor: float
+) -> tuple[float, float]:
+    """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good.
+
+    Args:
+        kept: Tries one, and returns whether it is good.
+        full: The multiplier that takes the whole capacity, about.
+        limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
+        first: The multiplier to begin with.
+        factor: Between it and the second.
+    """
+    multiplier = first
     rising = kept(multiplier)
     while True:
         tried = multiplier

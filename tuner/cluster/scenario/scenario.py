@@ -63,6 +63,15 @@ class Scenario(Form):
         return self
 
     @check_model(mode="after")
+    def _an_answer_can_arrive_in_time(self) -> Scenario:
+        response = self.network.allowed().response * 1e3
+        least = min(self.sessions, key=lambda session: session.slo_ms)
+        if response >= least.slo_ms:
+            problem = f"takes {response:g} ms, not less than slo_ms {least.slo_ms:g} of {least.name}"
+            _refuse([mistake(f"{problem}: no answer can be in time", "network", "response_ms")])
+        return self
+
+    @check_model(mode="after")
     def _frontends_agree(self) -> Scenario:
         if self.options.get("frontends", self.frontends) != self.frontends:
             _refuse([mistake("is the scenario's `frontends`; give it there", "options", "frontends")])

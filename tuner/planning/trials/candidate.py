@@ -15,7 +15,7 @@ from tuner.planning.pools.catalogue import Offers
 from tuner.planning.pools.pool import ROUNDING, pools_within, ranked
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["Candidates", "kept_sizes", "make_candidates"]
+__all__ = ["Candidates", "kept_sizes", "make_candidates", "rough_ceilings"]
 
 MOST = 2000
 """Pools whose ceilings are computed; of more, those with the highest bounds (eq. 15)."""
@@ -64,7 +64,7 @@ def make_candidates(
         bound = bounds(pools[chosen], terms)
         first = chosen[np.argsort(-bound, kind="stable")[:MOST]]
         chosen = np.union1d(first, np.flatnonzero(alone))
-    ceiling = _rough_ceilings(pools[chosen], offers.latency, slo, kept.probability)
+    ceiling = rough_ceilings(pools[chosen], offers.latency, slo, kept.probability)
     order = ranked(ceiling, pools[chosen] @ offers.price)
     chosen = chosen[order]
     return Candidates(pools[chosen], ceiling[order], alone[chosen], len(pools))
@@ -76,9 +76,7 @@ def _largest_alone(pools: np.ndarray, offers: Offers, most: np.ndarray, budget: 
     return np.asarray(((pools == affordable) | (pools == 0)).all(axis=1))
 
 
-def _rough_ceilings(
-    pools: np.ndarray, latency: np.ndarray, slo: float, probability: np.ndarray
-) -> np.ndarray:
+def rough_ceilings(pools: np.ndarray, latency: np.ndarray, slo: float, probability: np.ndarray) -> np.ndarray:
     """Return about the ceilings of many pools at once; `ceiling.py` explains them.   # (n,) requests/s."""
     times, weight = _grouped(latency, slo, probability)  # (T, K), (K,)
     number = np.maximum(pools, 1e-9)  # (n, T)

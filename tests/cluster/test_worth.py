@@ -1,0 +1,80 @@
+"""What a result is worth: intervals, the spread over seeds, and what speaks against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.cluster import Scenario, Session, simulate
+from tuner.cluster.goodput import goodput
+from tuner.cluster.worth import bad_interval, doubts, other_rates
+from tuner.errors import InvalidInput
+
+
+def make(seconds: float = 8.0, **session: object) -> Scenario:
+    """Return a small cluster."""
+    fields = {"name": "a", "alpha_ms": 1.0, "beta_ms": 5.0, "slo_ms": 25.0, "rate": 200.0, **session}
+    return Scenario(
+        policy="eager", accelerators=1, sessions=(Session.model_validate(fields),), seconds=seconds
+    )
+
+
+def test_the_interval_is_wilsons() -> None:
+    """Against scipy, and at the ends."""
+    from scipy.stats import binomtest
+
+    for bad, requests in ((0, 50), (3, 100), (100, 10_000), (7, 7)):
+        known = binomtest(bad, requests).proportion_ci(0.95, "wilson")
+        assert bad_interval(bad, requests) == pytest.approx((known.low, known.high), abs=1e-4)
+    assert bad_interval(0, 0) == (0.0, 1.0)
+
+
+def test_few_requests_are_noted() -> None:
+    """One in a hundred of 100 requests is one request."""
+    few, many = make(0.5), make(10.0)
+
+    assert "so luck decides" in doubts(few, simulate(few))[0]
+    assert doubts(many, simulate(many)) == ()
+
+
+def test_a_rate_above_the_capacity_is_noted() -> None:
+    """What a queue holds at the end of a short time is not served for long."""
+    scenario = make()
+    outcome = simulate(scenario)
+
+    assert doubts(scenario, outcome, 1.0) == ()
+    assert "more than the accelerators can execute for long" in doubts(scenario, outcome, 5000.0)[0]
+
+
+def test_batches_that_end_at_the_largest_of_a_line() -> None:
+    """A table can hold larger ones."""
+    scenario = make(alpha_ms=0.001)
+
+    assert "at most 1,024 requests" in doubts(scenario, simulate(scenario))[0]
+    assert doubts(make(alpha_ms=0.001, max_batch=64), simulate(scenario)) == ()
+
+
+def test_other_seeds_are_near() -> None:
+    """Their search begins at the result, and takes few trials."""
+    scenario = make()
+    found = goodput(scenario)
+
+    others = other_rates(scenario, found, 2, limit=None, overall=False)
+    again = goodput(scenario, near=found.multiplier)
+
+    assert others == pytest.approx((found.rate, found.rate), rel=0.25)
+    assert again.rate == pytest.approx(found.rate, rel=0.01)
+    assert len(again.evaluations) < len(found.evaluations)
+
+
+def test_profiles_that_would_never_end_are_refused() -> None:
+    """An accelerator of 10^12 requests/s is a mistake in a unit."""
+    with pytest.raises(InvalidInput, match=r"could execute 1e\+12 requests/s.* check the profiles"):
+        goodput(make(alpha_ms=1e-9, beta_ms=0.0))
+
+
+def test_a_response_that_takes_the_whole_slo_is_refused() -> None:
+    """No answer could be in time."""
+    fields = make().model_dump(exclude_defaults=True) | {"network": {"response_ms": 30.0}}
+
+    with pytest.raises(ValueError, match="takes 30 ms, not less than slo_ms 25 of a"):
+        Scenario.model_validate(fields)

@@ -1,0 +1,83 @@
+"""What a simulated result is worth: how far chance moves it, and what speaks against it."""
+
+from __future__ import annotations
+
+import math
+
+from tuner.cluster.goodput import Goodput, capacity, goodput
+from tuner.cluster.outcome import Outcome
+from tuner.cluster.scenario import Scenario
+from tuner.scheduling.cluster import LARGEST
+
+__all__ = ["bad_interval", "doubts", "other_rates"]
+
+FEWEST = 10
+"""Late or dropped requests that the quantile must allow, for 1 % to be more than luck."""
+SURE = 1.96
+"""Standard errors of a 95 % interval."""
+ROUNDING = 1.005
+"""By which a rate may exceed a capacity."""
+
+
+def bad_interval(bad: int, requests: int) -> tuple[float, float]:
+    """Return a 95 % interval of a share (Wilson's), as if requests were independent; (0, 1) without any."""
+    if not requests:
+        return 0.0, 1.0
+    share, square = bad / requests, SURE**2 / requests
+    middle = share + square / 2
+    width = SURE * math.sqrt(share * (1 - share) / requests + square / (4 * requests))
+    low, high = (middle - width) / (1 + square), (middle + width) / (1 + square)
+    return max(low, 0.0), min(high, 1.0)
+
+
+def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> tuple[str, ...]:
+    """Return what a reader should know before relying on a result, in sentences.
+
+    Args:
+        scenario: What was simulated.
+        outcome: The result.
+        rate: Of all requests, requests/s, if it is called good.
+    """
+    texts = []
+    few = [one for one in outcome.sessions if (1 - one.quantile) * one.requests < FEWEST]
+    if few:
+        least = min(few, key=lambda one: one.requests)
+        more = f", and of {len(few) - 1} more," if len(few) > 1 else ""
+        texts.append(
+            f"only {least.requests:,} requests of {least.name}{more} were simulated: the share of "
+            f"{1 - least.quantile:.2g} that may be bad is below {FEWEST}, so luck decides; measure longer"
+        )
+    if rate is not None and not scenario.at_once:
+        most = capacity(scenario)
+        if rate > most * ROUNDING:
+            texts.append(
+                f"{rate:,.6g} requests/s are more than the accelerators can execute for long, about "
+                f"{most:,.6g}: so short a time is served from the queue; measure longer"
+            )
+    for session in scenario.sessions:
+        if session.alpha_ms is None or (session.max_batch or LARGEST + 1) <= LARGEST:
+            continue
+        if session.alpha_ms * (LARGEST + 1) + (session.beta_ms or 0.0) <= session.slo_ms:
+            texts.append(
+                f"batches of {session.name} have at most {LARGEST:,} requests, though more fit into its SLO"
+            )
+    return tuple(texts)
+
+
+def other_rates(
+    scenario: Scenario, found: Goodput, count: int, *, limit: float | None, overall: bool
+) -> tuple[float, ...]:
+    """Return the goodput with other seeds, requests/s; none if it was 0.
+
+    Args:
+        scenario: What was searched.
+        found: With its own seed; the searches begin there.
+        count: How many seeds.
+        limit: As of :func:`goodput`.
+        overall: Likewise.
+    """
+    if not found.rate:
+        return ()
+    seeds = range(scenario.seed + 1, scenario.seed + 1 + count)
+    others = (scenario.model_copy(update={"seed": seed}) for seed in seeds)
+    return tuple(goodput(one, limit=limit, overall=overall, near=found.multiplier).rate for one in others)
