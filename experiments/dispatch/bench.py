@@ -24,7 +24,7 @@ from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.adapters.triton.wire import METHOD
 from tuner.errors import AdapterError
 
-__all__ = ["MODELS", "Answered", "Clients", "Model", "arrivals", "dispatching", "servers"]
+__all__ = ["MODELS", "Answered", "CheckingClients", "Model", "arrivals", "dispatching", "servers"]
 
 PAYLOADS = 32
 """Different inputs of each model; the answers to them are known."""
@@ -129,8 +129,8 @@ class Answered(NamedTuple):
 
 
 @dataclass
-class Clients:
-    """Clients that know the right answer to each of their inputs.
+class CheckingClients:
+    """CheckingClients that know the right answer to each of their inputs.
 
     Args:
         addresses: Where requests go, by turns.

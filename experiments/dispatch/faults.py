@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.dispatch.bench import MODELS, Clients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
@@ -55,11 +55,11 @@ class DispatchFaults(Experiment[None, Survived]):
 
     def measure(self, task: None, seed: int) -> Survived:  # noqa: ARG002 - there is one
         with servers(2, ["small"]) as tritons, dispatching(tritons, [_patient()]) as address:
-            clients = Clients([address], [SMALL])
+            clients = CheckingClients([address], [SMALL])
             clients.learn(f"127.0.0.1:{tritons[0].ports.grpc}")
             return self._survive(clients, tritons, seed)
 
-    def _survive(self, clients: Clients, tritons: list[EmbeddedTriton], seed: int) -> Survived:
+    def _survive(self, clients: CheckingClients, tritons: list[EmbeddedTriton], seed: int) -> Survived:
         statuses: Counter[str] = Counter()
         seconds = self.requests / self.rate
         sent = wrong = 0

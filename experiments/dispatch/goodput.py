@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.dispatch.bench import MODELS, Answered, Clients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, Answered, CheckingClients, arrivals, dispatching, servers
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
@@ -60,11 +60,11 @@ class DispatchGoodput(Experiment[float, dict[str, float]]):
         found: dict[str, float] = {}
         with servers() as tritons:
             addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
-            direct = Clients(addresses)
+            direct = CheckingClients(addresses)
             direct.learn(addresses[0])
             for system in SYSTEMS:
                 with dispatching(tritons, policy=system) as address:
-                    clients = Clients([address])
+                    clients = CheckingClients([address])
                     clients.learn(addresses[0])
                     found[system] = self._search(clients, burstiness, seed)
                 self.report(f"burstiness {burstiness:g}: {system} {found[system]:.0f} r/s")
@@ -76,7 +76,7 @@ class DispatchGoodput(Experiment[float, dict[str, float]]):
                 )
         return found
 
-    def _search(self, clients: Clients, burstiness: float, seed: int) -> float:
+    def _search(self, clients: CheckingClients, burstiness: float, seed: int) -> float:
         """Return the highest rate that was within the SLOs, requests/s of all models."""
         low, high = 0.0, self.most
         rate = high / 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.experiments.dispatch.bench import MODELS, Clients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
@@ -38,7 +38,10 @@ class DispatchOverhead(Experiment[None, dict[str, list[float]]]):
         settings = {"options": "{deferral: 0}"}
         with servers(1, ["small"]) as (triton,), dispatching([triton], [SMALL], **settings) as address:
             direct = f"127.0.0.1:{triton.ports.grpc}"
-            ways = {"direct": Clients([direct], [SMALL]), "dispatched": Clients([address], [SMALL])}
+            ways = {
+                "direct": CheckingClients([direct], [SMALL]),
+                "dispatched": CheckingClients([address], [SMALL]),
+            }
             for clients in ways.values():
                 clients.learn(direct)
                 clients.offer(arrivals({"small": 100.0}, 1.0, seed))

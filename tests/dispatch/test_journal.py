@@ -10,7 +10,7 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench
 from tests.dispatch.test_dispatcher import poisson
-from tuner.dispatch.journal import Journal
+from tuner.dispatch.journal import Journal, explain
 from tuner.errors import StorageError
 
 
@@ -37,6 +37,22 @@ def test_a_live_log_replays_identically(policy: str, tmp_path: Path) -> None:
     assert sum(segment.log.size for segment in journal.segments) > 600
     assert sum(len(segment.changes) for segment in journal.segments) >= 1
     assert [segment.replay() for segment in journal.segments] == [None] * len(journal.segments)
+
+
+def test_a_request_is_explained() -> None:
+    """When it came, with how many it was sent, and where to."""
+    found = bench({"slo_ms": 100.0}, servers=1)
+
+    async def main() -> None:
+        async with found as dispatcher:
+            await poisson(dispatcher, 20, 400)
+
+    run(main())
+    said = [line for segment in found.journal.segments for line in explain(segment, 3)]
+
+    assert len(said) == 2
+    assert "arrived for m, due in 100.0 ms" in said[0]
+    assert "to accelerator 0, to start at" in said[1]
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:

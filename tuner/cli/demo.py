@@ -76,6 +76,10 @@ class DemoCourse:
             help="First learn in a simulation fitted to the server; or use the neural estimator alone.",
         ),
     ] = False
+    dispatched: Annotated[
+        bool,
+        typer.Option("--dispatch", help="Two Tritons, and a dispatcher in front of them; nothing is tuned."),
+    ] = False
 
     def __post_init__(self) -> None:
         if self.rates is not None and not all(0.1 <= rate <= 5000 for rate in self.rates):
@@ -98,10 +102,6 @@ def demo(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
-    dispatched: Annotated[
-        bool,
-        typer.Option("--dispatch", help="Two Tritons, and a dispatcher in front of them; nothing is tuned."),
-    ] = False,
     foreign_limit: ForeignLimit = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", show_default="runs/TIME")] = None,
     seed: Seed = 0,
@@ -115,7 +115,7 @@ def demo(
     from tuner.cli.session import new_run_folder
     from tuner.errors import InvalidInput
 
-    if dispatched:
+    if course.dispatched:
         from tuner.cli.dispatch_demo import run_dispatch_demo
 
         run_dispatch_demo(make_console(), seed)

@@ -28,8 +28,20 @@ def dispatch(
         bool,
         typer.Option("--replay", help="CONFIG.yaml is an event log: replay it, and compare the commands."),
     ] = False,
+    explained: Annotated[
+        int | None,
+        typer.Option(
+            "--explain",
+            metavar="NUMBER",
+            min=0,
+            help="CONFIG.yaml is an event log: say what came of a request.",
+        ),
+    ] = None,
 ) -> None:
     """Form batches centrally, by deadline, in front of stock servers, for stock clients."""
+    if explained is not None:
+        _explain(file, explained)
+        return
     if replay:
         _replay(file)
         return
@@ -67,3 +79,17 @@ def _replay(file: Path) -> None:
         print(f"segment {number} ({segment.policy}, {segment.log.size} entries): {what}")
     if differences:
         raise typer.Exit(1)
+
+
+def _explain(file: Path, number: int) -> None:
+    """Say what came of the request with a number, in every scheduler that it waited in."""
+    from tuner.dispatch.journal import Journal, explain
+    from tuner.errors import InvalidInput
+
+    found = False
+    for place, segment in enumerate(Journal.load(file).segments, 1):
+        for sentence in explain(segment, number):
+            print(f"segment {place} ({segment.policy}) {sentence}")
+            found = True
+    if not found:
+        raise InvalidInput("--explain", f"the log has no request {number}")

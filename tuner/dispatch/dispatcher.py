@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.backends.connection import Connection, Lost
-from tuner.dispatch.backends.server import Server
+from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.pending import Pending
@@ -167,7 +167,7 @@ class Dispatcher:
         ):
             await asyncio.sleep(0.02)
 
-    def _servers(self, members: Sequence[SessionConfig], pool: Pool) -> list[Server]:
+    def _servers(self, members: Sequence[SessionConfig], pool: Pool) -> list[WatchedServer]:
         """Return the servers of a pool. All its sessions have the same ones."""
         connections: dict[str, Connection] = {}
         models: dict[str, dict[str, str]] = {}
@@ -178,7 +178,7 @@ class Dispatcher:
                     connections[parsed.address] = self._connect(target)
                 models.setdefault(parsed.address, {})[session.name] = parsed.model
         return [
-            Server(
+            WatchedServer(
                 connection=connection,
                 models=models[address],
                 instances=self.config.instances,

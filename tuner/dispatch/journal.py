@@ -20,11 +20,12 @@ from tuner.errors import StorageError
 from tuner.scheduling.batching.symphony import Symphony, reconfigure
 from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.scheduling.log import Difference, EventLog
+from tuner.scheduling.log import ARRIVE, FINISH, SEND, Difference, EventLog
 from tuner.scheduling.log import replay as replay_log
+from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 from tuner.storage import replace_file
 
-__all__ = ["Change", "Journal", "Segment", "set_beliefs"]
+__all__ = ["Change", "Journal", "Segment", "explain", "set_beliefs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,50 @@ class Segment:
         policy = build_policy(self.policy, self.spec, self.options)
         changes: list[tuple[int, Callable[[Any], None]]] = [(one.place, one.apply) for one in self.changes]
         return replay_log(self.log, policy, changes)
+
+
+def explain(segment: Segment, number: int) -> list[str]:
+    """Return what happened to an entry of a scheduler's queue, in sentences; none if it was not there.
+
+    Args:
+        segment: The life of the scheduler.
+        number: The entry's number: requests are counted from 0, with as many numbers as they have items.
+    """
+    scheduler = Scheduler(build_policy(segment.policy, segment.spec, segment.options))
+    names = [session.name for session in segment.spec.sessions]
+    changes, said = list(segment.changes), list[str]()
+    events = segment.log.entries
+    for place in np.flatnonzero(events["kind"] < SEND).tolist():
+        while changes and changes[0].place <= place:
+            changes.pop(0).apply(scheduler.policy)
+        event = events[place]
+        now = float(event["time"])
+        if event["kind"] == ARRIVE:
+            early = float(np.nan_to_num(event["start"]))
+            if event["number"] == number:
+                slo = segment.spec.sessions[int(event["session"])].slo
+                due = f"due in {(slo - early) * 1e3:.1f} ms"
+                said.append(f"{now:.4f} s: arrived for {names[int(event['session'])]}, {due}")
+            commands = scheduler.arrive(
+                int(event["session"]), now, int(event["number"]), items=int(event["items"]), early=early
+            )
+        elif event["kind"] == FINISH:
+            commands = scheduler.finish(int(event["accelerator"]), now)
+        else:
+            commands = scheduler.wake(now)
+        said += [f"{now:.4f} s: {_said(one)}" for one in commands if number in one.numbers]
+    return said
+
+
+def _said(command: Command) -> str:
+    """Say a command."""
+    if isinstance(command, Dispatch):
+        others = f"with {len(command.numbers) - 1} others" if len(command.numbers) > 1 else "alone"
+        return (
+            f"sent {others} to accelerator {command.accelerator}, to start at {command.start:.4f} s "
+            f"and end by {command.finish:.4f} s"
+        )
+    return f"dropped, {len(command.numbers)} at once: they could not be executed in time"
 
 
 class Journal:

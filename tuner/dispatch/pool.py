@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tuner.dispatch.backends.connection import Lost
-from tuner.dispatch.backends.server import Server
+from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pending import Pending
 from tuner.dispatch.profiles import LearnedProfile, prior_table
@@ -124,7 +124,7 @@ class Stream:
 class Lane:
     """An accelerator: one of the instances of a server."""
 
-    server: Server
+    server: WatchedServer
     kind: int
     free: float = -math.inf
     """When its last batch ended, s."""
@@ -165,7 +165,7 @@ class Pool:
     ) -> None:
         self.sessions = sessions
         self.rules = rules
-        self.servers: list[Server] = []
+        self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
         self._observer = observer
         self._journal = journal
@@ -223,7 +223,7 @@ class Pool:
             pending.future.add_done_callback(lambda _: self._withdraw(pending))
             self._enter(pending)
 
-    def changed(self, server: Server) -> None:
+    def changed(self, server: WatchedServer) -> None:
         """A server came or went: begin again with those that are up."""
         self._observer.switched(server.address, server.up)
         self.restart()
@@ -261,7 +261,7 @@ class Pool:
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, self._why_down())
 
-    def _lane(self, server: Server, kind: int, number: int) -> Lane:
+    def _lane(self, server: WatchedServer, kind: int, number: int) -> Lane:
         """Return one of a server's lanes, which outlives schedulers: it may still execute a batch."""
         lane = self._known_lanes.setdefault((server.address, number), Lane(server, kind))
         lane.kind = kind
@@ -303,7 +303,7 @@ class Pool:
         self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
         self._wait_to_tune()
 
-    def _note_limits(self, index: int, session: PoolSession, up: Sequence[Server]) -> None:
+    def _note_limits(self, index: int, session: PoolSession, up: Sequence[WatchedServer]) -> None:
         """Find how large the batches of a session may be."""
         given = [limits.max_batch for server in up if (limits := server.limits.get(session.name)) is not None]
         known = [size for size in (*given, session.max_batch) if size is not None]
@@ -317,7 +317,7 @@ class Pool:
             for stream in self._streams
         ]
 
-    def _profile(self, server: Server, stream: Stream) -> LearnedProfile:
+    def _profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
         """Return the profile of a stream on a server; a new one if its largest batch has changed."""
         place, largest = (server.address, stream.session, stream.kind), stream.largest
         found = self._profiles.get(place)
@@ -329,7 +329,7 @@ class Pool:
             found = self._profiles[place] = LearnedProfile(table, self.rules.quantile)
         return found
 
-    def _current(self, server: Server, stream: Stream) -> np.ndarray:
+    def _current(self, server: WatchedServer, stream: Stream) -> np.ndarray:
         """Return a stream's profile on a server, the prior if it keeps all batches away for a while.
 
         Nothing would show that it is wrong.   # (B+1,) s
@@ -478,7 +478,7 @@ class Pool:
         else:
             pending.refuse(status, reason)
 
-    def _quickest(self, server: Server, pending: Pending) -> float:
+    def _quickest(self, server: WatchedServer, pending: Pending) -> float:
         place = self._places.get((pending.session, pending.kind), pending.session)
         stream = self._streams[place]
         table = self._profile(server, stream).table()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
 
-__all__ = ["Server"]
+__all__ = ["WatchedServer"]
 
 PROBE_UP, PROBE_DOWN = 1.0, 0.25
 """s between two probes of a server that is up, and of one that is down."""
@@ -32,7 +32,7 @@ LONGEST_ORPHAN = 30.0
 
 
 @dataclass(eq=False)
-class Server:
+class WatchedServer:
     """One server and its health.
 
     It begins down. :meth:`watch` probes it until it is cancelled; whoever sends it batches reports with
@@ -44,7 +44,7 @@ class Server:
     """The model of each session that it serves, by the name of the session."""
     instances: int
     """Batches that it executes at a time."""
-    changed: Callable[[Server], None]
+    changed: Callable[[WatchedServer], None]
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
     up: bool = False
