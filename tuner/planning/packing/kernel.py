@@ -97,10 +97,10 @@ def merge_residues(  # noqa: PLR0917 - a kernel has no keywords
         The node of each residue, NONE if left out.   # (k,)
         The duty cycle of each node, s.   # (nodes,)
     """
-    count = residue.size
+    count, nodes = residue.size, 0
     node_of, following = np.full(count, NONE), np.full(count, NONE)  # members of a node: a linked list
     first, last = np.full(count, NONE), np.full(count, NONE)
-    nodes, node = 0, np.zeros((count, 5))
+    node = np.zeros((count, 5))
     for own in range(count):
         best, where = 0.0, NONE
         shortest = loads.latency[loads.start[residue[own]] + 1]
@@ -112,36 +112,44 @@ def merge_residues(  # noqa: PLR0917 - a kernel has no keywords
                 or node[other, MEMORY] + loads.memory[residue[own]] > memory * (1 + ROUNDING)
             ):
                 continue
-            busy = _busy(loads, residue[own], rate[own], shorter)
             total = node[other, BUSY]
             if shorter < node[other, CYCLE]:
-                total, member = 0.0, first[other]
-                while member != NONE and total + busy <= shorter * (1 + ROUNDING):
-                    total += _busy(loads, residue[member], rate[member], shorter)
-                    member = following[member]
-                if member != NONE:
-                    continue
-            total += busy
+                total = _busy_members(loads, residue, rate, following, first[other], shorter)
+            total += _busy(loads, residue[own], rate[own], shorter)
             if total <= shorter * (1 + ROUNDING) and total / shorter > best:
                 best, where = total / shorter, other
         if where == NONE:
             if nodes >= limit:
                 break
             where, nodes = nodes, nodes + 1
-            first[where] = own
-            node[where, CYCLE] = cycle[own]
-            node[where, BUSY] = loads.latency[
-                loads.start[residue[own]] + max(math.ceil(cycle[own] * rate[own] - ROUNDING), 1)
-            ]
+            first[where], node[where, CYCLE] = own, cycle[own]
+            size = max(math.ceil(cycle[own] * rate[own] - ROUNDING), 1)
+            node[where, BUSY] = loads.latency[loads.start[residue[own]] + size]
         else:
-            following[last[where]] = own
-            node[where, CYCLE] = min(node[where, CYCLE], cycle[own])
+            following[last[where]], node[where, CYCLE] = own, min(node[where, CYCLE], cycle[own])
             node[where, BUSY] = best * node[where, CYCLE]
         last[where], node_of[own] = own, where
         node[where, LEAST] += least[own]
         node[where, MEMORY] += loads.memory[residue[own]]
         node[where, SHORTEST] += shortest
     return node_of, node[:nodes, CYCLE].copy()
+
+
+@njit_inline
+def _busy_members(  # noqa: PLR0917 - a kernel has no keywords
+    loads: LoadArrays,
+    residue: np.ndarray,
+    rate: np.ndarray,
+    following: np.ndarray,
+    member: int,
+    cycle: float,
+) -> float:
+    """Return how long a cycle executes a node's members from one on, s; stops when it is full."""
+    total = 0.0
+    while member != NONE and total <= cycle:
+        total += _busy(loads, residue[member], rate[member], cycle)
+        member = following[member]
+    return total
 
 
 @njit_inline
