@@ -64,7 +64,10 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
     ) -> None:
         super().__init__(space, parameters, seed=seed)
         try:
-            import botorch  # noqa: F401
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of how it uses torch
+                import botorch.fit
+                import botorch.models  # noqa: F401
         except ImportError as error:
             raise InvalidInput(
                 "agent safe_gp", "BoTorch is not installed", "pip install 'servetune[research]'"

@@ -75,7 +75,6 @@ class TestGp(CatalogueContract):
     seeds = 1
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::SyntaxWarning")
 class TestSafeGp(CatalogueContract):
     """Few windows: each fits a process. It goes on exploring, and so is not always near."""
 
