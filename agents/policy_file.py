@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.storage import read_file, replace_file
 from tuner.knobs import KnobSpace
-from tuner.storage import read_file, replace_file
 
 __all__ = ["Manifest", "StoredArrays", "check_knobs", "read_manifest", "read_policy", "write_policy"]
 

@@ -63,7 +63,7 @@ def run_experiment(
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find
     from tuner.experiments.frame.options import ExperimentOptions, Watcher
-    from tuner.storage import make_folder_of
+    from tuner.files.storage import make_folder_of
 
     kind = find(name).load()
     if plot is not None:
@@ -86,7 +86,7 @@ def run_experiment(
 def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:
     """Check before the experiment runs that its figures can be drawn."""
     from tuner.errors import InvalidInput
-    from tuner.storage import make_folder
+    from tuner.files.storage import make_folder
 
     if not kind.has_figure():
         raise InvalidInput("--plot", f"{kind.about.name} has no figure", "leave the option out")
@@ -126,7 +126,7 @@ def write_pages(
     from tuner.experiments.frame.discovery import declared
     from tuner.experiments.frame.result import Result
     from tuner.experiments.page import written_pages
-    from tuner.storage import make_folder, write_atomically
+    from tuner.files.storage import make_folder, write_atomically
 
     images = make_folder(docs / "experiments" / "images", "--docs")
     for name, experiment in declared().items() if figures else ():

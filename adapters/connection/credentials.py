@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.storage import read_file
+from tuner.files.storage import read_file
 
 __all__ = ["check_not_in_the_clear", "check_private", "is_loopback", "read_secret", "refuse_credentials"]
 

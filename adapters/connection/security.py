@@ -22,7 +22,7 @@ from typing import Any
 from tuner.adapters.connection.address import existing_path
 from tuner.adapters.connection.credentials import read_secret
 from tuner.errors import InvalidInput, StorageError, TunerError
-from tuner.storage import read_file
+from tuner.files.storage import read_file
 
 __all__ = ["SECURITY_OPTIONS", "Security", "parse_security"]
 

@@ -9,7 +9,7 @@ import psutil
 
 from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
-from tuner.storage import read_file
+from tuner.files.storage import read_file
 
 __all__ = ["notes_on_flags", "read_flags", "started", "threads"]
 

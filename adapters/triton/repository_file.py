@@ -19,7 +19,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.storage import write_atomically
+from tuner.files.storage import write_atomically
 
 __all__ = ["RepositoryFile"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.storage import write_atomically
+from tuner.files.storage import write_atomically
 
 __all__ = ["ModelFile", "is_yaml"]
 
@@ -96,7 +96,7 @@ class ModelFile:
             return cls.from_json(read_values(path), str(path))
         from pydantic import RootModel
 
-        from tuner.yaml_file import load_yaml
+        from tuner.files.yaml_file import load_yaml
 
         model: Self = load_yaml(path, RootModel[cls]).root  # type: ignore[valid-type]
         return model
@@ -116,7 +116,7 @@ def read_values(path: Path) -> dict[str, Any]:
     if is_yaml(path):
         from pydantic import RootModel
 
-        from tuner.yaml_file import load_yaml
+        from tuner.files.yaml_file import load_yaml
 
         try:
             return load_yaml(path, RootModel[dict[str, Any]]).root

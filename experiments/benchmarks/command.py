@@ -37,7 +37,7 @@ def bench(
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.benchmarks.catalogue import run_benchmark
     from tuner.experiments.benchmarks.report import BenchOptions, BenchReport
-    from tuner.storage import make_folder_of
+    from tuner.files.storage import make_folder_of
 
     if out is not None:
         make_folder_of(out, "--json")

@@ -13,9 +13,9 @@ from typing import ClassVar, TypeVar
 
 from pydantic import Field
 
+from tuner.files.stored import Part, Stored
 from tuner.laboratory.parallel import cores
 from tuner.laboratory.progress import Bars, no_bars, track
-from tuner.stored import Part, Stored
 
 __all__ = ["BenchOptions", "BenchReport", "BenchRow", "compared", "cpu_seconds", "seconds_of"]
 

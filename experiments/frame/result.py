@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tuner.files.stored import Part, Stored
 from tuner.report.series import Series, spread
-from tuner.stored import Part, Stored
 
 __all__ = ["Result", "Row", "row"]
 

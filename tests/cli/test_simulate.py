@@ -13,8 +13,8 @@ import pytest
 from tests.command_line import Run
 from tests.docs.page import blocks, run_commands
 from tuner.cluster.scenario import Scenario
+from tuner.files.yaml_file import load_yaml
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, options_of
-from tuner.yaml_file import load_yaml
 
 ROOT = Path(__file__).parents[2]
 SMALL = """

@@ -10,8 +10,8 @@ from tests.command_line import Run, run
 from tuner.cluster.scenario import Scenario, Session
 from tuner.dispatch.config import DispatchConfig
 from tuner.errors import InvalidInput
+from tuner.files.yaml_file import load_yaml
 from tuner.scheduling.batching.symphony import SymphonyOptions
-from tuner.yaml_file import load_yaml
 
 __all__ = ["run"]
 

@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuner.control.daemon.config import DaemonConfig
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "servetune.service"

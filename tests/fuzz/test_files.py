@@ -33,7 +33,7 @@ from tuner.control.store.journal import recount, replay
 from tuner.control.store.order_book import all_orders, orders_of, pin
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 MEMORY = Path("/dev/shm")
 

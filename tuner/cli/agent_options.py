@@ -97,7 +97,7 @@ class AgentOptions:
             given["server"] = load_model(self.server).to_json()
         if self.scenario is not None:
             from tuner.cluster.scenario import Scenario
-            from tuner.yaml_file import load_yaml
+            from tuner.files.yaml_file import load_yaml
 
             given["scenario"] = load_yaml(self.scenario, Scenario).model_dump(mode="json")
         if "grids" in given:

@@ -48,9 +48,9 @@ def calibrate(
     from dataclasses import replace
 
     from tuner.cli.console import make_console
+    from tuner.files.storage import make_folder_of
     from tuner.laboratory.calibration import measure_model
     from tuner.profiler.attachment import attach
-    from tuner.storage import make_folder_of
 
     window = parse_window(seconds, "--seconds")
     rates = sorted(rate or ())

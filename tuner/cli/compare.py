@@ -38,9 +38,9 @@ def compare(
 ) -> None:
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_runs
+    from tuner.files.storage import make_folder
     from tuner.laboratory.agent_run import check_run, run_agent
     from tuner.laboratory.comparison import run_specs
-    from tuner.storage import make_folder
 
     base = run_spec(where, seed=seed, windows=windows)
     chosen = parse_agents(agents, base)

@@ -46,9 +46,9 @@ def compare_runs(
         StorageError: The rows cannot be written.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
+    from tuner.files.storage import make_folder_of
     from tuner.laboratory.comparison import Comparison, compared
     from tuner.laboratory.parallel import run_all
-    from tuner.storage import make_folder_of
 
     if out is not None:
         make_folder_of(out, "--json")

@@ -49,7 +49,7 @@ def check(
     from tuner.cli.console import make_console, plain
     from tuner.control.daemon.config import DaemonConfig
     from tuner.duration import format_duration
-    from tuner.yaml_file import load_yaml
+    from tuner.files.yaml_file import load_yaml
 
     config = load_yaml(file, DaemonConfig)
     console = make_console()

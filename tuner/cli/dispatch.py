@@ -46,7 +46,7 @@ def dispatch(
         _replay(file)
         return
     from tuner.dispatch.config import DispatchConfig
-    from tuner.yaml_file import load_yaml
+    from tuner.files.yaml_file import load_yaml
 
     config = load_yaml(file, DispatchConfig)
     if check:
@@ -56,7 +56,7 @@ def dispatch(
     from tuner.dispatch.process import run_dispatch
 
     if log is not None:
-        from tuner.storage import make_folder_of
+        from tuner.files.storage import make_folder_of
 
         make_folder_of(log, "--log")
     run_dispatch(config, lambda sentence: print(sentence, flush=True), log)

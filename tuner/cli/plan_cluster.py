@@ -39,11 +39,11 @@ def plan_cluster(
     """
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
+    from tuner.files.storage import make_folder_of, write_atomically
+    from tuner.files.yaml_file import load_yaml
     from tuner.planning.packing.cluster import plan_file
     from tuner.planning.packing.form import ClusterFile
     from tuner.report import style
-    from tuner.storage import make_folder_of, write_atomically
-    from tuner.yaml_file import load_yaml
 
     asked = load_yaml(file, ClusterFile)
     for path, option in ((out, "--json"), (plot, "--plot")):

@@ -51,10 +51,10 @@ def plan_instances(
     from tuner.cli.console import make_console, plain, print_notes
     from tuner.cluster.pool_trial import PoolTrial
     from tuner.cluster.scenario import Scenario
+    from tuner.files.storage import make_folder_of, write_atomically
+    from tuner.files.yaml_file import load_yaml
     from tuner.planning.pools import LearnedFile, make_order, plan_order, running_pool
     from tuner.planning.trials import plan_by_trials
-    from tuner.storage import make_folder_of, write_atomically
-    from tuner.yaml_file import load_yaml
 
     scenario = load_yaml(file, Scenario, use="plan")
     if out is not None:

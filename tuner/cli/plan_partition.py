@@ -36,12 +36,12 @@ def plan_partition(
     compared with the best of random partitions.
     """
     from tuner.cli.console import make_console
+    from tuner.files.storage import make_folder_of, write_atomically
+    from tuner.files.yaml_file import load_yaml
     from tuner.planning.partition.form import PartitionFile
     from tuner.planning.partition.problem import imbalance
     from tuner.planning.partition.solver import find_partition, random_partition
     from tuner.report import style
-    from tuner.storage import make_folder_of, write_atomically
-    from tuner.yaml_file import load_yaml
 
     asked = load_yaml(file, PartitionFile)
     for path, option in ((out, "--json"), (plot, "--plot")):

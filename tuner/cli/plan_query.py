@@ -34,11 +34,11 @@ def plan_query(
     and compares with an even split.
     """
     from tuner.cli.console import make_console, print_notes
+    from tuner.files.storage import make_folder_of, write_atomically
+    from tuner.files.yaml_file import load_yaml
     from tuner.planning.queries import Query
     from tuner.planning.queries import plan_query as make_plan
     from tuner.report.query import check_ending, write_timeline
-    from tuner.storage import make_folder_of, write_atomically
-    from tuner.yaml_file import load_yaml
 
     query = load_yaml(file, Query)
     if out is not None:

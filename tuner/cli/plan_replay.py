@@ -35,11 +35,11 @@ def plan_replay(
     """Serve the jobs of a replay log round by round, and count what is dropped and what is loaded."""
     from tuner.cli.console import make_console, plain
     from tuner.errors import InvalidInput, check_choice
+    from tuner.files.storage import make_folder_of, write_atomically
+    from tuner.files.yaml_file import load_yaml
     from tuner.planning.rounds.form import ModelsFile
     from tuner.planning.rounds.replay import read_replay
     from tuner.planning.rounds.simulation import replay_rounds
-    from tuner.storage import make_folder_of, write_atomically
-    from tuner.yaml_file import load_yaml
 
     check_choice("--rule", rule, ("nexus", "fifo"))
     check_choice("--placement", placement, ("locality", "random"))

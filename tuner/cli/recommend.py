@@ -45,9 +45,9 @@ def recommend(
     """
     from tuner.cli.console import make_console, print_notes
     from tuner.cli.session import check_indicator
+    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.laboratory.advice import advise
     from tuner.profiler.attachment import attach_for, require_resource
-    from tuner.storage import make_folder_of, write_atomically
 
     check_indicator(setting)
     if out is not None:

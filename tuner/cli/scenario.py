@@ -65,8 +65,8 @@ def load_scenario(
     """
     from tuner.cluster.scenario import Scenario
     from tuner.errors import InvalidInput
-    from tuner.storage import make_folder_of
-    from tuner.yaml_file import load_yaml
+    from tuner.files.storage import make_folder_of
+    from tuner.files.yaml_file import load_yaml
 
     scenario = load_yaml(path, Scenario, use=use)
     for file in folders:
@@ -103,7 +103,7 @@ def outcome_json(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
 
 def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[str, Any]) -> None:
     """Store a result with what it is of, and print where; does nothing without a path."""
-    from tuner.storage import write_atomically
+    from tuner.files.storage import write_atomically
 
     if path is None:
         return

@@ -14,13 +14,13 @@ from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, StorageError
+from tuner.files.storage import make_folder
 from tuner.interruption import uninterrupted
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 from tuner.profiler.indicator import make_indicator
 from tuner.report.recorder import Recorder, write
-from tuner.storage import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

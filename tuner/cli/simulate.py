@@ -104,8 +104,8 @@ def _refuse(path: Path | None, option: str, why: str) -> None:
 
 
 def _save_metrics(path: Path, desired: int, cluster: str) -> None:
+    from tuner.files.storage import write_atomically
     from tuner.planning.autoscale import metric_text
-    from tuner.storage import write_atomically
 
     write_atomically(path, metric_text(desired, cluster))
     print(path)
@@ -130,7 +130,7 @@ def _simulate_epochs(scenario: Scenario, console: Console, out: Path | None) -> 
 
 def _save_trace(path: Path, names: list[str], log: EventLog) -> None:
     from tuner.cluster import chrome_trace
-    from tuner.storage import write_atomically
+    from tuner.files.storage import write_atomically
 
     write_atomically(path, json.dumps(chrome_trace(log, names)))
     print(path if log.complete else f"{path} (the first {TRACED:,} events)")

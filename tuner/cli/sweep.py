@@ -43,8 +43,8 @@ def sweep(
     """Measure all configurations of a grid under requests of our own. Restores what ran before."""
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
+    from tuner.files.storage import make_folder_of
     from tuner.profiler.attachment import attach
-    from tuner.storage import make_folder_of
 
     window = parse_window(seconds, "--seconds")
     if load.rate is None and load.arrival is None:

@@ -144,7 +144,7 @@ class Training(NamedTuple):
 
 def _trainings(spec: RunSpec, seeds: int, out: Path, tensorboard: Path | None) -> list[Training]:
     """Return the training of each seed, and make its folders; TensorBoard shows each folder as a run."""
-    from tuner.storage import make_folder
+    from tuner.files.storage import make_folder
 
     return [
         Training(

@@ -72,7 +72,7 @@ def show(
 
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
-    from tuner.storage import make_folder_of, write_atomically
+    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.workload import workload
 
     if plot is not None and plot.suffix.lower() not in FORMATS:

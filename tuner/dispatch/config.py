@@ -1,7 +1,7 @@
 """The configuration file of the dispatcher: where it listens, how it schedules, and what it serves.
 
 It is one YAML file, checked before anything listens or is connected; an error names file, line and field
-(:func:`tuner.yaml_file.load_yaml`). ``docs/dispatch.md`` has the table of fields.
+(:func:`tuner.files.yaml_file.load_yaml`). ``docs/dispatch.md`` has the table of fields.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool import Rules
 from tuner.errors import InvalidInput
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, mistake
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
-from tuner.schema import NotNegative, Positive, Some, StrictPart, mistake
 
 __all__ = ["DispatchConfig", "ListenSection", "SessionConfig"]
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import StorageError
+from tuner.files.storage import replace_file
 from tuner.scheduling.batching.symphony import Symphony, reconfigure
 from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.log import ARRIVE, FINISH, SEND, Difference, EventLog
 from tuner.scheduling.log import replay as replay_log
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
-from tuner.storage import replace_file
 
 __all__ = ["Change", "Journal", "Segment", "explain", "set_beliefs"]
 

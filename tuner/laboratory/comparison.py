@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tuner.files.stored import Part, Stored
 from tuner.laboratory.agent_run import AgentRun, RunSpec
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.measurement import known
-from tuner.stored import Part, Stored
 
 __all__ = ["AgentRow", "Comparison", "compared", "run_specs"]
 

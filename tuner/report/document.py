@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tuner.files.stored import Part, Stored, with_fields
 from tuner.measurement import QUANTITIES, Measurement, Quantity, known, median_known
-from tuner.stored import Part, Stored, with_fields
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
 

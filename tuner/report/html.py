@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tuner.duration import format_duration, format_ms
+from tuner.files.storage import write_atomically
 from tuner.measurement import QUANTITIES, Quantity
 from tuner.report.document import Measured, Report
 from tuner.report.plots import latency_figure, learned_figure, resources_figure, to_svg
-from tuner.storage import write_atomically
 
 __all__ = ["render", "save_html"]
 

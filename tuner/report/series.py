@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
+from tuner.files.stored import Part
 from tuner.measurement import known
-from tuner.stored import Part
 
 __all__ = ["Series", "Spread", "curve", "spread"]
 

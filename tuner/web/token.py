@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.adapters.connection.credentials import LARGEST_TOKEN, check_private
 from tuner.errors import InvalidInput
-from tuner.storage import read_file
+from tuner.files.storage import read_file
 
 __all__ = ["SHORTEST_TOKEN", "read_token", "same_token"]
 

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from tuner.adapters.tfserving.batching import FILE
 from tuner.errors import AdapterError, Refused, StorageError
-from tuner.stored import Stored
+from tuner.files.stored import Stored
 
 __all__ = ["MARKER", "Marker", "Versions"]
 

@@ -23,7 +23,7 @@ from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.storage import write_atomically
+from tuner.files.storage import write_atomically
 
 __all__ = ["ConfigFile", "Reloader", "Steering"]
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tests.cluster.pools import pool
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 ROOT = Path(__file__).parents[3]
 FILE = """policy: kairos

@@ -14,9 +14,9 @@ from tuner.cluster import simulate
 from tuner.cluster.scenario import Network, Scenario
 from tuner.cluster.scenario.delay import parse_delay
 from tuner.errors import InvalidInput
+from tuner.files.yaml_file import load_yaml
 from tuner.scheduling.batching.eager import Eager
 from tuner.scheduling.cluster import Delays
-from tuner.yaml_file import load_yaml
 
 LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}
 NO_LINE = {"alpha_ms": None, "beta_ms": None}

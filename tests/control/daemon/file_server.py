@@ -12,9 +12,9 @@ import numpy as np
 from tests.builders import SPACE, configuration
 from tuner.adapters import ApplyReport, Counters, Description
 from tuner.errors import Unreachable
+from tuner.files.storage import write_atomically
 from tuner.knobs import Configuration
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.storage import write_atomically
 
 RATE = 200.0
 

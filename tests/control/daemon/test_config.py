@@ -13,8 +13,8 @@ from tests.builders import SPACE
 from tuner.control.daemon.config import DaemonConfig, GuardSection
 from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
+from tuner.files.yaml_file import load_yaml
 from tuner.profiler.indicator import make_indicator
-from tuner.yaml_file import load_yaml
 
 TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
 

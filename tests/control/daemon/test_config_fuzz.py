@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tuner.control.daemon.config import DaemonConfig
 from tuner.errors import TunerError
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 NAMES = st.sampled_from(
     [

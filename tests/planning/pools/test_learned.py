@@ -11,6 +11,7 @@ import pytest
 
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.yaml_file import load_yaml
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.planning.pools.catalogue import Line, make_offers
@@ -20,7 +21,6 @@ from tuner.planning.pools.plan import PoolPlan
 from tuner.planning.pools.planner import plan_scenario
 from tuner.profile import BatchingProfile
 from tuner.workload.sizes import parse_sizes
-from tuner.yaml_file import load_yaml
 
 PAPER = parse_sizes("paper")
 

@@ -9,9 +9,9 @@ from pydantic_core import InitErrorDetails
 
 from tuner.cluster.scenario.rental import Rented
 from tuner.cluster.scenario.session import Session
+from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import InstanceType
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES
-from tuner.schema import mistake
 
 __all__ = [
     "instance_mistakes",

@@ -20,10 +20,10 @@ from tuner.cluster.scenario.options import make_options
 from tuner.cluster.scenario.popularity import zipf_exponent
 from tuner.cluster.scenario.rental import Rented
 from tuner.cluster.scenario.session import FASTEST, SLOWEST, Count, Session, file_beside
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart
 from tuner.planning.pools.catalogue import InstanceType, check_names
 from tuner.scheduling.catalogue import POLICIES
 from tuner.scheduling.presets import PRESETS, written_out
-from tuner.schema import NotNegative, Positive, Some, StrictPart
 
 __all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
 

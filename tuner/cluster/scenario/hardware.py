@@ -12,8 +12,8 @@ from pydantic import Field
 from tuner.cluster.scenario.rental import Rental
 from tuner.cluster.scenario.session import Count, ExecutionProfile, Session
 from tuner.errors import InvalidInput
+from tuner.files.schema import StrictPart
 from tuner.planning.pools.catalogue import Offers, make_offers
-from tuner.schema import StrictPart
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Accelerators", "Hardware"]

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import PlainValidator
 
 from tuner.cluster.scenario.delay import DelayDistribution, parse_delay
+from tuner.files.schema import NotNegative, StrictPart
 from tuner.scheduling.cluster import Delays
-from tuner.schema import NotNegative, StrictPart
 
 __all__ = ["Allowance", "Network", "NetworkDraws"]
 

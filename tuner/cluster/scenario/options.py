@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tuner.files.schema import mistake
 from tuner.scheduling.catalogue import options_of
-from tuner.schema import mistake
 
 __all__ = ["make_options", "option_names"]
 

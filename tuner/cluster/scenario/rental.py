@@ -11,8 +11,8 @@ from pydantic import Field
 
 from tuner.cluster.outcome import Outcome, SessionOutcome
 from tuner.cluster.scenario.session import Session
+from tuner.files.schema import StrictPart
 from tuner.planning.pools.catalogue import InstanceType
-from tuner.schema import StrictPart
 
 __all__ = ["Rental", "Rented"]
 

@@ -24,11 +24,11 @@ from tuner.cluster.scenario.session import ARRIVALS, Session
 from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import CHUNK, AtOnce, Workload
 from tuner.errors import InvalidInput
+from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
-from tuner.schema import mistake
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Scenario"]
@@ -144,7 +144,7 @@ class Scenario(Form):
             return self.catalogue
         if self.catalogue == PAPER:
             return paper_catalogue()
-        from tuner.yaml_file import load_yaml
+        from tuner.files.yaml_file import load_yaml
 
         return load_yaml(Path(self.catalogue), CatalogueFile).catalogue
 

@@ -15,8 +15,8 @@ from pydantic import model_validator as check_model
 
 from tuner.cluster.process import ArrivalProcess
 from tuner.errors import InvalidInput
+from tuner.files.schema import NotNegative, Positive, StrictPart
 from tuner.scheduling.cluster import QUANTILE, linear_latency
-from tuner.schema import NotNegative, Positive, StrictPart
 from tuner.workload.load import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
 

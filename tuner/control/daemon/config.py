@@ -1,8 +1,8 @@
 """The daemon's configuration file: which targets to keep, how, and when they may be changed.
 
 It is one YAML file, checked before the daemon attaches to anything; an error names file, line and field
-(:func:`tuner.yaml_file.load_yaml`). ``docs/daemon.md`` has the table of fields; ``tuner config example``
-prints a file to start from.
+(:func:`tuner.files.yaml_file.load_yaml`). ``docs/daemon.md`` has the table of fields;
+``tuner config example`` prints a file to start from.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tuner.adapters.place import Place, places_of
 from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
+from tuner.files.stored import Part, with_fields
 from tuner.knobs import KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
 from tuner.setting import Grids, Load, Setting, Sli
-from tuner.stored import Part, with_fields
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
 

@@ -34,7 +34,7 @@ from tuner.control.daemon.worker import Worker, WorkerReport
 from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 __all__ = ["Daemon", "Frontend"]
 

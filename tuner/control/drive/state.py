@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tuner.stored import Stored
+from tuner.files.stored import Stored
 
 __all__ = ["RunState"]
 

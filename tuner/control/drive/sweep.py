@@ -12,10 +12,10 @@ from pydantic import Field
 from tuner.adapters.backend import Backend
 from tuner.control.drive.driver import Measurer
 from tuner.errors import AdapterError, Refused
+from tuner.files.stored import Part, Stored
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
-from tuner.stored import Part, Stored
 
 __all__ = ["SweepResult", "SweepRow", "measure_configurations"]
 

@@ -13,8 +13,8 @@ from tuner.control.store.schema import MEASURED
 from tuner.control.store.store import Store, configuration_of, knobs_of
 from tuner.duration import format_duration, format_latency
 from tuner.errors import InvalidInput
+from tuner.files.stored import with_fields
 from tuner.measurement import QUANTITIES, STATISTICS
-from tuner.stored import with_fields
 
 __all__ = ["StoredDecision", "StoredEvent", "StoredWindow", "events", "explain", "history", "windows"]
 

@@ -13,7 +13,7 @@ from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.front.prediction import PredictionService
 from tuner.errors import InvalidInput, StorageError
-from tuner.storage import read_file
+from tuner.files.storage import read_file
 
 __all__ = ["start_grpc"]
 

@@ -12,10 +12,10 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
 from tuner.planning.pools.catalogue import Table
-from tuner.schema import NotNegative, Positive, Some, StrictPart
 
 __all__ = ["MIB", "ClusterFile", "LoadProfile", "PlannedLoad"]
 

@@ -13,9 +13,9 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, mistake
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
 from tuner.planning.partition.solver import Partition
-from tuner.schema import NotNegative, Positive, Some, StrictPart, mistake
 
 __all__ = ["PartitionFile", "PartitionModel"]
 

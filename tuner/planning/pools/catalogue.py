@@ -20,7 +20,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
-from tuner.schema import NotNegative, Positive, Some, StrictPart
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["CatalogueFile", "InstanceType", "Line", "Offers", "Table", "TypeProfile", "make_offers"]

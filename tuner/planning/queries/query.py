@@ -16,8 +16,8 @@ from pydantic import Field
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart
 from tuner.planning.pools.catalogue import Line, Table
-from tuner.schema import NotNegative, Positive, Some, StrictPart
 
 __all__ = ["Call", "Choices", "Query", "QueryStage"]
 

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 from pydantic import field_validator as check_field
 
+from tuner.files.schema import NotNegative, Some, StrictPart
 from tuner.planning.packing.form import LoadProfile
 from tuner.planning.rounds.simulation import ReplayedModel
-from tuner.schema import NotNegative, Some, StrictPart
 
 __all__ = ["ModelsFile"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.storage import read_file, write_atomically
 from tuner.printable import one_line
-from tuner.storage import read_file, write_atomically
 
 __all__ = ["FIELDS", "InferenceJob", "read_replay", "write_replay"]
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.yaml_file import load_yaml
+from tuner.files.yaml_file import load_yaml
 
 
 class Part(BaseModel):

@@ -19,8 +19,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.storage import read_file
 from tuner.printable import one_line
-from tuner.storage import read_file
 
 __all__ = ["load_yaml"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tuner.errors import StorageError
-from tuner.storage import read_file, write_atomically
+from tuner.files.storage import read_file, write_atomically
 
 __all__ = ["Part", "Stored", "with_fields"]
 

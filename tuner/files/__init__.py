@@ -1,0 +1,1 @@
+"""Files: read without waiting for anybody, checked, and written so that they are complete or unchanged."""
