@@ -63,7 +63,7 @@ class PlacedModels(Experiment[PlacementRule, Hits]):
             rates = [float(np.mean(hits)) for hits, _, _ in answers]
             yield row(f"{rule}: hit rate", rates, unit="%", published=PUBLISHED[rule])
         pairs = list(zip(found["locality"], found["random"], strict=True))
-        ratio = [float(np.mean(own[0]) / max(np.mean(other[0]), 1e-9)) for own, other in pairs]
+        ratio = [float(np.mean(own[0])) / max(float(np.mean(other[0])), 1e-9) for own, other in pairs]
         yield row("hit rate by locality over random", ratio, published=4.0)
         fewer = [100 * (own[1] / other[1] - 1) for own, other in pairs]
         yield row("swaps by locality against random", fewer, unit="%", published=-60.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from tuner.cluster.goodput import capacity, goodput
+from tuner.cluster.goodput import Good, capacity, goodput
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
@@ -69,7 +69,9 @@ class ZooGoodput(Experiment[Bar, ZooRates]):
 
     def measure(self, task: Bar, seed: int) -> ZooRates:
         cluster = scenario(task, self.requests, seed)
-        return ZooRates(round(goodput(cluster).rate, 1), round(goodput(cluster, overall=True).rate, 1))
+        return ZooRates(
+            round(goodput(cluster).rate, 1), round(goodput(cluster, good=Good(overall=True)).rate, 1)
+        )
 
     def rows(self, found: Answers[Bar, ZooRates]) -> Iterator[Row]:
         """Symphony's goodput over that of the best of the paper's baselines, what frontends cost, and all."""

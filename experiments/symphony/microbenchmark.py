@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.cluster import simulate
-from tuner.cluster.goodput import capacity, goodput
+from tuner.cluster.goodput import Good, capacity, goodput
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.zoo import GTX_1080TI, NETWORK, Model, model
 
@@ -152,7 +152,7 @@ def rate(
     rate of one of them best; of unlike ones those of each model count.
     """
     cluster = _loaded(point, policy, options, requests, seed)
-    return goodput(cluster, limit=LIMIT, overall=_alike(point), tolerance=tolerance, least_requests=1).rate
+    return goodput(cluster, good=Good(LIMIT, _alike(point)), tolerance=tolerance, least_requests=1).rate
 
 
 def keeps(

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import pytest
 
-from tuner.cluster.goodput import Trial, capacity, goodput, long_enough
+from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 
 PLAIN = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
@@ -85,8 +85,8 @@ def test_the_result_does_not_depend_on_the_rates_of_the_file() -> None:
 
 def test_overall_counts_all_requests_together() -> None:
     """Half the bad rate of the worst session leaves room for a higher rate."""
-    each = goodput(scenario(), run=Curve(1000.0), limit=0.02)
-    overall = goodput(scenario(), run=Curve(1000.0), limit=0.02, overall=True)
+    each = goodput(scenario(), run=Curve(1000.0), good=Good(0.02))
+    overall = goodput(scenario(), run=Curve(1000.0), good=Good(0.02, overall=True))
 
     assert each.rate == pytest.approx(1000 / 0.98, rel=0.005)
     assert overall.rate == pytest.approx(1000 / 0.96, rel=0.005)
@@ -142,7 +142,7 @@ def test_few_requests_lengthen_the_simulation() -> None:
     assert long_enough(scenario(rate=[[0, 20], [5, 1]]), 1000).seconds == 10
 
 
-@pytest.mark.parametrize("wrong", [{"limit": 1.0}, {"limit": -0.1}, {"tolerance": 0.0}])
+@pytest.mark.parametrize("wrong", [{"good": Good(1.0)}, {"good": Good(-0.1)}, {"tolerance": 0.0}])
 def test_senseless_limits(wrong: dict[str, Any]) -> None:
     """Told at once."""
     with pytest.raises(ValueError, match="must hold"):

@@ -58,7 +58,7 @@ def test_other_seeds_are_near() -> None:
     scenario = make()
     found = goodput(scenario)
 
-    others = other_rates(scenario, found, 2, limit=None, overall=False)
+    others = other_rates(scenario, found, 2)
     again = goodput(scenario, near=found.multiplier)
 
     assert others == pytest.approx((found.rate, found.rate), rel=0.25)

@@ -57,10 +57,12 @@ def goodput(
     dropped. All rates of the file are multiplied by the same number.
     """
     from tuner.cli.console import make_console, make_progress, print_notes
+    from tuner.cluster.goodput import Good
     from tuner.cluster.goodput import goodput as search
     from tuner.cluster.worth import doubts, other_rates
 
     share = None if limit is None else _share(limit)
+    good = Good(share, overall)
     scenario = load_scenario(file, "goodput", seed, seconds, out)
     console = make_console()
     print_notes(console, scenario.notes)
@@ -72,9 +74,9 @@ def goodput(
             progress.update(task, advance=1, description=text)
 
         scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
-        found = search(scenario, limit=share, overall=overall, progress=show)
+        found = search(scenario, good=good, progress=show)
         progress.update(task, description="other seeds")
-        others = other_rates(scenario, found, seeds - 1, limit=share, overall=overall)
+        others = other_rates(scenario, found, seeds - 1, good)
     print_notes(console, doubts(scenario, found.outcome, found.rate))
     low, high = min((found.rate, *others)), max((found.rate, *others))
     console.print(outcome_table(scenario, found.outcome))

@@ -32,7 +32,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Goodput", "Trial", "capacity", "goodput", "highest"]
+__all__ = ["Good", "Goodput", "Trial", "capacity", "goodput", "highest"]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -51,6 +51,15 @@ MOST_REQUESTS = 2e8
 """Of one simulation; more take minutes, and a profile that allows them is most likely a mistake."""
 MARGIN = 1.2
 """How many requests a session may have at most, relative to its share of a given number of requests."""
+
+
+class Good(NamedTuple):
+    """Which bad rates are good."""
+
+    limit: float | None = None
+    """The largest share of late or dropped requests; if None, what the quantile of each session leaves."""
+    overall: bool = False
+    """Whether that holds for all requests together, instead of for those of every session."""
 
 
 class Trial(NamedTuple):
@@ -86,8 +95,7 @@ class Goodput:
 def goodput(
     scenario: Scenario,
     *,
-    limit: float | None = None,
-    overall: bool = False,
+    good: Good = Good(),  # noqa: B008 - it does not change
     tolerance: float = TOLERANCE,
     least_requests: int = 1000,
     at_least: float = 0.0,
@@ -101,9 +109,7 @@ def goodput(
 
     Args:
         scenario: Gives the proportions of the sessions' rates.
-        limit: The largest share of late or dropped requests that is good; by default what the quantile of
-            each session leaves.
-        overall: Whether it holds for all requests together, instead of for those of every session.
+        good: Which bad rates are good.
         tolerance: As ``TOLERANCE``.
         least_requests: How many every session must have, if lengthening the simulation achieves it.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
@@ -116,6 +122,7 @@ def goodput(
         ValueError: The limit or the tolerance makes no sense.
         InvalidInput: The accelerators are so fast that too many requests would have to be simulated.
     """
+    limit = good.limit
     if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
         raise ValueError(
             f"`0 <= limit < 1` and `0 < tolerance < 1` must hold, but got {limit=}, {tolerance=}"
@@ -126,7 +133,7 @@ def goodput(
     search = _Search(
         scenario,
         allowed=allowed,
-        overall=overall,
+        overall=good.overall,
         least_requests=least_requests,
         progress=progress,
         run=run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tuner.cluster.goodput import Goodput, capacity, goodput
+from tuner.cluster.goodput import Good, Goodput, capacity, goodput
 from tuner.cluster.outcome import Outcome
 from tuner.cluster.scenario import Scenario
 from tuner.scheduling.cluster import LARGEST
@@ -65,7 +65,10 @@ def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> t
 
 
 def other_rates(
-    scenario: Scenario, found: Goodput, count: int, *, limit: float | None, overall: bool
+    scenario: Scenario,
+    found: Goodput,
+    count: int,
+    good: Good = Good(),  # noqa: B008 - it does not change
 ) -> tuple[float, ...]:
     """Return the goodput with other seeds, requests/s; none if it was 0.
 
@@ -73,11 +76,10 @@ def other_rates(
         scenario: What was searched.
         found: With its own seed; the searches begin there.
         count: How many seeds.
-        limit: As of :func:`goodput`.
-        overall: Likewise.
+        good: As of :func:`goodput`.
     """
     if not found.rate:
         return ()
     seeds = range(scenario.seed + 1, scenario.seed + 1 + count)
     others = (scenario.model_copy(update={"seed": seed}) for seed in seeds)
-    return tuple(goodput(one, limit=limit, overall=overall, near=found.multiplier).rate for one in others)
+    return tuple(goodput(one, good=good, near=found.multiplier).rate for one in others)

@@ -148,7 +148,7 @@ class Journal:
         header = json.dumps([_described(segment) for segment in self.segments])
         arrays["header"] = np.frombuffer(header.encode(), np.uint8)
         content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(content, allow_pickle=False, **arrays)
         try:
             replace_file(path, content.getvalue())
         except OSError as error:
