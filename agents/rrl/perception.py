@@ -79,6 +79,8 @@ RISK, RISK_WHILE_BROKEN = 0.2, 0.5
 what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
 the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
 ``docs/agents.md`` says what was measured."""
+SHARE_RISKED = 0.005
+"""A window may cost as much more than the best as this share of all windows at that load costs."""
 BIN = 0.05
 """Octaves of load (3.5 %) within which predictions are shared: the rate of a window is no better known."""
 SETTLED = 2
@@ -153,7 +155,8 @@ class SmoothPerception:
         mean, deviation = self._belief(state, candidates)
         optimistic = np.exp(self._acquisition(state, mean, deviation))
         if isinstance(self.prior, NeuralPrior) and self._neural:
-            optimistic[~bearable(mean + deviation, self.prior.broken)] = np.inf
+            windows = self.windows(state.level)
+            optimistic[~bearable(mean + deviation, self.prior.broken, windows)] = np.inf
         if self.parameters.caution is not None:
             optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
         values[candidates] = optimistic
@@ -385,19 +388,21 @@ class SmoothPerception:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
 
 
-def bearable(worst: np.ndarray, broken: float = -math.inf) -> np.ndarray:
+def bearable(worst: np.ndarray, broken: float = -math.inf, windows: int = 0) -> np.ndarray:
     """Return which configurations may be explored: those that are no gamble beside the best at its worst.
 
     Args:
         worst: Logarithm of the cost, a standard deviation above what is expected.   # (n,)
         broken: Logarithm of the cost where the SLO is just broken, if the cost leaps there: the least use is
             found near the SLO, and who never breaks it by a little does not find it.
+        windows: How many were measured at this load: a dear one adds the less to their mean, the more there
+            are, and what was a gamble at first is not left out for ever.
 
     Returns:
         True for each that may be explored, one of them at least.   # (n,) bool
     """
     least = float(worst.min())
-    most = least + (RISK if least <= 0.0 else RISK_WHILE_BROKEN)
+    most = least + max(RISK if least <= 0.0 else RISK_WHILE_BROKEN, math.log1p(SHARE_RISKED * windows))
     return np.asarray(worst <= max(most, broken + RISK))
 
 

@@ -228,6 +228,14 @@ def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo(
     assert bearable(broken).tolist() == [True, True, True, False]
 
 
+def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
+    """It hardly adds to their mean; so the best is not left out for ever. Overload still is."""
+    worst = np.log([0.8, 0.9, 1.1, 9.0])
+
+    assert bearable(worst, windows=40).tolist() == [True, True, False, False]
+    assert bearable(worst, windows=100).tolist() == [True, True, True, False]
+
+
 def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:
     """The least CPU is found near the SLO; overload costs more than that, and remains one."""
     worst = np.log([0.2, 0.3, 2.1, 9.0])
