@@ -53,6 +53,7 @@ def test_batches_that_end_at_the_largest_of_a_line() -> None:
     assert doubts(make(alpha_ms=0.001, max_batch=64), simulate(scenario)) == ()
 
 
+@pytest.mark.compiled
 def test_other_seeds_are_near() -> None:
     """Their search begins at the result, and takes few trials."""
     scenario = make()

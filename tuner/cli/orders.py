@@ -64,8 +64,8 @@ def pin(
             raise InvalidInput("--set", f"'{text}' has more than one value", "write NAME=VALUE")
         values[name] = grid[0]
     with _store(state) as store:
-        pinned = order_book.pin(store, target, values)
-    print(f"{target} is pinned to {' '.join(f'{name}={value:g}' for name, value in pinned.items())}")
+        pinned = order_book.in_words(store, target, order_book.pin(store, target, values))
+    print(f"{target} is pinned to {pinned}")
 
 
 def unpin(target: Target, state: State = Path("servetune.db")) -> None:
@@ -82,8 +82,8 @@ def rollback(target: Target, state: State = Path("servetune.db")) -> None:
     from tuner.control.store import order_book
 
     with _store(state) as store:
-        previous = order_book.roll_back(store, target)
-    print(f"{target} goes back to {' '.join(f'{name}={value:g}' for name, value in previous.items())}")
+        previous = order_book.in_words(store, target, order_book.roll_back(store, target))
+    print(f"{target} goes back to {previous}")
 
 
 @contextmanager

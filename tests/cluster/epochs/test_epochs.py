@@ -62,6 +62,18 @@ def test_advice_need_not_be_followed() -> None:
     assert _until(run, 60.0).desired > 2
 
 
+@pytest.mark.parametrize(("mib", "accelerators"), [(100.0, 1), (600.0, 2)])
+def test_models_share_an_accelerator_only_if_they_fit_into_its_memory(mib: float, accelerators: int) -> None:
+    """Two seldom asked models: together if small, each by itself if large."""
+    sessions = [
+        Session(name=name, alpha_ms=2, beta_ms=10, slo_ms=200, rate=30, memory_mib=mib) for name in "ab"
+    ]
+
+    run = simulate_epochs(scenario(sessions=sessions, memory_mib=1000.0, seconds=20.0))
+
+    assert {record.accelerators for record in run.records} == {accelerators}
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     """Planning adds no randomness."""
     one, two = (simulate_epochs(scenario(seconds=30.0)) for _ in range(2))

@@ -283,7 +283,7 @@ def test_a_pinned_target_runs_what_it_is_pinned_to(bed: Bed) -> None:
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
     printed = command(bed, "pin", "a", "--set", "max_batch_size=16", "--set", "max_queue_delay=10ms")
-    assert printed == "a is pinned to instances=1 max_batch_size=16 max_queue_delay=0.01\n"
+    assert printed == "a is pinned to instances=1 max_batch_size=16 max_queue_delay=10ms\n"
     bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
     bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
 

@@ -20,6 +20,7 @@ __all__ = [
     "StoredOrders",
     "all_orders",
     "carry_over",
+    "in_words",
     "orders_of",
     "pause",
     "pin",
@@ -63,6 +64,20 @@ class StoredOrders:
     def done(self) -> None:
         """Delete the order to roll back: it was carried out, or cannot be."""
         _set(self._store, self._name, "rollback", None)
+
+
+def in_words(store: Store, name: str, configuration: Mapping[str, float]) -> str:
+    """Return a configuration of a target as people write it: ``max_batch_size=8 max_queue_delay=2ms``.
+
+    Raises:
+        InvalidInput: There is no such target.
+        StorageError: The store cannot be read.
+    """
+    knobs = {knob.name: knob for knob in store.knobs(_target(store, name)["knobs"])}
+    return " ".join(
+        f"{knob}={knobs[knob].format(value) if knob in knobs else format(value, 'g')}"
+        for knob, value in configuration.items()
+    )
 
 
 def orders_of(store: Store, name: str) -> Orders:
@@ -167,7 +182,7 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
     row = _target(store, name)
     wanted = store.configuration(row["running"]).replace(**_checked(store.knobs(row["knobs"]), changes or {}))
     _set(store, name, "pinned", json.dumps(dict(wanted)))
-    store.note(f"pinned to {_text(wanted)}", row["id"])
+    store.note(f"pinned to {in_words(store, name, wanted)}", row["id"])
     return wanted
 
 
@@ -206,7 +221,7 @@ def roll_back(store: Store, name: str) -> Configuration:
     _set(store, name, "rollback", row["previous"])
     _set(store, name, "pinned", None)
     previous = store.configuration(row["previous"])
-    store.note(f"to be rolled back to {_text(previous)}", target)
+    store.note(f"to be rolled back to {in_words(store, name, previous)}", target)
     return previous
 
 
@@ -222,18 +237,15 @@ def _target(store: Store, name: str) -> sqlite3.Row:
 
 
 def _checked(knobs: Sequence[KnobRow], changes: Mapping[str, float]) -> Mapping[str, float]:
-    grids = {knob.name: knob.grid for knob in knobs}
+    known = {knob.name: knob for knob in knobs}
     for name, value in changes.items():
-        if name not in grids:
-            raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(grids)}")
-        if value not in grids[name]:
-            values = ", ".join(f"{one:g}" for one in grids[name])
-            raise InvalidInput(f"knob {name}", f"{value:g} is not one of its values", f"it has {values}")
+        if name not in known:
+            raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(known)}")
+        knob = known[name]
+        if value not in knob.grid:
+            problem = f"{knob.format(value)} is not one of its values"
+            raise InvalidInput(f"knob {name}", problem, f"it has {', '.join(map(knob.format, knob.grid))}")
     return changes
-
-
-def _text(configuration: Mapping[str, float]) -> str:
-    return " ".join(f"{name}={value:g}" for name, value in configuration.items())
 
 
 def _set(store: Store, name: str, column: str, value: str | None) -> None:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
+from tuner.duration import format_duration
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -66,6 +67,10 @@ class KnobRow(NamedTuple):
     name: str
     grid: list[float]
     unit: str
+
+    def format(self, value: float) -> str:
+        """Write a value as people do: ``2ms``, ``8``."""
+        return format_duration(value) if self.unit == "s" else f"{value:g}"
 
 
 class End(NamedTuple):
