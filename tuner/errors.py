@@ -75,6 +75,7 @@ class InvalidInput(TunerError, ValueError):
     def __init__(self, setting: str, problem: str, fix: str = "") -> None:
         super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
         self.setting = setting
+        self._first = self.setting, self.args
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Call options what this caller knows them by.
@@ -84,6 +85,10 @@ class InvalidInput(TunerError, ValueError):
         """
         self.setting = names.get(self.setting, self.setting)
         self.args = (FLAG.sub(lambda found: names.get(found[0], found[0]), str(self)),)
+
+    def restore_names(self) -> None:
+        """Undo :meth:`rename`."""
+        self.setting, self.args = self._first
 
 
 def check_choice(setting: str, value: object, known: Iterable[str]) -> None:

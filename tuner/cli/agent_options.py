@@ -36,7 +36,7 @@ COMMA = re.compile(r",(?![^\[]*\])")
 """A comma that is not within brackets."""
 OWN_AGENTS = (
     "rrl, rrl_paper, rrl_code, q_learning, capes, capes_level, deeprm, random, hill_climb, tpe, gp, "
-    "clipper_aimd, oracle"
+    "safe_gp, clipper_aimd, oracle"
 )
 """Named here again because the catalogue loads numpy, which takes longer than a help text may."""
 AGENT_HELP = (

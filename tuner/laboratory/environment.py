@@ -50,7 +50,11 @@ def make_environment(
 
     check_arguments(name, arguments, option)
     values = {key: _object(key, value) for key, value in arguments.items()}
-    return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
+    try:
+        return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
+    except InvalidInput as error:
+        error.restore_names()  # environments name their Python parameters; who comes here has options
+        raise
 
 
 def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") -> None:

@@ -173,7 +173,7 @@ def test_days_may_wrap_around_the_week(load: Load) -> None:
         (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no known scheme"),
         (
             TARGET.replace("sim:", "ftp:"),
-            "has no known scheme; begin with one of sim://, tfserving://, triton://",
+            "has no known scheme; begin with one of dispatch://, sim://, tfserving://",
         ),
         (
             TARGET.replace("sim:", "triton:"),
