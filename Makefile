@@ -1,7 +1,7 @@
 # make demo  set up, then tune a real Triton server (4 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
 # make test  set up, then run the tests, live servers included (10 minutes on 2 cores), in three processes (WORKERS=1 for one)
-# make test-long  the rest (5 minutes): hostile input by the ten thousand, and tests that measure live servers one by one
+# make test-long  the rest (5 minutes): what runs by the ten thousand, and tests that measure live servers one by one
 # make test-fast  without those that start servers or take long
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
@@ -26,10 +26,10 @@ demo-tfserving: $(STAMP)
 	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
-	$(PYTEST) -m 'not alone and not fuzz' $(COVERAGE)
+	$(PYTEST) -m 'not alone and not long' $(COVERAGE)
 
 test-long: $(STAMP)
-	$(PYTEST) -m fuzz $(COVERAGE)
+	$(PYTEST) -m long $(COVERAGE)
 	$(BIN)/pytest -m alone
 
 test-fast: $(STAMP)

@@ -37,6 +37,7 @@ def test_random_lives_are_decided_as_recorded() -> None:
     assert [digest(life) for life in lives] == recorded["digests"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_ten_thousand_histories_are_decided_as_recorded() -> None:
