@@ -1,0 +1,139 @@
+"""Nexus, Figure 16: squishy packing against a batch-oblivious plan, 16 sessions on 8 accelerators.
+
+Five mixes: Inception or ResNet with SLOs from 50 to 200 ms, Inception or ResNet with rates by Zipf's law, and
+eight architectures with two SLOs each. The goodput of a plan is found by simulation: both plans use all
+accelerators, and are carried out by the same backends and frontends, under Poisson arrivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tuner.cluster import Scenario
+from tuner.cluster.epochs import simulate_epochs
+from tuner.cluster.goodput import goodput
+from tuner.cluster.scenario import Session
+from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.zoo import GTX_1080TI, TABLE_4, Model, model
+from tuner.report import style
+from tuner.report.series import Series, curve
+
+__all__ = ["MIXES", "SquishyMix", "sessions_of"]
+
+SESSIONS, ACCELERATORS = 16, 8
+SLOS = (50.0, 200.0)
+"""ms, from and to."""
+ZIPF = 0.9
+MIDDLE = 100.0
+"""ms, the SLO where rates differ."""
+BOTH = (50.0, 100.0)
+"""ms, of each of eight architectures."""
+SMALL = 4.0
+"""Executions of one request that the shortest SLO has time for: such models can share an accelerator."""
+TOLERANCE = 0.01
+ONE_PLAN = 86_400.0
+"""s, longer than any simulation."""
+LEAST = 11.0
+"""% that the paper gains at least; 64 at most."""
+MIXES = {
+    "Inception, SLOs": "mixed SLOs",
+    "ResNet, SLOs": "mixed SLOs",
+    "Inception, rates": "mixed rates",
+    "ResNet, rates": "mixed rates",
+    "architectures": "models and SLOs",
+}
+"""Name -> what differs."""
+
+
+class Rates(NamedTuple):
+    """Goodput by both plans, requests/s."""
+
+    squishy: float
+    oblivious: float
+
+    @property
+    def gain(self) -> float:
+        """%."""
+        return 100 * (self.squishy / self.oblivious - 1) if self.oblivious else float("inf")
+
+
+@experiment(
+    name="nexus-fig16", title="Squishy packing against a batch-oblivious plan", paper="Nexus", minutes=1
+)
+class SquishyMix(Experiment[str, Rates]):
+    """Every mix under both planners."""
+
+    seconds = Scaled(60.0, quick=10.0)
+
+    def tasks(self) -> list[str]:
+        return list(MIXES)
+
+    def measure(self, task: str, seed: int) -> Rates:
+        given: dict[str, Any] = {
+            "accelerators": ACCELERATORS,
+            "seconds": self.seconds,
+            "warmup_seconds": 2.0,
+            "seed": seed,
+            "sessions": sessions_of(task, seed),
+        }
+        squishy = goodput(Scenario(policy="nexus", **given), tolerance=TOLERANCE)
+        once = Scenario(planner="oblivious", epoch_s=ONE_PLAN, **given)
+        oblivious = goodput(once, run=lambda tried: simulate_epochs(tried).outcome, tolerance=TOLERANCE)
+        return Rates(squishy.rate, oblivious.rate)
+
+    def rows(self, found: Answers[str, Rates]) -> Iterator[Row]:
+        for mix, answers in found.items():
+            squishy, oblivious = (np.median([one[place] for one in answers]) for place in range(2))
+            yield row(
+                f"{mix}: more goodput",
+                [one.gain for one in answers],
+                unit="%",
+                published=LEAST,
+                note=f"target: at least (64 at most); {squishy:.0f} against {oblivious:.0f} requests/s",
+            )
+
+    def series(self, found: Answers[str, Rates]) -> Iterator[Series]:
+        yield curve("gain", list(range(len(found))), [[one.gain for one in each] for each in found.values()])
+
+    @staticmethod
+    def draw(result: Result) -> list[style.Drawing]:
+        """Draw the gain of each mix."""
+        figure, axes = style.figure("Squishy packing over batch-oblivious plans", size=(5.6, 3.6))
+        axis = axes[0, 0]
+        style.curves(axis, result.panel())
+        axis.axhline(LEAST, color="0.7", linewidth=1)
+        axis.set(ylabel="more goodput, %", xticks=range(len(MIXES)))
+        axis.set_xticklabels(MIXES, rotation=15, ha="right", fontsize=8)
+        return [style.Drawing(figure)]
+
+
+def sessions_of(mix: str, seed: int) -> list[Session]:
+    """Return the sessions of a mix in random order; their rates matter by their proportions only."""
+    sessions = _sessions(mix)
+    order = np.random.default_rng(seed).permutation(len(sessions))
+    return [sessions[place] for place in order]
+
+
+def _sessions(mix: str) -> list[Session]:
+    if mix == "architectures":
+        known = [one for one in GTX_1080TI if SMALL * (one.alpha_ms + one.beta_ms) <= BOTH[0]]
+        chosen = known[:: max(len(known) // 8, 1)][:8]
+        pairs = [(one, slo) for one in chosen for slo in BOTH]
+        return [
+            one.session(slo, rate=1000.0 / (one.alpha_ms + one.beta_ms)).model_copy(
+                update={"name": f"{one.name}-{slo:g}"}
+            )
+            for one, slo in pairs
+        ]
+    one: Model = TABLE_4[0].model if mix.startswith("ResNet") else model("InceptionV3", GTX_1080TI)
+    slos = np.linspace(*SLOS, SESSIONS) if mix.endswith("SLOs") else np.full(SESSIONS, MIDDLE)
+    places = np.arange(1, SESSIONS + 1)
+    rates = 100.0 / places**ZIPF if mix.endswith("rates") else np.full(SESSIONS, 30.0)
+    return [
+        one.session(float(slo), rate=float(rate)).model_copy(update={"name": f"{one.name}-{number}"})
+        for number, (slo, rate) in enumerate(zip(slos, rates, strict=True))
+    ]
