@@ -1,0 +1,50 @@
+"""Figures of Nexus' planner: the numbers that are exact, and the mixes that are packed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.experiments.quick import quick
+from tuner.experiments.nexus.bound import mix
+from tuner.experiments.nexus.fig4 import PUBLISHED, SplitOfASlo, SplitTask
+from tuner.experiments.nexus.fig16 import MIXES, SESSIONS, sessions_of
+from tuner.experiments.nexus.fig17 import QueryAnalysis, QueryTask
+
+
+@pytest.mark.parametrize("gamma", PUBLISHED)
+def test_all_numbers_of_figure_4(gamma: float) -> None:
+    """To a tenth, as printed."""
+    experiment = quick(SplitOfASlo)
+    for time, published in PUBLISHED[gamma].items():
+        found = experiment.measure(SplitTask(gamma, time), 0)
+
+        assert found.given == pytest.approx(published, abs=0.05)
+        assert found.best >= found.given - 1e-9
+
+
+def test_query_analysis_is_never_worse_than_an_even_split() -> None:
+    """And gives the first stage more, the less often the second is called."""
+    experiment = quick(QueryAnalysis)
+    seldom, often = (experiment.measure(QueryTask(400, gamma), 0) for gamma in (0.1, 10.0))
+
+    assert min(seldom.gain, often.gain) >= 0
+    assert seldom.first > often.first
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_has_its_sessions_in_random_order(name: str) -> None:
+    """Sixteen with names of their own; the same for a seed."""
+    names = [session.name for session in sessions_of(name, 1)]
+
+    assert len(set(names)) == SESSIONS
+    assert names == [session.name for session in sessions_of(name, 1)]
+    assert sorted(names) == sorted(session.name for session in sessions_of(name, 2))
+
+
+def test_a_mix_needs_as_many_accelerators_as_it_is_asked_for() -> None:
+    """By the lower bound; the last session exceeds it."""
+    loads = mix(np.random.default_rng(1), 8)
+    needs = [load.rate / load.peak for load in loads]
+
+    assert sum(needs[:-1]) < 8 <= sum(needs)
