@@ -15,6 +15,7 @@ BENCHMARKS = {
     "decision": "one live decision called from Python",
     "kairos": "one matching of queries with instances, bounds of many pools, queries simulated per second",
     "fronts": "requests per second and core through the dispatcher's fronts, and the latency they add",
+    "planning": "packing sessions onto accelerators, splitting the SLO of a query",
     "training": "windows per minute in the environments, a region update, decisions during training",
 }
 
