@@ -8,6 +8,7 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = ["run"]
 
 SESSIONS = {1000: 50.0, 10_000: 1000.0}
 """How many are packed -> ms that it may take."""
+SHAPES = ("chain", "tree")
 STAGES = 20
 QUERY = 50.0
 """ms that a query may take."""
@@ -34,13 +36,12 @@ QUICK = 10
 
 def run(options: BenchOptions) -> list[BenchRow]:
     """Measure everything; ``options.repeats`` is how often."""
-    tasks = [*SESSIONS, *((shape, slo) for shape in ("chain", "tree") for slo in SLOS)]
-    rows: list[BenchRow] = []
-    for task in options.track(tasks, "plans"):
-        if isinstance(task, int):
-            rows.append(_packing(task // (QUICK if options.quick else 1), SESSIONS[task], options.repeats))
-        else:
-            rows += _query(*task, options.repeats)
+    rows = [
+        _packing(count // (QUICK if options.quick else 1), most, options.repeats)
+        for count, most in options.track(SESSIONS.items(), "packing")
+    ]
+    for shape, slo in options.track([*product(SHAPES, SLOS)], "queries"):
+        rows += _query(shape, slo, options.repeats)
     return rows
 
 
