@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any
 
 from tuner._jit import njit_flat
-from tuner.experiments.benchmarks.plain import DROPPED
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared
-from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.catalogue import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.plain import DROPPED
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster
 from tuner.scheduling.scheduler import Dispatch, Scheduler
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 from tuner.cluster import Outcome, Scenario, Simulation, simulate
-from tuner.experiments.benchmarks.plain import PlainPolicy, simulate_plain
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, cpu_seconds, seconds_of
-from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.catalogue import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.plain import PlainPolicy, simulate_plain
+from tuner.experiments.benchmarks.rivals.simpy_model import simulate_simpy, simulate_simpy_callbacks
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
-from tuner.experiments.benchmarks.simpy_model import simulate_simpy, simulate_simpy_callbacks
 
 __all__ = ["run"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.benchmarks.drive import Belt, drive, make_belt
-from tuner.experiments.benchmarks.plain import simulate_plain
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, cpu_seconds, seconds_of
-from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.catalogue import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.plain import simulate_plain
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
 from tuner.laboratory.parallel import cores
 from tuner.scheduling.cluster import grow

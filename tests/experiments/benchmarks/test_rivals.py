@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tuner.experiments.benchmarks.drive import Belt, drive, make_belt
-from tuner.experiments.benchmarks.plain import simulate_plain
-from tuner.experiments.benchmarks.rivals import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.catalogue import POLICIES, build_plain
+from tuner.experiments.benchmarks.rivals.plain import simulate_plain
+from tuner.experiments.benchmarks.rivals.simpy_model import simulate_simpy, simulate_simpy_callbacks
 from tuner.experiments.benchmarks.scenarios import SIZES, arrivals, cluster, grid
 from tuner.experiments.benchmarks.scheduler import Alone
-from tuner.experiments.benchmarks.simpy_model import simulate_simpy, simulate_simpy_callbacks
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, linear_latency
 from tuner.scheduling.vocabulary import OK
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tuner.experiments.benchmarks.plain import PlainPolicy
-from tuner.experiments.benchmarks.plain_eager import PlainEager
-from tuner.experiments.benchmarks.plain_symphony import PlainSymphony
+from tuner.experiments.benchmarks.rivals.eager import PlainEager
+from tuner.experiments.benchmarks.rivals.plain import PlainPolicy
+from tuner.experiments.benchmarks.rivals.symphony import PlainSymphony
 from tuner.scheduling.cluster import ClusterSpec
 
 __all__ = ["POLICIES", "build_plain"]

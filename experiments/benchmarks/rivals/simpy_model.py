@@ -5,7 +5,7 @@
 * :func:`simulate_simpy_callbacks` with as little of SimPy as possible: one process sends all requests, the
   ends of batches are timeouts with a callback, and the requests themselves are only numbers.
 
-The policy is a :class:`~tuner.experiments.benchmarks.plain.PlainPolicy`; SimPy keeps the time.
+The policy is a :class:`~tuner.experiments.benchmarks.rivals.plain.PlainPolicy`; SimPy keeps the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from tuner.errors import InvalidInput
-from tuner.experiments.benchmarks.plain import DROPPED, SLACK, PlainPolicy, Tally
+from tuner.experiments.benchmarks.rivals.plain import DROPPED, SLACK, PlainPolicy, Tally
 
 __all__ = ["simulate_simpy", "simulate_simpy_callbacks"]
 

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from tuner.experiments.benchmarks.plain import SLACK, PlainPolicy
+from tuner.experiments.benchmarks.rivals.plain import SLACK, PlainPolicy
 from tuner.scheduling.batching.candidate import LOOK, NOTICEABLE, WINDOW
 from tuner.scheduling.batching.symphony import GRACE
 from tuner.scheduling.cluster import ClusterSpec

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from heapq import heappop, heappush
 
-from tuner.experiments.benchmarks.plain import SLACK, PlainPolicy
+from tuner.experiments.benchmarks.rivals.plain import SLACK, PlainPolicy
 from tuner.scheduling.cluster import ClusterSpec
 
 __all__ = ["PlainEager"]

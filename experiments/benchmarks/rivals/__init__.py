@@ -1,0 +1,1 @@
+"""What the compiled policies and engine are measured against: plain Python, and SimPy."""
