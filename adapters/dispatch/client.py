@@ -22,6 +22,8 @@ PORT = 9102
 LARGEST = 4_000_000
 """Bytes of an answer."""
 FORBIDDEN = (401, 403)
+LONGEST_CHANGE = 120.0
+"""s that the dispatcher may take to change its knobs: it compiles a policy that it never ran."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +71,7 @@ class DispatchClient:
 
     Args:
         target: Where it is.
-        timeout: Longest wait for an answer, s.
+        timeout: Longest wait for an answer to a question, s; a change may take longer.
     """
 
     def __init__(self, target: DispatchTarget, timeout: float) -> None:
@@ -82,7 +84,7 @@ class DispatchClient:
         Raises:
             AdapterError: It cannot be asked, or is no dispatcher.
         """
-        status, answer = self._ask("GET", "/v1/state")
+        status, answer = self._ask("GET", "/v1/state", self._timeout)
         if status != http.HTTPStatus.OK or answer.get("server") != "servetune-dispatch":
             raise Unreachable(f"{self._target.address} is no control port of a dispatcher; {FORM}")
         return answer
@@ -95,19 +97,21 @@ class DispatchClient:
             Refused: It cannot use the values.
             AdapterError: It cannot be asked.
         """
-        status, answer = self._ask("POST", "/v1/knobs", json.dumps(dict(knobs)))
+        status, answer = self._ask("POST", "/v1/knobs", LONGEST_CHANGE, json.dumps(dict(knobs)))
         words = one_line(str(answer.get("detail", "")))
         if status in FORBIDDEN:
             raise ReadOnly(f"the dispatcher takes no changes: {words}; name the token with token_file=")
         if status != http.HTTPStatus.OK:
             raise Refused(f"the dispatcher refused the knobs: {words}")
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, dict[str, Any]]:
+    def _ask(
+        self, method: str, path: str, timeout: float, body: str | None = None
+    ) -> tuple[int, dict[str, Any]]:
         target = self._target
         headers = {"Content-Type": "application/json"}
         if target.token_file is not None:
             headers["Authorization"] = f"Bearer {read_secret(target.token_file, 'token_file')}"
-        connection = http.client.HTTPConnection(target.host, target.port, timeout=self._timeout)
+        connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()

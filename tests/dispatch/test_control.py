@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -74,6 +75,35 @@ def test_what_it_shows_and_changes() -> None:
         assert dispatcher.pools[0].rules.policy == "eager"
         await asyncio.gather(*[dispatcher.infer(request()) for _ in range(9)])
         assert max(items for _, items in server.batches) <= 4
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_another_policy_is_compiled_while_requests_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that takes seconds holds up no request, and no other change overtakes it."""
+    going, go = threading.Event(), threading.Event()
+
+    def compiled(name: str, options: object) -> None:
+        going.set()
+        assert go.wait(60)
+
+    monkeypatch.setattr("tuner.dispatch.knobs.compile_policy", compiled)
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled()
+        first = asyncio.create_task(ask(control, post({"policy": 1})))
+        while not going.is_set():
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(ask(control, post({"m.queue": 9})))
+        await dispatcher.infer(request())
+        assert (await ask(control, get("/healthz")))[0] == 200
+        assert dispatcher.pools[0].rules.policy == "symphony"
+        go.set()
+        assert [(await one)[0] for one in (first, second)] == [200, 200]
+        assert dispatcher.pools[0].rules.policy == "eager"
+        assert control.state()["knobs"]["m.queue"] == 9
         await control.stop()
         await dispatcher.close()
 

@@ -70,6 +70,7 @@ class Control:
         self._names = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else set[str]()
         self._server: asyncio.Server | None = None
         self._state = ServerState()
+        self._changing = asyncio.Lock()
 
     async def start(self, address: tuple[str, int]) -> Self:
         """Listen at an address.
@@ -209,7 +210,10 @@ class Control:
         if not isinstance(values, dict) or not all(_is_number(value) for value in values.values()):
             return _said(422, 'knobs are numbers: {"deferral": 0.5}')
         try:
-            set_knobs(self._dispatcher.pools, {name: float(value) for name, value in values.items()})
+            async with self._changing:
+                await set_knobs(
+                    self._dispatcher.pools, {name: float(value) for name, value in values.items()}
+                )
         except InvalidInput as error:
             return _said(422, str(error))
         return _Answer(200, json.dumps(current(self._dispatcher.pools)).encode())

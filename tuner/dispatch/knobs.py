@@ -8,6 +8,7 @@ Every knob is a number. ``policy`` is the place of the policy in :data:`POLICIES
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from tuner.errors import InvalidInput
 from tuner.scheduling.batching.symphony import SymphonyOptions
 from tuner.scheduling.catalogue import BATCHING_POLICIES
 from tuner.scheduling.knobs import KNOBS, configuration_of, options_from
+from tuner.scheduling.scheduler import compile_policy
 
 __all__ = ["POLICIES", "current", "set_knobs"]
 
@@ -40,8 +42,11 @@ def current(pools: Sequence[Pool]) -> dict[str, float]:
     return found
 
 
-def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
+async def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
     """Change some knobs, or none if one of the values cannot be used.
+
+    A policy that this machine never ran is compiled first, which takes seconds; requests are answered by the
+    present one meanwhile. One call ends before the next begins: who calls sees to that.
 
     Raises:
         InvalidInput: A knob is unknown, or its value cannot be used.
@@ -55,6 +60,7 @@ def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
     wanted = {**present, **values}
     rules = _rules(pools[0].rules, wanted)
     sessions = [[_limited(session, wanted) for session in pool.sessions] for pool in pools]
+    await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
     for pool, limited in zip(pools, sessions, strict=True):
         pool.set(rules, limited)
 

@@ -15,6 +15,7 @@ from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.metrics import Metrics
+from tuner.scheduling.scheduler import compile_policy
 from tuner.web.token import read_token
 
 __all__ = ["DispatchProcess", "run_dispatch"]
@@ -61,6 +62,8 @@ class DispatchProcess:
             InvalidInput: An address, a certificate or a token cannot be used.
             StorageError: The event log cannot be written.
         """
+        rules = self._config.rules()
+        await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)  # signals are heard meanwhile
         try:
             await self.dispatcher.start()
             async with self.fronts:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.scheduling.cluster import grow
+from tuner.scheduling.catalogue import build_policy
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec, grow
 from tuner.scheduling.live import Calls, calls_of
 from tuner.scheduling.log import ARRIVE, FINISH, WAKE, EventLog
 from tuner.scheduling.vocabulary import DISPATCH
 
-__all__ = ["Command", "Dispatch", "Drop", "Scheduler"]
+__all__ = ["Command", "Dispatch", "Drop", "Scheduler", "compile_policy"]
 
 
 class Dispatch(NamedTuple):
@@ -128,6 +129,24 @@ class Scheduler:
         cluster = self._policy[0]
         rows = np.asarray(cluster.commands[:count]).tolist()
         return [_command(cluster.waiting, row) for row in rows]
+
+
+def compile_policy(name: str, options: Any = None) -> None:
+    """Compile what a :class:`Scheduler` of a policy calls, so that the next one begins at once.
+
+    Nothing happens if that was done before. It takes seconds on a machine that never did it: a driver with
+    requests in progress calls it in another thread.
+
+    Args:
+        name: As in :func:`~tuner.scheduling.catalogue.build_policy`.
+        options: Likewise.
+
+    Raises:
+        InvalidInput: There is no such policy.
+    """
+    latency = np.array([[0.0, 1e-3]])
+    spec = ClusterSpec(sessions=[SessionSpec(name="any", slo=1.0, latency=latency)], kinds=[0])
+    Scheduler(build_policy(name, spec, options))
 
 
 def _command(waiting: np.ndarray, row: tuple[Any, ...]) -> Command:
