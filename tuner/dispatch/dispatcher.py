@@ -14,10 +14,10 @@ from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.journal import Journal
-from tuner.dispatch.pending import Pending
-from tuner.dispatch.pool import Observer, Pool, PoolSession
+from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.pool import Observer, Pool, PoolSession
+from tuner.dispatch.pool.tensors import count_items
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
-from tuner.dispatch.tensors import count_items
 
 __all__ = ["Connect", "Dispatcher"]
 

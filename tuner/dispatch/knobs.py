@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuner.dispatch.pool import Pool, PoolSession, Rules
+from tuner.dispatch.pool.pool import Pool, PoolSession, Rules
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.symphony import SymphonyOptions
 from tuner.scheduling.catalogue import BATCHING_POLICIES

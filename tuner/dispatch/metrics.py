@@ -15,7 +15,7 @@ from prometheus_client import (
 )
 
 from tuner import __version__
-from tuner.dispatch.pool import Pool
+from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.request import Status
 from tuner.dispatch.totals import Totals
 
@@ -30,7 +30,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counts what happens (a :class:`~tuner.dispatch.pool.Observer`), and writes it as a page."""
+    """Counts what happens (a :class:`~tuner.dispatch.pool.pool.Observer`), and writes it as a page."""
 
     def __init__(self) -> None:
         self.totals = Totals()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from tuner.dispatch.pool.tensors import kind_of
 from tuner.dispatch.request import Refused, Reply, Request, Status
-from tuner.dispatch.tensors import kind_of
 
 __all__ = ["Pending"]
 

@@ -28,10 +28,10 @@ import numpy as np
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
-from tuner.dispatch.pending import Pending
-from tuner.dispatch.profiles import LearnedProfile, prior_table
+from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
+from tuner.dispatch.pool.tensors import merge, split
 from tuner.dispatch.request import Refused, Reply, Status
-from tuner.dispatch.tensors import merge, split
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
