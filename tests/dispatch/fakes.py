@@ -28,11 +28,15 @@ class FakeServer:
     """Whether it takes batches and does not answer."""
     poison: bytes = b""
     """It refuses batches that contain this."""
+    broken: bool = False
+    """Whether our connection to it has a bug."""
     batches: list[tuple[str, int]] = field(default_factory=list)
     """Model and items of each batch that it executed."""
     _free: float = 0.0
 
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        if self.broken:
+            raise ZeroDivisionError
         if not self.alive:
             raise Lost(f"{self.address}: connection refused")
         loop = asyncio.get_running_loop()

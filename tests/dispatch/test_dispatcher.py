@@ -160,7 +160,7 @@ def test_a_withdrawn_request_is_not_executed() -> None:
             gone.cancel()
             await stays
             assert found.servers["a:1"].batches == [("m", 1)]
-            assert dispatcher.pools[0].waiting(0) == 0
+            assert dispatcher.pools[0].waiting("m") == 0
 
     run(main())
 
@@ -177,6 +177,26 @@ def test_one_bad_request_spoils_no_batch() -> None:
         assert [type(one) for one in answers] == [Reply, Reply, Refused, Reply, Reply]
 
     run(main())
+
+
+def test_a_bug_costs_one_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody expected is logged and refused at once; the server gets the next batch."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy="eager")
+        async with found as dispatcher:
+            began = asyncio.get_running_loop().time()
+            found.servers["a:1"].broken = True
+            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(3)])
+            assert asyncio.get_running_loop().time() == began
+            found.servers["a:1"].broken = False
+            assert isinstance(await dispatcher.infer(request()), Reply)
+        statuses = [one.status for one in answers if isinstance(one, Refused)]
+        assert statuses == [Status.INTERNAL] * 3
+
+    run(main())
+
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError] * 2  # for two batches
 
 
 @pytest.mark.parametrize("how", ["dies", "hangs"])

@@ -15,7 +15,7 @@ from pydantic import model_validator as check_model
 
 from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
-from tuner.dispatch.pool.pool import Rules
+from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, mistake
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
@@ -224,6 +224,4 @@ class DispatchConfig(StrictPart):
             )
         given = {**DEFAULTS.get(self.policy, {}), **self.options}
         options = make_options(self.policy, given)
-        return Rules(
-            policy=self.policy, options={self.policy: options}, delays=delays, quantile=self.quantile
-        )
+        return Rules(policy=self.policy, options={self.policy: options}, delays=delays)

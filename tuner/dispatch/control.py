@@ -182,9 +182,9 @@ class Control:
             "knobs": current(pools),
             "totals": self._metrics.totals.to_json(),
             "sessions": [
-                {"name": session.name, "slo": session.slo, "waiting": pool.waiting(index)}
+                {"name": session.name, "slo": session.slo, "waiting": pool.waiting(session.name)}
                 for pool in pools
-                for index, session in enumerate(pool.sessions)
+                for session in pool.sessions
             ],
             "backends": [
                 {"address": server.address, "up": server.up, "reason": server.reason}

@@ -14,8 +14,10 @@ from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.journal import Journal
+from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pending import Pending
-from tuner.dispatch.pool.pool import Observer, Pool, PoolSession
+from tuner.dispatch.pool.pool import Pool
+from tuner.dispatch.pool.rules import Observer, PoolSession
 from tuner.dispatch.pool.tensors import count_items
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
 
@@ -38,7 +40,7 @@ class Dispatcher:
     Args:
         config: Sessions, servers and policy.
         connect: Opens connections.
-        observer: Is told of everything.
+        observer: Hears of everything.
         warn: Receives what the operator should know.
         journal: Records what the schedulers are asked and answer, if given.
     """
@@ -58,7 +60,8 @@ class Dispatcher:
         self._warned: set[str] = set()
         self._say = warn
         self._journal = journal
-        self._places: dict[str, tuple[Pool, int]] = {}
+        self._beliefs = Beliefs(config.quantile)
+        self._places: dict[str, Pool] = {}
         self._metadata: dict[str, Metadata] = {}
         self._watching: list[asyncio.Task[None]] = []
         self._open: set[Pending] = set()
@@ -77,11 +80,11 @@ class Dispatcher:
             return False
         if session is None:
             return any(pool.up for pool in self.pools)
-        return session in self._places and self._places[session][0].up
+        return session in self._places and self._places[session].up
 
     async def metadata(self, session: str) -> Metadata:
         """Return what a session's model expects and gives; see `Service`."""
-        pool, _ = self._place(session)
+        pool = self._place(session)
         found = self._metadata.get(session)
         if found is not None:
             return found
@@ -104,24 +107,25 @@ class Dispatcher:
         """Answer a request; see `Service`."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        pool, index = self._place(request.session)
+        pool = self._place(request.session)
         self._observer.arrived(request.session)
         try:
-            pending = self._admitted(request, pool, index, now)
+            pending = self._admitted(request, pool, now)
             return await self._answered(pending, pool)
         except Refused as refused:
             self._observer.ended(request.session, refused.status, loop.time() - now)
             raise
 
-    def _admitted(self, request: Request, pool: Pool, index: int, now: float) -> Pending:
+    def _admitted(self, request: Request, pool: Pool, now: float) -> Pending:
         if self._ending:
             raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
-        due = now + pool.sessions[index].slo if request.deadline is None else request.deadline
+        name = request.session
+        due = now + pool.session(name).slo if request.deadline is None else request.deadline
         if due <= now:
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
-        items = 1 if pool.up and not pool.takes_items(index) else count_items(request.inputs)
+        items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        return Pending(request, index, items, now, due, future)
+        return Pending(request, items, now, due, future)
 
     async def _answered(self, pending: Pending, pool: Pool) -> Reply:
         """Wait for the answer, at most until the deadline."""
@@ -137,7 +141,7 @@ class Dispatcher:
         self._observer.ended(pending.request.session, None, loop.time() - pending.arrived)
         return reply
 
-    def _place(self, session: str) -> tuple[Pool, int]:
+    def _place(self, session: str) -> Pool:
         place = self._places.get(session)
         if place is None:
             raise Refused(Status.NOT_FOUND, f"there is no session '{session}'")
@@ -153,11 +157,10 @@ class Dispatcher:
         """
         for members in _pools(self.config.sessions):
             sessions = [_pool_session(one) for one in members]
-            pool = Pool(sessions, self.config.rules(), self._observer, self._journal)
+            pool = Pool(sessions, self.config.rules(), self._observer, self._beliefs, self._journal)
             pool.servers = self._servers(members, pool)
             self.pools.append(pool)
-            for index, one in enumerate(members):
-                self._places[one.name] = (pool, index)
+            self._places |= dict.fromkeys((one.name for one in members), pool)
         loop = asyncio.get_running_loop()
         self._watching = [loop.create_task(server.watch()) for pool in self.pools for server in pool.servers]
         ends = loop.time() + wait

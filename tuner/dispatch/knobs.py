@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuner.dispatch.pool.pool import Pool, PoolSession, Rules
+from tuner.dispatch.pool.pool import Pool
+from tuner.dispatch.pool.rules import PoolSession, Rules
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.symphony import SymphonyOptions
 from tuner.scheduling.catalogue import BATCHING_POLICIES
@@ -36,8 +37,8 @@ def current(pools: Sequence[Pool]) -> dict[str, float]:
     if rules.policy in POLICIES:
         found = {"policy": float(POLICIES.index(rules.policy)), **found}
     for pool in pools:
-        for index, session in enumerate(pool.sessions):
-            found[f"{session.name}.max_batch"] = float(session.max_batch or pool.largest(index) or 1)
+        for session in pool.sessions:
+            found[f"{session.name}.max_batch"] = float(session.max_batch or pool.largest(session.name) or 1)
             found[f"{session.name}.queue"] = float(session.queue)
     return found
 

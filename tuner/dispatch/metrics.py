@@ -30,7 +30,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counts what happens (a :class:`~tuner.dispatch.pool.pool.Observer`), and writes it as a page."""
+    """Counts what happens (a :class:`~tuner.dispatch.pool.rules.Observer`), and writes it as a page."""
 
     def __init__(self) -> None:
         self.totals = Totals()
@@ -99,8 +99,8 @@ class Metrics:
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
         for pool in pools:
-            for index, session in enumerate(pool.sessions):
-                self._queue.labels(session.name).set(pool.waiting(index))
+            for session in pool.sessions:
+                self._queue.labels(session.name).set(pool.waiting(session.name))
             for server in pool.servers:
                 self._up.labels(server.address).set(server.up)
                 self._trip.labels(server.address).set(server.round_trip)

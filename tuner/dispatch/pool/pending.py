@@ -21,8 +21,6 @@ class Pending:
     """
 
     request: Request
-    session: int
-    """The session's place in its pool."""
     items: int
     arrived: float
     """s on the loop's clock, like all times here."""
@@ -37,6 +35,11 @@ class Pending:
 
     def __post_init__(self) -> None:
         self.kind = kind_of(self.request)
+
+    @property
+    def session(self) -> str:
+        """The name of its session."""
+        return self.request.session
 
     @property
     def over(self) -> bool:

@@ -18,25 +18,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
 
-from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
+from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
+from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.pending import Pending
-from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
-from tuner.dispatch.pool.tensors import merge, split
-from tuner.dispatch.request import Refused, Reply, Status
+from tuner.dispatch.pool.proxy import ProxySender
+from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
+from tuner.dispatch.request import Status
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
-__all__ = ["Observer", "Pool", "PoolSession", "Rules"]
+__all__ = ["Pool"]
 
 UNKNOWN_LARGEST = 64
 """Largest batch of a model of which neither the file nor the server says it."""
@@ -44,103 +43,25 @@ MOST_TRIES = 4
 """Batches that a request may be part of before it is given up."""
 TUNE_EVERY = 0.25
 """s between two looks at what was learned."""
-NOTICEABLE = 0.03
-"""Relative change of a profile below which the scheduler keeps the old one."""
 MOST_KINDS = 12
 """Kinds of requests of a session that get a stream of their own."""
-HOPELESS, FORGET_AFTER = 0.5, 1.0
-"""Part of the SLO beyond which a batch may never be sent; s without one after which that is doubted."""
-LATENESS = 200
-"""Timers whose lateness is remembered."""
 AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
-FRONT = 0.5e-3
-"""s that an answer takes within the dispatcher, from the server's to the client's connection."""
-PATIENCE, LEAST_PATIENCE = 5.0, 0.1
-"""How many times as long as expected a batch may take before its server counts as lost, and at least how
-long, s."""
-
-
-class Observer(Protocol):
-    """What is told of everything that happens; it must not fail."""
-
-    def arrived(self, session: str) -> None:
-        """A request arrived."""
-
-    def ended(self, session: str, status: Status | None, seconds: float) -> None:
-        """A request was answered (no status) or refused, some time after its arrival."""
-
-    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
-        """A batch was executed."""
-
-    def switched(self, server: str, up: bool) -> None:
-        """A server came or went."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How a pool schedules."""
-
-    policy: str = "symphony"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """By policy; those that are not in it have their defaults."""
-    delays: Delays | None = None
-    """Of the network, as the policy assumes them; measured if None."""
-    quantile: float = 0.95
-    """Share of the batches that should not take longer than the learned profile says."""
-
-    @property
-    def chosen(self) -> Any:
-        """The options of the policy; its defaults if None."""
-        return self.options.get(self.policy)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolSession:
-    """A session, as its pool needs it."""
-
-    name: str
-    slo: float
-    """s"""
-    queue: int
-    """Items that may wait."""
-    max_batch: int | None = None
-    prior: tuple[float, float] | None = None
-    """alpha and beta of the profile until it is learned, s."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Requests of a session that can share batches: a session of the scheduler."""
-
-    session: int
-    kind: Hashable
-    """None for requests that go one by one."""
-    largest: int
-    """The largest batch."""
 
 
 @dataclass(eq=False)
-class Lane:
-    """An accelerator: one of the instances of a server."""
+class _Queue:
+    """What the pool keeps of a session."""
 
-    server: WatchedServer
-    kind: int
-    free: float = -math.inf
-    """When its last batch ended, s."""
-
-
-@dataclass
-class _Batch:
-    """Requests of one kind on their way to a lane."""
-
-    lane: Lane
-    stream: Stream
-    requests: list[Pending]
-    items: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.items = sum(one.items for one in self.requests)
+    session: PoolSession
+    largest: int = 0
+    """Most items of a request or of a batch."""
+    takes_items: bool = True
+    """Whether its model takes several items."""
+    items: int = 0
+    """That wait."""
+    kinds: list[Hashable] = field(default_factory=list)
+    """That have streams, the oldest first."""
 
 
 class Pool:
@@ -152,7 +73,8 @@ class Pool:
     Args:
         sessions: Of the pool.
         rules: How it schedules.
-        observer: Is told of everything.
+        observer: Hears of everything.
+        beliefs: Of the servers; it learns.
         journal: Records what its schedulers are asked and answer, if given.
     """
 
@@ -161,64 +83,66 @@ class Pool:
         sessions: Sequence[PoolSession],
         rules: Rules,
         observer: Observer,
+        beliefs: Beliefs,
         journal: Journal | None = None,
     ) -> None:
-        self.sessions = sessions
         self.rules = rules
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
+        self._queues = {one.name: _Queue(one) for one in sessions}
         self._observer = observer
+        self._beliefs = beliefs
         self._journal = journal
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
-        self._lanes: list[Lane] = []
-        self._known_lanes: dict[tuple[str, int], Lane] = {}
-        self._largest = [0] * len(sessions)
-        self._batches = [True] * len(sessions)  # whether the session's model takes several items
-        self._kinds: list[list[Hashable]] = [[] for _ in sessions]  # that have streams, the oldest first
+        sender = ProxySender(beliefs, observer, self._elsewhere)
+        self._lanes = Lanes(sender.send, self._finished)
         self._streams: list[Stream] = []
-        self._places: dict[tuple[int, Hashable], int] = {}  # of the streams
-        self._profiles: dict[tuple[str, int, Hashable], LearnedProfile] = {}
+        self._places: dict[tuple[str, Hashable], int] = {}  # of the streams
         self._waiting: dict[int, Pending] = {}  # the scheduler's entries that mean something
-        self._queued = [0] * len(sessions)  # items
         self._next = 0
         self._origin = 0.0
         self._last = 0.0
-        self._generation = 0
         self._timer: asyncio.TimerHandle | None = None
         self._tuning: asyncio.TimerHandle | None = None
-        self._lateness: deque[float] = deque(maxlen=LATENESS)
-        self._executing: set[asyncio.Task[None]] = set()
+
+    @property
+    def sessions(self) -> Sequence[PoolSession]:
+        """Its sessions."""
+        return [queue.session for queue in self._queues.values()]
 
     @property
     def up(self) -> bool:
         """Whether a server takes batches."""
         return self.scheduler is not None
 
-    def largest(self, session: int) -> int:
+    def session(self, name: str) -> PoolSession:
+        """Return a session."""
+        return self._queues[name].session
+
+    def largest(self, session: str) -> int:
         """Return the most items of one request, or of one batch."""
-        return self._largest[session]
+        return self._queues[session].largest
 
-    def takes_items(self, session: int) -> bool:
+    def takes_items(self, session: str) -> bool:
         """Return whether the first dimension of a session's inputs is the number of items."""
-        return self._batches[session]
+        return self._queues[session].takes_items
 
-    def waiting(self, session: int) -> int:
+    def waiting(self, session: str) -> int:
         """Return how many items of a session wait."""
-        return self._queued[session]
+        return self._queues[session].items
 
     def submit(self, pending: Pending) -> None:
         """Take a request, or refuse it."""
-        session = self.sessions[pending.session]
+        queue = self._queues[pending.session]
         if not self.up:
             pending.refuse(Status.UNAVAILABLE, self._why_down())
-        elif pending.items > self._largest[pending.session]:
-            most = self._largest[pending.session]
-            pending.refuse(
-                Status.INVALID, f"has {pending.items} items, but {session.name} takes {most} at once"
-            )
-        elif self._queued[pending.session] + pending.items > session.queue:
-            pending.refuse(Status.EXHAUSTED, f"the queue of {session.name} is full ({session.queue} items)")
+        elif pending.items > queue.largest:
+            problem = f"has {pending.items} items, but {pending.session} takes {queue.largest} at once"
+            pending.refuse(Status.INVALID, problem)
+        elif queue.items + pending.items > queue.session.queue:
+            problem = f"the queue of {pending.session} is full ({queue.session.queue} items)"
+            pending.refuse(Status.EXHAUSTED, problem)
         else:
             pending.future.add_done_callback(lambda _: self._withdraw(pending))
             self._enter(pending)
@@ -235,9 +159,11 @@ class Pool:
             rules: The new ones.
             sessions: The same ones, with other limits.
         """
-        same_batches = [one.max_batch for one in sessions] == [one.max_batch for one in self.sessions]
+        same_batches = all(one.max_batch == self.session(one.name).max_batch for one in sessions)
         same_policy = rules.policy == self.rules.policy
-        self.rules, self.sessions = rules, sessions
+        self.rules = rules
+        for one in sessions:
+            self._queues[one.name].session = one
         if self.scheduler is not None and same_batches and same_policy and rules.policy == "symphony":
             self._believe(self._tables(), self._delays())
         else:
@@ -248,24 +174,14 @@ class Pool:
         waiting = list(dict.fromkeys(one for one in self._waiting.values() if not one.over))
         self._waiting.clear()
         for one in waiting:
-            self._queued[one.session] -= one.items
-        self._generation += 1
-        self._lanes = [
-            self._lane(server, kind, number)
-            for kind, server in enumerate(one for one in self.servers if one.up)
-            for number in range(server.instances)
-        ]
+            self._queues[one.session].items -= one.items
+        up = self._servers_up()
+        self._lanes.renew(up)
         self.scheduler = None
-        if self._lanes:
-            self._begin()
+        if up:
+            self._begin(up)
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, self._why_down())
-
-    def _lane(self, server: WatchedServer, kind: int, number: int) -> Lane:
-        """Return one of a server's lanes, which outlives schedulers: it may still execute a batch."""
-        lane = self._known_lanes.setdefault((server.address, number), Lane(server, kind))
-        lane.kind = kind
-        return lane
 
     def close(self) -> None:
         """End the timers, and refuse what waits."""
@@ -276,25 +192,26 @@ class Pool:
         for one in list(self._waiting.values()):
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
 
+    def _servers_up(self) -> list[WatchedServer]:
+        return [server for server in self.servers if server.up]
+
     # What a scheduler is made of.
 
-    def _begin(self) -> None:
+    def _begin(self, up: Sequence[WatchedServer]) -> None:
         """Make a scheduler for the present lanes."""
-        up = [server for server in self.servers if server.up]
-        for index, session in enumerate(self.sessions):
-            self._note_limits(index, session, up)
-        self._streams = [Stream(index, None, 1) for index in range(len(self.sessions))]
-        for index, kinds in enumerate(self._kinds):
-            self._streams += [Stream(index, kind, self._largest[index]) for kind in kinds]
-        self._places = {(one.session, one.kind): place for place, one in enumerate(self._streams)}
+        for queue in self._queues.values():
+            _note_limits(queue, up)
+        queues = self._queues.values()
+        self._streams = [Stream(one.session, None, 1, one.takes_items) for one in queues]
+        self._streams += [
+            Stream(one.session, kind, one.largest, one.takes_items) for one in queues for kind in one.kinds
+        ]
+        self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         specs = [
-            SessionSpec(
-                name=self.sessions[stream.session].name, slo=self.sessions[stream.session].slo, latency=table
-            )
+            SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, self._tables(), strict=True)
         ]
-        delays = self._delays()
-        spec = ClusterSpec(sessions=specs, kinds=[lane.kind for lane in self._lanes], delays=delays)
+        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=self._delays())
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
         self._origin = self._loop.time()
         self._last = 0.0
@@ -303,52 +220,13 @@ class Pool:
         self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
         self._wait_to_tune()
 
-    def _note_limits(self, index: int, session: PoolSession, up: Sequence[WatchedServer]) -> None:
-        """Find how large the batches of a session may be."""
-        given = [limits.max_batch for server in up if (limits := server.limits.get(session.name)) is not None]
-        known = [size for size in (*given, session.max_batch) if size is not None]
-        self._batches[index] = 0 not in known
-        self._largest[index] = max(min(known, default=UNKNOWN_LARGEST), 1)
-
     def _tables(self) -> list[np.ndarray]:
-        """Return what is known of each stream's profile on the servers that are up.   # M x (K, B+1) s."""
-        return [
-            np.array([self._current(server, stream) for server in self.servers if server.up])
-            for stream in self._streams
-        ]
-
-    def _profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
-        """Return the profile of a stream on a server; a new one if its largest batch has changed."""
-        place, largest = (server.address, stream.session, stream.kind), stream.largest
-        found = self._profiles.get(place)
-        if found is None or found.largest != largest:
-            slo, prior = self.sessions[stream.session].slo, self.sessions[stream.session].prior
-            table = prior_table(largest, slo)
-            if prior is not None:
-                table[1:] = prior[0] * np.arange(1, largest + 1) + prior[1]
-            found = self._profiles[place] = LearnedProfile(table, self.rules.quantile)
-        return found
-
-    def _current(self, server: WatchedServer, stream: Stream) -> np.ndarray:
-        """Return a stream's profile on a server, the prior if it keeps all batches away for a while.
-
-        Nothing would show that it is wrong.   # (B+1,) s
-        """
-        profile = self._profile(server, stream)
-        table = profile.table()
-        late = table[1] > HOPELESS * self.sessions[stream.session].slo
-        if late and self._loop.time() - profile.seen > FORGET_AFTER:
-            profile.forget()
-            return profile.table()
-        return table
+        """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
+        return self._beliefs.tables(self._servers_up(), self._streams, self._loop.time())
 
     def _delays(self) -> Delays:
-        """Return the delays of the network and of our own timers, s."""
-        if self.rules.delays is not None:
-            return self.rules.delays
-        trip = max((server.round_trip for server in self.servers if server.up), default=0.0)
-        late = float(np.quantile(self._lateness, 0.95)) if self._lateness else 1e-3
-        return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
+        """Return the delays of the network, as they are given or measured."""
+        return self.rules.delays or self._beliefs.delays(self._servers_up())
 
     def _wait_to_tune(self) -> None:
         if self._tuning is not None:
@@ -360,13 +238,8 @@ class Pool:
         self._wait_to_tune()
         if self.scheduler is None:
             return
-        cluster, delays = self.scheduler.policy[0], self._delays()
-        tables = self._tables()
-        changed = abs(delays.control - cluster.board[0].d_control) > 0.2 * cluster.board[0].d_control
-        for index, table in enumerate(tables):
-            known = cluster.latency[:, index, 1 : table.shape[1]]
-            changed |= bool((np.abs(table[:, 1:] - known) > NOTICEABLE * known).any())
-        if changed:
+        tables, delays = self._tables(), self._delays()
+        if noticeable(self.scheduler.policy[0], tables, delays):
             self._believe(tables, delays)
 
     def _believe(self, tables: Sequence[np.ndarray], delays: Delays) -> None:
@@ -389,9 +262,9 @@ class Pool:
         place = self._stream_of(pending)
         assert self.scheduler is not None
         now = self._now()
-        session = self.sessions[pending.session]
-        early = max(now + session.slo - (pending.due - self._origin), 0.0)
-        self._queued[pending.session] += pending.items
+        queue = self._queues[pending.session]
+        early = max(now + queue.session.slo - (pending.due - self._origin), 0.0)
+        queue.items += pending.items
         pending.sent = False
         commands: list[Command] = []
         alone = self.rules.policy in DISTRIBUTION_POLICIES
@@ -404,10 +277,13 @@ class Pool:
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of a request's stream; a new kind gets a new one, as long as there are few."""
-        kinds = self._kinds[pending.session]
-        if pending.kind in kinds or len(kinds) >= MOST_KINDS or self._largest[pending.session] == 1:
-            return self._places.get((pending.session, pending.kind), pending.session)
-        kinds.append(pending.kind)
+        place = self._places.get((pending.session, pending.kind))
+        if place is not None:
+            return place
+        queue = self._queues[pending.session]
+        if len(queue.kinds) >= MOST_KINDS or queue.largest == 1:
+            return self._places[pending.session, None]
+        queue.kinds.append(pending.kind)
         self.restart()
         return self._places[pending.session, pending.kind]
 
@@ -415,7 +291,7 @@ class Pool:
         for command in commands:
             requests = self._taken(command.numbers)
             if isinstance(command, Dispatch):
-                self._launch(self._lanes[command.accelerator], self._streams[command.session], requests)
+                self._launch(command.accelerator, self._streams[command.session], requests)
                 continue
             for one in requests:
                 self._dropped(one)
@@ -423,8 +299,9 @@ class Pool:
 
     def _dropped(self, pending: Pending) -> None:
         """Refuse a request that the scheduler dropped, or offer it again if its client waits that long."""
-        slo = self.sessions[pending.session].slo
-        self._queued[pending.session] -= pending.items
+        queue = self._queues[pending.session]
+        slo = queue.session.slo
+        queue.items -= pending.items
         pending.sent = True  # it counts in no queue now
         reason = f"could not be executed within the SLO of {slo * 1e3:g} ms: other requests came first"
         if pending.due - self._loop.time() > AGAIN * slo:
@@ -450,127 +327,58 @@ class Pool:
         if self.scheduler is None:
             return
         wanted = self.scheduler.wake_at
-        self._lateness.append(max(self._now() - wanted, 0.0))
+        self._beliefs.timer_was_late(self._now() - wanted)
         self._last = max(self._last, wanted)  # the loop's timers may come a rounding early
         self._carry_out(self.scheduler.wake(self._last))
 
-    def _finished(self, lane: Lane, generation: int) -> None:
+    def _launch(self, place: int, stream: Stream, requests: Sequence[Pending]) -> None:
+        """Send requests to a lane."""
+        queue = self._queues[stream.session.name]
+        for one in requests:
+            one.sent = True
+            one.tries += 1
+            queue.items -= one.items
+        self._lanes.launch(place, stream, requests)
+
+    def _finished(self, place: int) -> None:
         """A batch of a lane has ended."""
-        lane.free = self._loop.time()
-        if generation == self._generation and self.scheduler is not None:
-            self._carry_out(self.scheduler.finish(self._lanes.index(lane), self._now()))
+        if self.scheduler is not None:
+            self._carry_out(self.scheduler.finish(place, self._now()))
 
     def _withdraw(self, pending: Pending) -> None:
         """A request was answered, refused or withdrawn; its entries mean nothing any more."""
         if not pending.sent:
-            self._queued[pending.session] -= pending.items
-
-    def _retry(self, pending: Pending, reason: str, status: Status = Status.UNAVAILABLE) -> None:
-        """Let a request arrive again if there is time for it, else refuse it."""
-        pending.sent = True  # it counts in no queue now
-        quickest = min(
-            (self._quickest(server, pending) for server in self.servers if server.up), default=math.inf
-        )
-        if pending.over:
-            return
-        if self.up and pending.tries < MOST_TRIES and self._loop.time() + quickest < pending.due:
-            self._enter(pending)
-        else:
-            pending.refuse(status, reason)
-
-    def _quickest(self, server: WatchedServer, pending: Pending) -> float:
-        place = self._places.get((pending.session, pending.kind), pending.session)
-        stream = self._streams[place]
-        table = self._profile(server, stream).table()
-        return float(table[min(pending.items, stream.largest)]) + server.round_trip
-
-    def _why_down(self) -> str:
-        reasons = "; ".join(dict.fromkeys(server.reason for server in self.servers if not server.up))
-        return f"no backend is up: {reasons}"
-
-    # Batches.
-
-    def _launch(self, lane: Lane, stream: Stream, requests: list[Pending]) -> None:
-        """Send requests to a lane."""
-        for one in requests:
-            one.sent = True
-            one.tries += 1
-            self._queued[one.session] -= one.items
-        batches = [_Batch(lane, stream, part) for part in _parts(requests, stream.largest)]
-        task = self._loop.create_task(self._execute(lane, batches, self._generation))
-        self._executing.add(task)
-        task.add_done_callback(self._executing.discard)
-
-    async def _execute(self, lane: Lane, batches: Sequence[_Batch], generation: int) -> None:
-        for batch in batches:
-            await self._send(batch)
-        self._finished(lane, generation)
-
-    async def _send(self, batch: _Batch) -> None:
-        """Send one batch; answer its requests, or let them go elsewhere."""
-        server, session = batch.lane.server, self.sessions[batch.stream.session]
-        requests = [one for one in batch.requests if not one.over]
-        if not requests:
-            return
-        if not server.up:
-            self._elsewhere(requests, server.reason)
-            return
-        counts = [one.items for one in requests]
-        like, inputs = requests[0].request, merge([one.request for one in requests])
-        began = self._loop.time()
-        call = self._loop.create_task(server.connection.infer(server.models[session.name], like, inputs))
-        try:
-            reply = await asyncio.wait_for(asyncio.shield(call), self._patience(batch))
-            outputs = split(reply.outputs, counts) if self._batches[batch.stream.session] else [reply.outputs]
-        except TimeoutError:
-            server.give_up(call)
-            server.lost(f"{server.address} did not answer a batch in time")
-            self._elsewhere(requests, server.reason)
-        except Lost as error:
-            server.lost(str(error))
-            self._elsewhere(requests, str(error))
-        except Refused as refused:
-            await self._one_by_one(batch, requests, refused)
-        else:
-            for one, part in zip(requests, outputs, strict=True):
-                one.answer(Reply(part, reply.version))
-            self._learn(batch, sum(counts), began)
-
-    def _patience(self, batch: _Batch) -> float:
-        """Return how long to wait for a batch before its server counts as lost, s."""
-        expected = self._profile(batch.lane.server, batch.stream).table()
-        longest = float(expected[min(batch.items, batch.stream.largest)])
-        return max(PATIENCE * longest, self.sessions[batch.stream.session].slo, LEAST_PATIENCE)
-
-    def _learn(self, batch: _Batch, items: int, began: float) -> None:
-        """Learn from a batch that has just ended how long its server worked on it."""
-        now, server = self._loop.time(), batch.lane.server
-        seconds = max(now - max(began, batch.lane.free) - server.round_trip, 1e-6)
-        self._profile(server, batch.stream).observe(items, seconds, now)
-        batch.lane.free = now
-        self._observer.executed(self.sessions[batch.stream.session].name, server.address, items, seconds)
+            self._queues[pending.session].items -= pending.items
 
     def _elsewhere(self, requests: Iterable[Pending], reason: str) -> None:
         for one in requests:
             self._retry(one, reason)
 
-    async def _one_by_one(self, batch: _Batch, requests: Sequence[Pending], refused: Refused) -> None:
-        """Find out which request a server refused a batch for: no other one should suffer from it."""
-        if len(requests) == 1:
-            requests[0].refuse(refused.status, refused.reason)
+    def _retry(self, pending: Pending, reason: str, status: Status = Status.UNAVAILABLE) -> None:
+        """Let a request arrive again if there is time for it, else refuse it."""
+        pending.sent = True  # it counts in no queue now
+        if pending.over:
             return
-        for one in requests:
-            await self._send(_Batch(batch.lane, batch.stream, [one]))
+        in_time = self._loop.time() + self._quickest(pending) < pending.due
+        if self.up and pending.tries < MOST_TRIES and in_time:
+            self._enter(pending)
+        else:
+            pending.refuse(status, reason)
+
+    def _quickest(self, pending: Pending) -> float:
+        """Return the shortest time in which a request could be answered, s."""
+        place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
+        return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
+
+    def _why_down(self) -> str:
+        reasons = "; ".join(dict.fromkeys(server.reason for server in self.servers if not server.up))
+        return f"no backend is up: {reasons}"
 
 
-def _parts(requests: Sequence[Pending], largest: int) -> list[list[Pending]]:
-    """Return requests in batches of at most so many items; a request is never divided."""
-    parts: list[list[Pending]] = [[]]
-    items = 0
-    for one in requests:
-        if parts[-1] and items + one.items > largest:
-            parts.append([])
-            items = 0
-        parts[-1].append(one)
-        items += one.items
-    return [part for part in parts if part]
+def _note_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
+    """Find how large the batches of a session may be; ``queue`` is modified in place."""
+    name = queue.session.name
+    given = [limits.max_batch for server in up if (limits := server.limits.get(name)) is not None]
+    known = [size for size in (*given, queue.session.max_batch) if size is not None]
+    queue.takes_items = 0 not in known
+    queue.largest = max(min(known, default=UNKNOWN_LARGEST), 1)

@@ -51,10 +51,9 @@ class LearnedProfile:
 
     Args:
         prior: Until enough is known, by batch size.   # (B+1,) s
-        quantile: Share of the batches that should not take longer than :meth:`table` says.
     """
 
-    def __init__(self, prior: np.ndarray, quantile: float = 0.95) -> None:
+    def __init__(self, prior: np.ndarray) -> None:
         self.executions = 0
         """How many batches it has seen."""
         self.drifts = 0
@@ -62,7 +61,6 @@ class LearnedProfile:
         self.largest = prior.size - 1
         """The largest batch."""
         self._prior = prior
-        self._quantile = quantile
         self.seen = -np.inf
         """When the last batch ended, s."""
         self.forget()
@@ -126,11 +124,15 @@ class LearnedProfile:
         line[1:] = np.maximum.accumulate(line[1:])
         return line
 
-    def table(self) -> np.ndarray:
-        """Return how long a batch may take, by its size; it does not fall with it.   # (B+1,) s."""
+    def table(self, quantile: float) -> np.ndarray:
+        """Return how long a batch may take, by its size; it does not fall with it.   # (B+1,) s.
+
+        Args:
+            quantile: Share of the batches that should not take longer.
+        """
         factor = 1.0
         if len(self._ratios) >= ENOUGH:
-            factor = min(max(float(np.quantile(self._ratios, self._quantile)), 1.0), MOST_SPREAD)
+            factor = min(max(float(np.quantile(self._ratios, quantile)), 1.0), MOST_SPREAD)
         table = self._middle * factor
         table[0] = 0.0
         return np.asarray(table)

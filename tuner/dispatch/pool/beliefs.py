@@ -1,0 +1,131 @@
+"""What is believed of servers: how long batches take there, and how long the way is.
+
+It outlives schedulers and pools, so that nothing is learned twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.dispatch.backends.server import WatchedServer
+from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
+from tuner.dispatch.pool.rules import PoolSession
+from tuner.scheduling.cluster import Delays
+
+__all__ = ["Beliefs", "Stream", "noticeable"]
+
+NOTICEABLE = 0.03
+"""Relative change of a profile below which the scheduler keeps the old one."""
+NOTICEABLE_DELAY = 0.2
+"""Likewise of the delay to the servers."""
+HOPELESS, FORGET_AFTER = 0.5, 1.0
+"""Part of the SLO beyond which a batch may never be sent; s without one after which that is doubted."""
+LATENESS = 200
+"""Timers whose lateness is remembered."""
+FRONT = 0.5e-3
+"""s that an answer takes within the dispatcher, from the server's to the client's connection."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Requests of a session that can share batches: a session of the scheduler."""
+
+    session: PoolSession
+    kind: Hashable
+    """None for requests that go one by one."""
+    largest: int
+    """The largest batch."""
+    takes_items: bool
+    """Whether the first dimension of its inputs is the number of items."""
+
+
+class Beliefs:
+    """Profiles by server and stream, and the delays on the way.
+
+    Args:
+        quantile: Share of the batches that should not take longer than is believed.
+    """
+
+    def __init__(self, quantile: float = 0.95) -> None:
+        self.quantile = quantile
+        self._profiles: dict[tuple[str, str, Hashable], LearnedProfile] = {}
+        self._lateness: deque[float] = deque(maxlen=LATENESS)
+
+    def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
+        """Return the profile of a stream on a server; a new one if its largest batch has changed."""
+        session, largest = stream.session, stream.largest
+        place = (server.address, session.name, stream.kind)
+        found = self._profiles.get(place)
+        if found is None or found.largest != largest:
+            table = prior_table(largest, session.slo)
+            if session.prior is not None:
+                table[1:] = session.prior[0] * np.arange(1, largest + 1) + session.prior[1]
+            found = self._profiles[place] = LearnedProfile(table)
+        return found
+
+    def duration(self, server: WatchedServer, stream: Stream, items: int) -> float:
+        """Return how long a server should work on a batch, s.
+
+        Args:
+            server: The server.
+            stream: Whose requests are in the batch.
+            items: Of the batch; more than the largest batch count as that.
+        """
+        return float(self.profile(server, stream).table(self.quantile)[min(items, stream.largest)])
+
+    def tables(
+        self, servers: Sequence[WatchedServer], streams: Iterable[Stream], now: float
+    ) -> list[np.ndarray]:
+        """Return what is known of each stream's profile on some servers.   # M x (K, B+1) s."""
+        return [np.array([self._table(server, stream, now) for server in servers]) for stream in streams]
+
+    def _table(self, server: WatchedServer, stream: Stream, now: float) -> np.ndarray:
+        """Return a stream's profile on a server, the prior if it keeps all batches away for a while.
+
+        Nothing would show that it is wrong.   # (B+1,) s
+        """
+        profile = self.profile(server, stream)
+        table = profile.table(self.quantile)
+        if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
+            profile.forget()
+            return profile.table(self.quantile)
+        return table
+
+    def timer_was_late(self, seconds: float) -> None:
+        """Note by how much one of our own timers was late, s."""
+        self._lateness.append(max(seconds, 0.0))
+
+    def delays(self, servers: Iterable[WatchedServer]) -> Delays:
+        """Return the delays of the network and of our own timers, s."""
+        trip = max((server.round_trip for server in servers), default=0.0)
+        late = float(np.quantile(self._lateness, 0.95)) if self._lateness else 1e-3
+        return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
+
+    def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
+        """Return the shortest time from sending a batch to its answer, s; infinite without a server."""
+        times = [self.duration(server, stream, items) + server.round_trip for server in servers]
+        return min(times, default=math.inf)
+
+
+def noticeable(cluster: Any, tables: Sequence[np.ndarray], delays: Delays) -> bool:
+    """Return whether a policy should know of these beliefs.
+
+    Args:
+        cluster: The state of the policy, with what it assumes now.
+        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
+        delays: Of the network.
+    """
+    assumed = cluster.board[0].d_control
+    if abs(delays.control - assumed) > NOTICEABLE_DELAY * assumed:
+        return True
+    for index, table in enumerate(tables):
+        known = cluster.latency[:, index, 1 : table.shape[1]]
+        if (np.abs(table[:, 1:] - known) > NOTICEABLE * known).any():
+            return True
+    return False

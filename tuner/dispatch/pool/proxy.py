@@ -1,0 +1,89 @@
+"""Sends a batch as one request to its server, and gives each caller its part of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tuner.dispatch.backends.connection import Lost
+from tuner.dispatch.pool.beliefs import Beliefs
+from tuner.dispatch.pool.lanes import Batch
+from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.rules import Observer
+from tuner.dispatch.pool.tensors import merge, split
+from tuner.dispatch.request import Refused, Reply
+
+__all__ = ["Elsewhere", "ProxySender"]
+
+PATIENCE, LEAST_PATIENCE = 5.0, 0.1
+"""How many times as long as expected a batch may take before its server counts as lost, and at least how
+long, s."""
+Elsewhere = Callable[[Sequence[Pending], str], None]
+"""Lets requests go to another server, because of a reason."""
+
+
+class ProxySender:
+    """The way of batches through the dispatcher.
+
+    Args:
+        beliefs: Learn from every batch.
+        observer: Hears of every batch.
+        elsewhere: Takes the requests of a server that is lost.
+    """
+
+    def __init__(self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere) -> None:
+        self._beliefs = beliefs
+        self._observer = observer
+        self._elsewhere = elsewhere
+
+    async def send(self, batch: Batch) -> None:
+        """Send one batch; answer its requests, or let them go elsewhere."""
+        server, stream = batch.lane.server, batch.stream
+        requests = [one for one in batch.requests if not one.over]
+        if not requests:
+            return
+        if not server.up:
+            self._elsewhere(requests, server.reason)
+            return
+        counts = [one.items for one in requests]
+        like, inputs = requests[0].request, merge([one.request for one in requests])
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
+        try:
+            reply = await asyncio.wait_for(asyncio.shield(call), self._patience(batch))
+            outputs = split(reply.outputs, counts) if stream.takes_items else [reply.outputs]
+        except TimeoutError:
+            server.give_up(call)
+            server.lost(f"{server.address} did not answer a batch in time")
+            self._elsewhere(requests, server.reason)
+        except Lost as error:
+            server.lost(str(error))
+            self._elsewhere(requests, str(error))
+        except Refused as refused:
+            await self._one_by_one(batch, requests, refused)
+        else:
+            for one, part in zip(requests, outputs, strict=True):
+                one.answer(Reply(part, reply.version))
+            self._learn(batch, sum(counts), began)
+
+    def _patience(self, batch: Batch) -> float:
+        """Return how long to wait for a batch before its server counts as lost, s."""
+        expected = self._beliefs.duration(batch.lane.server, batch.stream, batch.items)
+        return max(PATIENCE * expected, batch.stream.session.slo, LEAST_PATIENCE)
+
+    def _learn(self, batch: Batch, items: int, began: float) -> None:
+        """Learn from a batch that has just ended how long its server worked on it."""
+        now, server = asyncio.get_running_loop().time(), batch.lane.server
+        seconds = max(now - max(began, batch.lane.free) - server.round_trip, 1e-6)
+        self._beliefs.profile(server, batch.stream).observe(items, seconds, now)
+        batch.lane.free = now
+        self._observer.executed(batch.stream.session.name, server.address, items, seconds)
+
+    async def _one_by_one(self, batch: Batch, requests: Sequence[Pending], refused: Refused) -> None:
+        """Find out which request a server refused a batch for: no other one should suffer from it."""
+        if len(requests) == 1:
+            requests[0].refuse(refused.status, refused.reason)
+            return
+        for one in requests:
+            await self.send(Batch(batch.lane, batch.stream, [one]))

@@ -1,0 +1,58 @@
+"""What a pool schedules, by which rules, and who watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tuner.dispatch.request import Status
+from tuner.scheduling.cluster import Delays
+
+__all__ = ["Observer", "PoolSession", "Rules"]
+
+
+class Observer(Protocol):
+    """Hears of everything that happens; it must not fail."""
+
+    def arrived(self, session: str) -> None:
+        """A request arrived."""
+
+    def ended(self, session: str, status: Status | None, seconds: float) -> None:
+        """A request was answered (no status) or refused, some time after its arrival."""
+
+    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
+        """A batch was executed."""
+
+    def switched(self, server: str, up: bool) -> None:
+        """A server came or went."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How a pool schedules."""
+
+    policy: str = "symphony"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """By policy; those that are not in it have their defaults."""
+    delays: Delays | None = None
+    """Of the network, as the policy assumes them; measured if None."""
+
+    @property
+    def chosen(self) -> Any:
+        """The options of the policy; its defaults if None."""
+        return self.options.get(self.policy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSession:
+    """A session, as its pool needs it."""
+
+    name: str
+    slo: float
+    """s"""
+    queue: int
+    """Items that may wait."""
+    max_batch: int | None = None
+    prior: tuple[float, float] | None = None
+    """alpha and beta of the profile until it is learned, s."""
