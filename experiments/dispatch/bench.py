@@ -31,8 +31,8 @@ PAYLOADS = 32
 CLOSE = 1e-3
 """Relative difference of an answer from the known one: larger batches are rounded otherwise."""
 CHANNELS = 4
-START = 60.0
-"""s that a dispatcher may take to listen."""
+START = 300.0
+"""s that a dispatcher may take to listen: on a machine that never ran its policy, it compiles it first."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class DispatchFaults(Experiment[None, Survived]):
         killer.start()
         while sent < self.requests:
             left = (self.requests - sent) / self.rate
-            offered = arrivals({"small": self.rate}, min(PIECE, left + 0.01), seed + sent)
+            # A second more: no arrival might fall into the time that the last few need on average.
+            offered = arrivals({"small": self.rate}, min(PIECE, left + 1.0), seed + sent)
             found = clients.offer(offered[: self.requests - sent], seed=seed + sent)
             statuses.update(one.status for one in found)
             wrong += sum(not one.right for one in found)
