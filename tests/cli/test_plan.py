@@ -183,6 +183,16 @@ sessions:
 """
 
 
+PREFIXED = """backends: {memory_mib: 1000}
+prefixes:
+  - {name: body, memory_mib: 90, alpha_ms: 1, beta_ms: 9}
+sessions:
+  - {name: cats, prefix: body, slo_ms: 60, rate: 300, memory_mib: 2, alpha_ms: 0.1, beta_ms: 0.5}
+  - {name: dogs, prefix: body, slo_ms: 60, rate: 100, memory_mib: 3, alpha_ms: 0.1, beta_ms: 0.5}
+  - {name: other, slo_ms: 60, rate: 10, memory_mib: 5, alpha_ms: 1, beta_ms: 9}
+"""
+
+
 @pytest.fixture
 def plan_cluster(run: Run) -> Run:
     """Pack the sessions of a file in an empty folder."""
@@ -234,6 +244,11 @@ def test_what_no_accelerator_serves_is_an_error_beside_the_plan_of_the_rest(plan
         (CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"), "needs one profile"),
         ("sessions: []\n", "needs at least one"),
         (f"previous: none.json\n{CLUSTER}", "there is no file none.json"),
+        (
+            CLUSTER.replace("name: b,", "name: b, prefix: body,"),
+            "has the prefix body, which is not in prefixes",
+        ),
+        (PREFIXED.replace("name: other", "name: body"), "is the name of a prefix and of a session"),
         (f"previous: c.yaml\n{CLUSTER}", "is no plan"),
     ],
 )
@@ -243,6 +258,20 @@ def test_mistakes_in_a_cluster_are_named(plan_cluster: Run, text: str, names: st
 
     assert code == 2
     assert names in err.replace("\n", " ")
+
+
+def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan_cluster: Run) -> None:
+    """The prefix is in memory once, and the routes name every session."""
+    code, out, err = plan_cluster(PREFIXED, "--json", "plan.json")
+
+    stored = json.loads(Path("plan.json").read_text())
+    assert (code, err) == (0, "")
+    assert "body: cats, dogs share batches" in out
+    assert stored["prefixes"] == {"body": ["cats", "dogs"]}
+    assert set(stored["routes"]) == {"cats", "dogs", "other"}
+    assert stored["backends"][0]["memory_mib"] in {95.0, 100.0}
+    rates = [one["rate"] for each in stored["backends"] for one in each["sessions"] if one["name"] == "body"]
+    assert sum(rates) == pytest.approx(400)
 
 
 PARTITION = """partitions: 2

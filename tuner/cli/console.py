@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "command_line",
     "configuration_text",
+    "count_text",
     "make_console",
     "make_progress",
     "measurement_text",
@@ -45,6 +46,11 @@ NOTICED = 0.01
 def command_line() -> str:
     """Return the command as the user wrote it, to be kept with its results."""
     return " ".join(["tuner", *sys.argv[1:]])
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a number with its noun, as ``1 model`` or ``2 models``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def make_console() -> Console:

@@ -70,10 +70,11 @@ def _table(plan: ClusterPlan) -> object:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from tuner.cli.console import plain
+    from tuner.cli.console import count_text, plain
 
-    bound = f"{len(plan.backends)} accelerators, at least {plan.lower_bound} by their best throughput"
-    table = Table(title=bound, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    used = count_text(len(plan.backends), "accelerator")
+    title = f"{used}, at least {plan.lower_bound} by their best throughput"
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     table.add_column("backend", no_wrap=True)
     for name in ("cycle, ms", "busy", "MiB"):
         table.add_column(name, justify="right")
@@ -93,9 +94,12 @@ def _table(plan: ClusterPlan) -> object:
 
 
 def _sentences(plan: ClusterPlan) -> list[str]:
-    from tuner.cli.console import plain
+    from tuner.cli.console import count_text, plain
 
-    lines = [f"{plan.loaded} models to load"]
+    lines = [f"{count_text(plan.loaded, 'model')} to load"]
+    lines += [
+        plain(f"{name}: {', '.join(sessions)} share batches") for name, sessions in plan.members.items()
+    ]
     if plan.exact is not None and plan.greedy is not None:
         gap = plan.greedy / plan.exact - 1
         lines.append(f"greedy packing {plan.greedy}, integer programming {plan.exact}: gap {gap:.1%}")

@@ -9,7 +9,7 @@ from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.exact import fewest_nodes
 from tuner.planning.packing.form import ClusterFile
 from tuner.planning.packing.load import SessionLoad
-from tuner.planning.packing.plan import ClusterPlan
+from tuner.planning.packing.plan import ClusterPlan, Unserved
 from tuner.planning.packing.squishy import PackedNode, pack
 
 __all__ = ["plan_file"]
@@ -21,21 +21,27 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
     Of a small instance with equal backends and no plan before, the fewest accelerators are found, too; where
     they are fewer than the greedy packing's, they are the plan.
     """
-    network = asked.network_ms / 1e3
-
-    def loads_of(kind: str) -> list[SessionLoad | None]:
-        return [session.load(kind, network) for session in asked.sessions]
-
     previous, compared = asked.previous_plan, PackingComparison()
     small = previous is None and not isinstance(asked.backends, tuple)
     plan = plan_epoch(
-        loads_of,
+        asked.loads,
         asked.each_backend,
         memory=asked.memory,
         previous=previous,
         packing=compared.pack if small else pack,
     )
-    return replace(plan, exact=compared.exact, greedy=compared.greedy)
+    members = {name: tuple(one.name for one in sessions) for name, sessions in asked.members.items()}
+    unserved = tuple(each for one in plan.unserved for each in _by_session(one, asked))
+    return replace(plan, exact=compared.exact, greedy=compared.greedy, members=members, unserved=unserved)
+
+
+def _by_session(unserved: Unserved, asked: ClusterFile) -> list[Unserved]:
+    """Return what is not served of each session that shares batches, in the proportion of their rates."""
+    sessions = asked.members.get(unserved.name)
+    if sessions is None:
+        return [unserved]
+    rate = sum(one.rate for one in sessions) or 1.0
+    return [replace(unserved, name=one.name, rate=unserved.rate * one.rate / rate) for one in sessions]
 
 
 class PackingComparison:

@@ -15,9 +15,10 @@ from pydantic import model_validator as check_model
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
+from tuner.planning.packing.prefixed import prefix_load
 from tuner.planning.pools.catalogue import Table
 
-__all__ = ["MIB", "ClusterFile", "LoadProfile", "PlannedLoad"]
+__all__ = ["MIB", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
 MIB = float(1 << 20)
 KIND = "default"
@@ -81,6 +82,8 @@ class PlannedLoad(LoadProfile):
     """Of its model on a backend."""
     profiles: dict[str, LoadProfile] | None = None
     """Instead of one profile: one for each kind of backends that can execute it."""
+    prefix: Name | None = None
+    """What its model shares with others; profile and memory are then those of the rest, its suffix."""
 
     @check_field("profiles")
     @classmethod
@@ -104,6 +107,13 @@ class PlannedLoad(LoadProfile):
             rate=self.rate,
             memory=self.memory_mib * MIB,
         )
+
+
+class PlannedPrefix(LoadProfile):
+    """The part at their inputs that the models of several sessions have in common."""
+
+    name: Name
+    memory_mib: Annotated[NotNegative, Field(le=1e9)] = 0.0
 
 
 class BackendCount(StrictPart):
@@ -135,12 +145,14 @@ class ClusterFile(StrictPart):
         Discriminator(_form),
     ] = BackendCount()
     sessions: Annotated[tuple[PlannedLoad, ...], Some]
+    prefixes: tuple[PlannedPrefix, ...] = ()
+    """What models have in common: sessions with one prefix and one SLO share batches."""
     network_ms: NotNegative = 0.0
     """Left of every SLO for the network."""
     previous: str | None = None
     """The stored plan of the epoch before, a file beside this one: few models move away from it."""
 
-    @check_field("backends", "sessions")
+    @check_field("backends", "sessions", "prefixes")
     @classmethod
     def _names_differ(cls, value: Any) -> Any:
         if not isinstance(value, tuple):
@@ -174,6 +186,49 @@ class ClusterFile(StrictPart):
                 listed = ", ".join(sorted(kinds))
                 raise ValueError(f"session {session.name} has a profile for no kind of backends ({listed})")
         return self
+
+    @check_model(mode="after")
+    def _prefixes_are_known(self) -> ClusterFile:
+        known = {one.name for one in self.prefixes}
+        for session in self.sessions:
+            if session.prefix is not None and session.prefix not in known:
+                raise ValueError(
+                    f"session {session.name} has the prefix {session.prefix}, which is not in prefixes"
+                )
+            if session.prefix is not None and session.profiles is not None:
+                raise ValueError(
+                    f"session {session.name} has a prefix, and so needs one profile for all backends"
+                )
+        names = {session.name for session in self.sessions}
+        for name in self.members:
+            if name in names:
+                raise ValueError(f"{name!r} is the name of a prefix and of a session; rename one")
+        return self
+
+    @property
+    def members(self) -> dict[str, list[PlannedLoad]]:
+        """The sessions that share batches, by the name of their load."""
+        groups: dict[tuple[str, float], list[PlannedLoad]] = {}
+        for session in self.sessions:
+            if session.prefix is not None:
+                groups.setdefault((session.prefix, session.slo_ms), []).append(session)
+        several = Counter(prefix for prefix, _ in groups)
+        return {
+            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:g} ms": sessions
+            for (prefix, slo_ms), sessions in groups.items()
+        }
+
+    def loads(self, kind: str) -> list[SessionLoad | None]:
+        """Return what is packed on a kind of backends: every session, or those with one prefix together."""
+        network = self.network_ms / 1e3
+        found = [one.load(kind, network) for one in self.sessions if one.prefix is None]
+        prefixes = {one.name: one for one in self.prefixes}
+        for name, sessions in self.members.items():
+            prefix = prefixes[sessions[0].prefix or ""]
+            suffixes = [load for load in (one.load(kind, network) for one in sessions) if load is not None]
+            latency = prefix.latency(suffixes[0].budget)
+            found.append(prefix_load(name, latency, suffixes, memory=prefix.memory_mib * MIB))
+        return found
 
     @property
     def each_backend(self) -> list[Backend] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Backend", "ClusterPlan", "PlannedBackend", "PlannedSession", "Unserved", "plan_from_json"]
@@ -80,6 +80,8 @@ class ClusterPlan:
     """The fewest accelerators, if they were found by integer programming."""
     greedy: int | None = None
     """Accelerators of the greedy packing, if ``exact`` is known."""
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The sessions that share batches, as they share a prefix, by the name under which they are planned."""
 
     @property
     def lower_bound(self) -> int:
@@ -99,8 +101,9 @@ class ClusterPlan:
     def routes(self) -> dict[str, dict[str, float]]:
         """The share of a session's requests that every frontend sends to each backend."""
         return {
-            name: {backend: rate / sum(rates.values()) for backend, rate in rates.items()}
+            session: {backend: rate / sum(rates.values()) for backend, rate in rates.items()}
             for name, rates in self.hosted.items()
+            for session in self.members.get(name, (name,))
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +116,8 @@ class ClusterPlan:
             "routes": self.routes,
             "loaded": self.loaded,
         }
+        if self.members:
+            content["prefixes"] = {name: list(sessions) for name, sessions in self.members.items()}
         if self.exact is not None:
             content |= {"exact": self.exact, "greedy": self.greedy}
         return content

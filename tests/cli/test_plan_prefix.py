@@ -1,0 +1,58 @@
+"""``tuner plan prefix``: what it finds, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.command_line import Run
+from tests.planning.prefix.networks import onnx_variant, some_rows
+from tuner.planning.prefix.onnx_model import load_onnx, onnx_part
+
+
+def test_what_is_shared_is_shown_stored_and_cut(run: Run) -> None:
+    """Two variants are a family, a third network is not; the parts give the model's answers."""
+    for place, (name, body) in enumerate({"a": 0, "b": 0, "c": 7}.items()):
+        Path(f"{name}.onnx").write_bytes(onnx_variant(name, body=body, head=place).SerializeToString())
+
+    code, out, err = run(
+        "plan", "prefix", "a.onnx", "b.onnx", "c.onnx", "--json", "shared.json", "--parts=parts"
+    )
+
+    stored = json.loads(Path("shared.json").read_text())["families"]
+    assert (code, err) == (0, "")
+    assert "3 models by the prefix they share" in out
+    assert [one["models"] for one in stored] == [["a", "b"], ["c"]]
+    assert [one["name"] for one in stored] == ["prefix-0", None]
+    assert sorted(path.name for path in Path("parts").iterdir()) == [
+        "a.suffix.onnx",
+        "b.suffix.onnx",
+        "prefix-0.onnx",
+    ]
+    whole, prefix, suffix = (
+        onnx_part(load_onnx(Path(name))) for name in ("b.onnx", "parts/prefix-0.onnx", "parts/b.suffix.onnx")
+    )
+    np.testing.assert_allclose(suffix(prefix(some_rows(1)))[0], whole(some_rows(1))[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ("a.onnx", "one model shares nothing"),
+        ("a.onnx other/a.onnx", "two files are named a"),
+        ("a.onnx text.onnx", "text.onnx: cannot be read as an ONNX model"),
+        ("a.onnx none.onnx", "none.onnx: cannot be read as an ONNX model"),
+    ],
+)
+def test_mistakes(run: Run, files: str, said: str) -> None:
+    """One error, exit code 2."""
+    Path("a.onnx").write_bytes(onnx_variant("a").SerializeToString())
+    Path("text.onnx").write_text("no model")
+
+    code, out, err = run("plan", "prefix", *files.split())
+
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())

@@ -1,0 +1,118 @@
+"""Prefix batching: what networks have in common, and that sharing it changes no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.planning.prefix.networks import onnx_variant, some_rows, torch_variant
+from tuner.errors import InvalidInput
+from tuner.planning.prefix import PrefixBatch, PrefixRequest, common_prefix, families
+from tuner.planning.prefix.fx_module import cut_fx, fx_part, read_fx
+from tuner.planning.prefix.onnx_model import cut_onnx, onnx_part, read_onnx
+from tuner.planning.prefix.run import Part
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import GraphModule
+
+REQUESTS = [PrefixRequest(name, some_rows(seed, 1 + seed % 2)) for seed, name in enumerate("abcab")]
+
+
+def assert_same_answers(batch: PrefixBatch, alone: dict[str, Part]) -> None:
+    """Every request is answered as its own network answers it alone."""
+    for request, answer in zip(REQUESTS, batch.run(REQUESTS), strict=True):
+        expected = alone[request.network](request.inputs)
+
+        assert len(expected) == len(answer)
+        for one, other in zip(expected, answer, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def test_onnx_variants_share_all_but_their_heads() -> None:
+    """Whatever their values are called; the shape, which has no row for each request, stays in the suffix."""
+    models = {name: onnx_variant(name, head=place, deep=1 + place) for place, name in enumerate("abc")}
+    graphs = [read_onnx(model, name) for name, model in models.items()]
+
+    common = common_prefix(graphs)
+    prefix, suffixes = cut_onnx(list(models.values()), common)
+
+    assert common.operations == 4
+    assert common.names(graphs[1]) == ("bd",)
+    assert common.prefix_bytes == 2 * 6 * 6 * 4
+    assert [common.suffix_bytes(graph) for graph in graphs] == [144, 288, 432]
+    assert prefix is not None
+    parts = {name: onnx_part(suffix) for name, suffix in zip(models, suffixes, strict=True)}
+    alone = {name: onnx_part(model) for name, model in models.items()}
+    assert_same_answers(PrefixBatch(onnx_part(prefix), parts), alone)
+
+
+def test_equal_onnx_models_are_all_prefix() -> None:
+    """Their suffixes hand the prefix's output on."""
+    models = [onnx_variant(name) for name in "ab"]
+    graphs = [read_onnx(model, name) for model, name in zip(models, "ab", strict=True)]
+
+    common = common_prefix(graphs)
+    prefix, suffixes = cut_onnx(models, common)
+
+    assert common.share == 1
+    assert prefix is not None
+    (answer,) = onnx_part(prefix)(some_rows(1))
+    (expected,) = onnx_part(models[0])(some_rows(1))
+    np.testing.assert_array_equal(onnx_part(suffixes[1])([answer])[0], expected)
+
+
+def test_torch_modules_share_all_but_their_heads() -> None:
+    """The same, of torch.fx graphs with modules, functions and operators."""
+    modules = {name: torch_variant(head=place) for place, name in enumerate("abc")}
+    example = _tensors(some_rows(0, 2))
+    graphs = [read_fx(module, name, example) for name, module in modules.items()]
+
+    common = common_prefix(graphs)
+    prefix, suffixes = cut_fx(list(modules.values()), common)
+
+    assert common.operations == 4
+    assert [common.suffix_bytes(graph) for graph in graphs] == [(6 * 2 + 2) * 4] * 3
+    assert prefix is not None
+    parts = {name: fx_part(suffix) for name, suffix in zip(modules, suffixes, strict=True)}
+    batch = PrefixBatch(fx_part(prefix), parts)
+    assert_same_answers(batch, {name: _whole(module) for name, module in modules.items()})
+
+
+def test_networks_are_grouped_by_what_they_share() -> None:
+    """A network with other weights, or another graph, has a family of its own."""
+    kinds = {"a": 0, "b": 1, "c": 0}
+    graphs = [read_onnx(onnx_variant(name, body=body, head=ord(name)), name) for name, body in kinds.items()]
+
+    groups = families(graphs)
+
+    assert [[graph.name for graph in group.graphs] for group in groups] == [["a", "c"], ["b"]]
+    assert common_prefix(graphs).operations == 0
+    assert cut_onnx([onnx_variant(name) for name in "ab"], common_prefix(graphs[:2]))[0] is None
+
+
+def test_another_structure_ends_the_prefix() -> None:
+    """The sum of one module is not the other's value."""
+    example = _tensors(some_rows(0, 2))
+    graphs = [read_fx(torch_variant(head=0, residual=each), str(each), example) for each in (True, False)]
+
+    assert common_prefix(graphs).operations == 3
+
+
+def test_a_model_without_rows_is_refused() -> None:
+    """Requests to it cannot be batched at all."""
+    with pytest.raises(InvalidInput, match="input 'ax' has a fixed first dimension"):
+        read_onnx(onnx_variant("a", rows=False), "a")
+
+
+def _tensors(values: Sequence[np.ndarray]) -> list[torch.Tensor]:
+    import torch
+
+    return [torch.from_numpy(value) for value in values]
+
+
+def _whole(module: GraphModule) -> Part:
+    return lambda inputs: [module(*_tensors(inputs)).detach().numpy()]

@@ -1,0 +1,125 @@
+"""``tuner plan prefix``: find the prefixes that models have in common, and cut the models there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from tuner.planning.prefix import CommonPrefix
+
+__all__ = ["EXAMPLES", "plan_prefix"]
+
+EXAMPLES = "Example: [bold]tuner plan prefix cats.onnx dogs.onnx birds.onnx --parts parts[/bold]"
+
+
+def plan_prefix(
+    files: Annotated[list[Path], typer.Argument(metavar="MODEL.onnx...", help="Two models or more.")],
+    out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also store what is shared here.")
+    ] = None,
+    parts: Annotated[
+        Path | None,
+        typer.Option(
+            "--parts", metavar="FOLDER", help="Write the prefixes and suffixes here, as ONNX models."
+        ),
+    ] = None,
+    enough: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Part of the operations that must be shared.")
+    ] = 0.5,
+) -> None:
+    """Find the prefixes that models share, to execute them in one batch.
+
+    Models that were specialised from one network often differ in their last
+    layers alone. Up to there, the requests of all can be executed in one
+    batch (Nexus, section 6.3). See docs/plan-prefix.md.
+    """
+    from tuner.cli.console import make_console
+    from tuner.files.storage import make_folder, make_folder_of, write_atomically
+    from tuner.planning.prefix import families
+    from tuner.planning.prefix.onnx_model import load_onnx, read_onnx
+
+    names = _names(files)
+    if out is not None:
+        make_folder_of(out, "--json")
+    if parts is not None:
+        make_folder(parts, "--parts")
+    models = {name: load_onnx(file) for name, file in zip(names, files, strict=True)}
+    groups = families([read_onnx(model, name) for name, model in models.items()], enough)
+    content = {"families": [_content(number, group) for number, group in enumerate(groups)]}
+    make_console().print(_table(content))
+    if parts is not None:
+        for number, group in enumerate(groups):
+            _write_parts(number, group, models, parts)
+        print(parts)
+    if out is not None:
+        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(out)
+
+
+def _names(files: list[Path]) -> list[str]:
+    from tuner.errors import InvalidInput
+
+    names = [file.stem for file in files]
+    if len(names) < 2:
+        raise InvalidInput("MODEL.onnx", "one model shares nothing", "name two or more")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput("MODEL.onnx", f"two files are named {twice}", "give each model a name of its own")
+    return names
+
+
+def _content(number: int, group: CommonPrefix) -> dict[str, Any]:
+    whole = [graph.size(frozenset(graph.weights)) for graph in group.graphs]
+    shared = len(group.graphs) > 1
+    return {
+        "name": f"prefix-{number}" if shared else None,
+        "models": [graph.name for graph in group.graphs],
+        "operations": group.operations if shared else 0,
+        "share": group.share if shared else 0.0,
+        "prefix_bytes": group.prefix_bytes if shared else 0,
+        "suffix_bytes": [group.suffix_bytes(graph) for graph in group.graphs] if shared else whole,
+        "bytes_alone": sum(whole),
+    }
+
+
+def _write_parts(number: int, group: CommonPrefix, models: dict[str, ModelProto], folder: Path) -> None:
+    """Write a family's prefix and suffixes; a model that shares nothing is left as it is."""
+    from tuner.planning.prefix.onnx_model import cut_onnx
+
+    if len(group.graphs) < 2:
+        return
+    names = [graph.name for graph in group.graphs]
+    prefix, suffixes = cut_onnx([models[name] for name in names], group)
+    assert prefix is not None, "a family shares operations"
+    (folder / f"prefix-{number}.onnx").write_bytes(prefix.SerializeToString())
+    for name, suffix in zip(names, suffixes, strict=True):
+        (folder / f"{name}.suffix.onnx").write_bytes(suffix.SerializeToString())
+
+
+def _table(content: dict[str, Any]) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from tuner.cli.console import plain
+
+    title = f"{sum(len(one['models']) for one in content['families'])} models by the prefix they share"
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table.add_column("models")
+    for name in ("operations shared", "of all", "MiB alone", "MiB shared"):
+        table.add_column(name, justify="right")
+    for one in content["families"]:
+        together = one["prefix_bytes"] + sum(one["suffix_bytes"])
+        table.add_row(
+            plain(", ".join(one["models"])),
+            str(one["operations"]),
+            f"{one['share']:.0%}",
+            f"{one['bytes_alone'] / 2**20:,.4g}",
+            f"{together / 2**20:,.4g}",
+        )
+    return table
