@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import pytest
 
@@ -13,9 +12,10 @@ from tuner.cluster.draws import Draw
 from tuner.cluster.outcome import Outcome
 from tuner.cluster.simulation import Simulation
 
-REQUESTS = 4_000 if numba.config.DISABLE_JIT else 400_000  # type: ignore[attr-defined]
-"""Interpreted, the engine is a thousand times slower: fewer requests, and wider tolerances."""
-TOLERANCE = 0.25 if numba.config.DISABLE_JIT else 0.03  # type: ignore[attr-defined]
+pytestmark = pytest.mark.compiled
+
+REQUESTS = 400_000
+TOLERANCE = 0.03
 SERVICE = 0.01
 
 

@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import pytest
 
 from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 
-PLAIN = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 """Without compilation simulations are a hundred times slower, and kept shorter."""
 
 
@@ -103,6 +101,7 @@ def test_no_rate_and_every_rate() -> None:
     assert everything.rate > 10 * capacity(scenario())
 
 
+@pytest.mark.compiled
 def test_a_rate_without_requests_is_not_good() -> None:
     """An SLO that nothing can meet has no goodput, not one so low that no request came to be late."""
     found = goodput(scenario(network={"response_ms": 24.0}, seconds=0.5, warmup_seconds=0.1))
@@ -159,8 +158,7 @@ def single(**fields: Any) -> Scenario:
 @pytest.mark.compiled
 def test_goodput_of_regular_arrivals_is_the_capacity() -> None:
     """D/D/1: 100 requests/s, and the 1 % that may be dropped on top."""
-    seconds = 5 if PLAIN else 50
-    made = single(policy="eager", session={"arrival": "constant"}, seconds=seconds)
+    made = single(policy="eager", session={"arrival": "constant"}, seconds=50)
 
     found = goodput(made, least_requests=1)
 
@@ -184,8 +182,8 @@ def test_goodput_of_poisson_arrivals_is_that_of_m_d_1() -> None:
     while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (middle, high) if waits_longer(middle, 4) <= 0.01 else (low, middle)
-    made = single(policy="timeout", seconds=40 if PLAIN else 1000, seed=1)
+    made = single(policy="timeout", seconds=1000, seed=1)
 
-    found = goodput(made, least_requests=1, tolerance=0.04 if PLAIN else 0.02)
+    found = goodput(made, least_requests=1, tolerance=0.02)
 
-    assert found.rate == pytest.approx(100 * low, rel=0.12 if PLAIN else 0.03)
+    assert found.rate == pytest.approx(100 * low, rel=0.03)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cluster.pools import PLAIN, pool
+from tests.cluster.pools import pool
 from tuner.cluster import Scenario, simulate
 from tuner.cluster.goodput import goodput
 from tuner.cluster.threshold import climb_threshold
@@ -13,7 +13,8 @@ from tuner.planning.pools.bound import bounds, make_terms
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES
 
-compiled = pytest.mark.skipif(PLAIN, reason="takes many thousand requests")
+pytestmark = pytest.mark.compiled
+
 POLICIES = [*DISTRIBUTION_POLICIES, "clkwrk, refusing"]
 
 
@@ -47,14 +48,14 @@ def random_pool(policy: str, seed: int) -> Scenario:
                     "quantile": float(rng.choice([0.9, 0.99])),
                 }
             ],
-            "requests": 100 if PLAIN else 4000,
+            "requests": 4000,
             "seed": seed,
         }
     )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", range(2 if PLAIN else 12))
+@pytest.mark.parametrize("seed", range(12))
 def test_no_policy_exceeds_the_ceiling(policy: str, seed: int) -> None:
     """Whatever the pool, no policy serves more within the SLO than the ceiling of the requests that came."""
     cluster = random_pool(policy, seed)
@@ -68,7 +69,6 @@ def test_no_policy_exceeds_the_ceiling(policy: str, seed: int) -> None:
     assert cluster.requests <= observed_ceiling(cluster) * time * 1.001
 
 
-@compiled
 @pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
 def test_policies_that_cannot_choose_their_requests_stay_below_equation_15(policy: str) -> None:
     """Eq. 15 is no limit for an oracle, nor where a policy may refuse; those of the paper keep below it."""
@@ -117,7 +117,6 @@ def test_the_search_finds_the_edge(policy: str) -> None:
     assert found.rate == pytest.approx(max(trial.rate for trial in found.evaluations if trial.kept))
 
 
-@compiled
 def test_rates_of_the_file_do_not_matter() -> None:
     """Only the proportion of rates counts."""
     assert goodput(pool(rate=1.0)).rate == pytest.approx(goodput(pool(rate=700.0)).rate, rel=0.01)
@@ -153,10 +152,9 @@ def test_sessions_share_a_pool() -> None:
     assert [session.quantile for session in found.outcome.sessions] == [0.99, 0.9]
 
 
-@pytest.mark.compiled
 def test_the_climb_finds_a_top() -> None:
     """No threshold a step away is better, and it is as good as the best of a coarse sweep, nearly."""
-    cluster = pool("drs", requests=30 if PLAIN else 2000)
+    cluster = pool("drs", requests=2000)
 
     climb = climb_threshold(cluster)
 
@@ -164,12 +162,11 @@ def test_the_climb_finds_a_top() -> None:
     assert max(near) <= climb.best.rate == max(climb.trials.values())
     sweep = [
         goodput(cluster.model_copy(update={"options": {"threshold": threshold}})).rate
-        for threshold in range(0, 800, 400 if PLAIN else 100)
+        for threshold in range(0, 800, 100)
     ]
     assert climb.best.rate >= 0.95 * max(sweep)
 
 
-@compiled
 def test_learning_costs_little() -> None:
     """Without prior knowledge kairos serves nearly what it does when it knows the profile."""
     learning = goodput(pool(requests=8000)).rate
@@ -178,7 +175,6 @@ def test_learning_costs_little() -> None:
     assert learning > 0.93 * knowing
 
 
-@compiled
 def test_kairos_serves_more_than_its_rivals() -> None:
     """On a pool that has slow instances for small requests, matching beats all rivals but the oracle."""
     rates = {policy: goodput(pool(policy, slow=4, requests=8000)).rate for policy in DISTRIBUTION_POLICIES}

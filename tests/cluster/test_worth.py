@@ -28,6 +28,7 @@ def test_the_interval_is_wilsons() -> None:
     assert bad_interval(0, 0) == (0.0, 1.0)
 
 
+@pytest.mark.compiled
 def test_few_requests_are_noted() -> None:
     """One in a hundred of 100 requests is one request."""
     few, many = make(0.5), make(10.0)
@@ -36,6 +37,7 @@ def test_few_requests_are_noted() -> None:
     assert doubts(many, simulate(many)) == ()
 
 
+@pytest.mark.compiled
 def test_a_rate_above_the_capacity_is_noted() -> None:
     """What a queue holds at the end of a short time is not served for long."""
     scenario = make()
@@ -45,6 +47,7 @@ def test_a_rate_above_the_capacity_is_noted() -> None:
     assert "more than the accelerators can execute for long" in doubts(scenario, outcome, 5000.0)[0]
 
 
+@pytest.mark.compiled
 def test_batches_that_end_at_the_largest_of_a_line() -> None:
     """A table can hold larger ones."""
     scenario = make(alpha_ms=0.001)

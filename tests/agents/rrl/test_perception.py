@@ -124,6 +124,7 @@ def test_a_changed_machine_is_noticed_and_learned_again() -> None:
     assert changed[agent.best(State(level=LOW, configuration=0))] < 1.15 * changed.min()
 
 
+@pytest.mark.compiled
 def test_an_unchanged_machine_is_not_doubted() -> None:
     """No era ends in 120 windows under two loads."""
     agent = make()

@@ -53,6 +53,7 @@ def test_every_benchmark_is_a_module(name: str) -> None:
     assert callable(importlib.import_module(f"tuner.experiments.benchmarks.{name}").run)
 
 
+@pytest.mark.compiled
 def test_decision_is_measured_beside_plain_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrivals and ends of batches for each policy and size, each with a baseline and a ratio."""
     from tuner.experiments.benchmarks import decision
@@ -78,6 +79,7 @@ def test_benchmarks_run(tmp_path: Path, name: str) -> None:
     assert all(row.value > 0 for row in rows)
 
 
+@pytest.mark.compiled
 def test_kairos_is_measured_beside_scipy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matchings that cost what scipy's do, bounds, and simulations, each with its unit."""
     from tuner.experiments.benchmarks import kairos

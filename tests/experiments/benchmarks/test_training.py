@@ -10,6 +10,7 @@ from tuner.experiments.benchmarks import training
 from tuner.experiments.benchmarks.report import BenchOptions
 
 
+@pytest.mark.compiled
 def test_windows_regions_and_decisions_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environments beside themselves alone, regions found and to be found, decisions busy and at rest."""
     monkeypatch.setattr(

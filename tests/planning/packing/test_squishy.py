@@ -58,6 +58,7 @@ def test_rates_of_zero_need_nothing() -> None:
     assert pack([line("a", 10.0)], rates=[0.0]) == []
 
 
+@pytest.mark.compiled
 def test_the_least_is_found_by_integer_programming() -> None:
     """On 50 random instances the greedy packing needs at most 10 % more, and never less."""
     rng = np.random.default_rng(1)

@@ -296,6 +296,7 @@ def test_equals_the_plain_twin(seed: int, drop: str) -> None:
     assert_twin(trace.events, twin)
 
 
+@pytest.mark.compiled
 def test_early_drop_beats_lazy_drop() -> None:
     """Nexus, Figure 9 at alpha 1.0: at 90 % of the optimum lazy drop loses far more than early drop."""
     latency = linear_latency(0.001, 0.025, 0.1)[None]
