@@ -21,7 +21,7 @@ from tuner.agents.rrl import RRL
 from tuner.control import WATCHED, ControlLoop, Driver, Watched
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, triton
+from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, repeated, triton
 from tuner.experiments.live.triton_convergence import NEAR, windows_to_converge
 from tuner.knobs import Configuration
 
@@ -65,6 +65,8 @@ class Found(NamedTuple):
     """p95 over the best's; of the runs beside neighbours that stay."""
     possible: float
     """Share of windows in which the best configuration kept the SLO beside the one that comes and goes, %."""
+    crashes: int
+    """How often Triton ended by itself; what it was needed for was done again."""
 
 
 @contextmanager
@@ -104,12 +106,13 @@ class SharedMachine(SequentialExperiment[Found]):
     windows = Scaled({BUSY: 16, COMES: 24, OTHER: 16}, quick={BUSY: 6, COMES: 6, OTHER: 6})
     """Of each run."""
     rounds = Scaled(ROUNDS, quick=1)
+    crashes = 0
 
     def proceed(self) -> Found:
         lives: dict[str, list[TunedLife]] = {}
         for kind in NEIGHBOURS:
             for seed in range(self.options.seeds):
-                life = self._life(kind, seed)
+                life = repeated(partial(self._life, kind, seed), self._again)
                 lives.setdefault(kind, []).append(life)
                 share = 100 * sum(life.used) / len(life.used)
                 self.report(
@@ -117,11 +120,15 @@ class SharedMachine(SequentialExperiment[Found]):
                 )
         ratios = {}
         for kind in (OTHER, BUSY):
-            ratios[kind], best = self._ratios(kind, lives[kind])
-        return Found(lives, ratios, self._possible(best))
+            ratios[kind], best = repeated(partial(self._ratios, kind, lives[kind]), self._again)
+        return Found(lives, ratios, repeated(partial(self._possible, best), self._again), self.crashes)
+
+    def _again(self, words: str) -> None:
+        self.crashes += 1
+        self.report(words)
 
     def rows(self, found: Answers[None, Found]) -> Iterator[Row]:
-        ((lives, ratios, possible),) = found[None]
+        ((lives, ratios, possible, crashes),) = found[None]
         for kind, ones in lives.items():
             used = [100 * sum(one.used) / len(one.used) for one in ones]
             kept = [100 * sum(one.kept) / max(len(one.kept), 1) for one in ones]
@@ -142,6 +149,7 @@ class SharedMachine(SequentialExperiment[Found]):
                 f"{kind}: windows until near-best is kept", near, unit="windows", published=12.0, note=note
             )
             yield row(f"{kind}: p95 at the end, over the best", ends, published=NEAR)
+        yield row("runs repeated because Triton ended by itself", [float(crashes)])
 
     def configuration(self) -> dict[str, Any]:
         return {"rate": RATE, "window": WINDOW, "near": NEAR, "slo_ms": 30.0, "windows": self.windows}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.control.drive.sweep import measure_configurations
-from tuner.errors import Refused
+from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment, attach
@@ -20,6 +23,7 @@ __all__ = [
     "distinct",
     "measure_in_turns",
     "objective",
+    "repeated",
     "tfserving",
     "triton",
 ]
@@ -36,8 +40,9 @@ QUICK_GRIDS: dict[str, tuple[float, ...]] = {
     "max_queue_delay": (0.0, 0.005),
     "instances": (1, 2),
 }
-
-
+LIVES = 3
+"""Servers that may be started for one piece of work."""
+T = TypeVar("T")
 TFSERVING_GRIDS: dict[str, tuple[float, ...]] = {
     "max_batch_size": (1, 2, 4, 8, 16, 32),
     "batch_timeout": (0.0, 0.002, 0.005, 0.01),
@@ -77,6 +82,28 @@ def tfserving(rate: float, *, seed: int = 0, model: str = "mlp") -> Iterator[Att
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow
         yield attachment
+
+
+def repeated(work: Callable[[], T], report: Callable[[str], None]) -> T:
+    """Do a piece of work that starts a server; begin it again if the server ends by itself.
+
+    Triton 2.51 seldom does ("malloc(): unaligned tcache chunk detected"). The piece is lost then, not the
+    hours before it.
+
+    Args:
+        work: What to do.
+        report: Receives a sentence about each repetition.
+
+    Raises:
+        AdapterError: The last of the servers ended, too.
+    """
+
+    def say(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        report(f"begun again, because {error}")
+
+    kind = retry_if_exception_type(AdapterError)
+    return Retrying(stop=stop_after_attempt(LIVES), retry=kind, after=say, reraise=True)(work)
 
 
 def distinct(attachment: Attachment) -> list[Configuration]:
