@@ -37,6 +37,18 @@ def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_
     assert json.loads((tmp_path / "r" / "state.json").read_text())["last_good"]
 
 
+def test_what_a_window_of_virtual_time_shows_is_learned_before_it_is_decided(tuner: Say) -> None:
+    """An overloaded default is left after its first window, and the same seed makes the same decisions."""
+    printed = [
+        tuner("run", "sim://mlp?rate=350&seed=3", "--slo", "p95=30ms", "--windows", "2", "--out", out)
+        for out in ("one", "other")
+    ]
+
+    first, second = ([line for line in text.splitlines() if "report:" not in line] for text in printed)
+    assert "apply → batch" in first[1]
+    assert first == second
+
+
 def test_dry_run_changes_nothing(tuner: Say, tmp_path: Path) -> None:
     """Decisions are shown with the configurations that they name; the default one stays."""
     printed = tuner(

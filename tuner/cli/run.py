@@ -62,16 +62,16 @@ def run(
     """
     from tuner.cli.console import plain
     from tuner.cli.session import TuningSession, check_indicator
-    from tuner.profiler.attachment import attach_for
+    from tuner.profiler.attachment import Simulated, attach_for
 
     def make_agent(space: KnobSpace, objective: Objective) -> RRL:
         from tuner.agents.rrl import RRL
 
-        return (
-            RRL(space, objective=objective, seed=seed)
-            if course.policy is None
-            else RRL.load(course.policy, space)
-        )
+        # Windows of virtual time would not wait for a thread, and be decided from what was known long before.
+        at_once = isinstance(attachment.clock, Simulated)
+        if course.policy is not None:
+            return RRL.load(course.policy, space, seed=seed, synchronous=at_once)
+        return RRL(space, objective=objective, seed=seed, synchronous=at_once)
 
     check_indicator(setting)
     with attach_for(setting, target, seed=seed) as attachment:
