@@ -6,7 +6,7 @@ import numpy as np
 
 from tuner.agents.agent import State
 from tuner.control import ControlLoop, Decision
-from tuner.control.decide.event import Changed, InForce, WindowEnded
+from tuner.control.decide.event import InForce, WindowEnded
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -72,16 +72,14 @@ def changed(
     loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
 ) -> None:
     """What the loop observes after a change."""
-    loop.observe(Changed(now, cost))
-    loop.observe(InForce(previous))
+    loop.observe(InForce(previous, now=now, cost=cost))
 
 
 def taken_back(
     loop: ControlLoop, previous: Configuration, *, now: float = 0.0, cost: ApplyCost = ApplyCost.RELOAD
 ) -> None:
     """What the loop observes after a rollback."""
-    loop.observe(Changed(now, cost))
-    loop.observe(InForce(previous, back=True))
+    loop.observe(InForce(previous, back=True, now=now, cost=cost))
 
 
 class ScriptedAgent:

@@ -104,6 +104,8 @@ def test_apply_cost_is_that_of_the_dearest_change() -> None:
 def test_nearest_brings_a_running_server_onto_the_grid() -> None:
     """Values between grid points go to the closer one."""
     assert SPACE.nearest({"max_batch_size": 6, "max_queue_delay": 0.003}) == configuration(4, 0.002, 1)
+    assert SPACE.same({"max_batch_size": 6}, configuration(4))
+    assert not SPACE.same({"max_batch_size": 6}, configuration(8))
 
 
 def test_features_are_scaled_to_the_unit_cube() -> None:

@@ -286,6 +286,10 @@ class KnobSpace:
         """Return the configuration on the grid that is closest to any values, such as a running server's."""
         return Configuration({k.name: k.nearest(configuration.get(k.name, k.default)) for k in self.knobs})
 
+    def same(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+        """Whether two configurations are nearest to the same one of these."""
+        return self.nearest(one) == self.nearest(other)
+
     def covers(self, configuration: Mapping[str, float]) -> bool:
         """Whether a configuration is one of these, apart from rounding by servers and files."""
         nearest = self.nearest(configuration)

@@ -183,6 +183,16 @@ class Measurement:
         """Length of the window."""
         return self.end - self.start
 
+    @property
+    def asked(self) -> int:
+        """Requests that were answered or failed."""
+        return self.requests + self.failures
+
+    @property
+    def failure_share(self) -> float:
+        """Share of these that failed; 0 if there were none."""
+        return self.failures / self.asked if self.asked else 0.0
+
     def latency(self, statistic: str) -> float:
         """Return one statistic of the latency by name, see :data:`STATISTICS`."""
         return float(getattr(self, f"latency_{statistic}"))

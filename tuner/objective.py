@@ -155,10 +155,9 @@ class Objective:
         Most seconds of waiting per request of the window, over the bound of the SLO; see the module's
         docstring.
         """
-        total = measurement.requests + measurement.failures
-        if total == 0 or measurement.change_seconds == 0:
+        if measurement.asked == 0 or measurement.change_seconds == 0:
             return 0.0
-        waiting = measurement.change_seconds * measurement.change_requests / total
+        waiting = measurement.change_seconds * measurement.change_requests / measurement.asked
         return _saturate(waiting / self.slo.latency)
 
     def served(self, measurement: Measurement) -> float:
@@ -201,8 +200,7 @@ class BadRateObjective(Objective):
 
     def bad_rate(self, measurement: Measurement) -> float:
         """The share of the window's requests that was late or dropped; NaN if there were none."""
-        total = measurement.requests + measurement.failures
-        return measurement.failures / total if total else math.nan
+        return measurement.failures / measurement.asked if measurement.asked else math.nan
 
     def kept(self, measurement: Measurement) -> bool:
         """Whether the bad rate was kept."""

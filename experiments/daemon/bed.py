@@ -59,16 +59,16 @@ class Bed:
     def explained(self) -> str:
         """Return the daemon's reason for the configuration that the server runs; empty if it has none."""
         found, seen = self.running(), self.daemon.seen(TARGET)
-        nearest = self.direct.space.nearest
-        if found is None or seen.running is None or nearest(found) != nearest(seen.running):
+        same = self.direct.space.same
+        if found is None or seen.running is None or not same(found, seen.running):
             return ""
-        if seen.last_good is not None and nearest(found) == nearest(seen.last_good):
+        if seen.last_good is not None and same(found, seen.last_good):
             return "the last good configuration"
         for row in self.daemon.rows(
             "SELECT action, reason, configuration FROM decision WHERE outcome IN ('applied', 'interrupted') "
             "ORDER BY id DESC LIMIT 3"
         ):
-            if nearest(configuration_of(row["configuration"])) == nearest(found):
+            if same(configuration_of(row["configuration"]), found):
                 return f"{row['action']}: {row['reason']}"
         events = self.daemon.rows("SELECT sentence FROM event ORDER BY id DESC LIMIT 1")
         return str(events[0]["sentence"]) if events else ""

@@ -56,7 +56,7 @@ class LivedLife(NamedTuple):
 
     figures: dict[str, float]
     rules: frozenset[str]
-    """The rules that answered, or had windows to set aside."""
+    """The rules that answered, and the kinds of windows that there were to set aside."""
 
 
 def live(load: str, seed: int, variant: Variant, windows: int) -> LivedLife:

@@ -35,14 +35,12 @@ FAILING = 0.02
 """Share of the requests that fail while some do."""
 PATIENCE = 5.0
 """How long it takes to learn that nobody hears of a change's end, s."""
-AGE = 60.0
-"""How old stale metrics are, s."""
 SLOWER = 6.0
 """Factor on the execution times with a slow configuration."""
 LAG = 4
 """Windows after which the answers to a window's requests are counted."""
-DISTURBED, UNSEEN, MIXED = "unused window", "blind", "quantiles look back"
-"""The rules that set windows aside; without them such windows are taken as sound."""
+DISTURBED, UNSEEN, MIXED = "disturbed windows", "unseen windows", "mixed quantiles"
+"""The kinds of windows that are set aside; a variant may take those of a kind as sound."""
 
 
 class Happened(NamedTuple):
@@ -71,7 +69,7 @@ class Stage:
         load: Its load.
         troubles: What goes wrong.
         seed: Of arrivals, noise and failures.
-        trusted: Names of rules that set windows aside; such windows are shown as if they were sound.
+        trusted: Kinds of windows that are set aside, and are shown here as if they were sound.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class Stage:
         self.disobeyed = 0
         """Windows in which an order was not obeyed."""
         self.unsound: set[str] = set()
-        """The rules that had windows to set aside."""
+        """The kinds of windows that there were to set aside."""
         self._sim = SimulatedTriton(case.server, load.schedule, seed=seed, shape=load.shape)
         self._profiler = Profiler(self._sim, clock=self._sim, host=self._sim, clients=self._sim)
         self._case, self._load, self._troubles, self._trusted = case, load, troubles, trusted
@@ -305,15 +303,11 @@ class Stage:
     def _wrong(self, m: Measurement, fate: str, *, trusted: bool) -> Measurement:
         """Falsify a window.
 
-        Taken as sound, stale figures are those of now and false ones are merely too good; figures that are
-        missing cannot be taken as anything.
+        Taken as sound, false figures are merely too good; missing ones cannot be taken as anything.
         """
         if fate == "missing":
             return replace(
                 m, latency_mean=math.nan, latency_p50=math.nan, latency_p95=math.nan, latency_p99=math.nan
             )
-        if fate == "stale":
-            old = replace(m, latency_p50=m.latency_p50 / 2, latency_p95=m.latency_p95 / 2)
-            return old if trusted else replace(old, start=m.start - AGE, end=m.end - AGE)
         factor = 0.1 if trusted else -1.0
         return replace(m, latency_p95=factor * m.latency_p95)

@@ -14,7 +14,7 @@ __all__ = ["ABSENCE", "BLIND", "SPARED", "Troubles", "troubles"]
 
 SPARED = 8
 """Windows at the beginning of a life in which nothing goes wrong yet."""
-METRICS = {"stale": 0.02, "missing": 0.02, "false": 0.02, "no metrics": 0.01}
+METRICS = {"missing": 0.02, "false": 0.02, "no metrics": 0.01}
 """What may be wrong with the metrics of a window, and how often."""
 CHANGES = {"refused": 0.05, "late": 0.04, "lost": 0.04, "blinding": 0.08}
 """What may become of a change: refused, nobody hears of its end, whether it came about or not, or it comes

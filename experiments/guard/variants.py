@@ -10,26 +10,25 @@ from typing import Any, NamedTuple
 from tuner.control import GuardLimits, Hold
 from tuner.control.decide.facts import Facts
 from tuner.control.decide.limits import MOST
-from tuner.control.decide.rules import BREAKER, RULES, Rule
+from tuner.control.decide.rules import BREAKER, RULES, Rule, unused_window
 from tuner.experiments.guard.stage import DISTURBED, MIXED, UNSEEN
 
-__all__ = ["FULL", "JUDGES", "NONE", "OFF", "SETTING_ASIDE", "Variant", "variants"]
+__all__ = ["FULL", "JUDGES", "NONE", "OFF", "SET_ASIDE", "Variant", "variants"]
 
-SETTING_ASIDE = frozenset((DISTURBED, UNSEEN, MIXED))
-"""Rules after which there is nothing to decide from. The table cannot do without them, so that windows which
-they would set aside are shown as sound instead."""
+SET_ASIDE = (DISTURBED, UNSEEN, MIXED)
+"""Kinds of windows after which there is nothing to decide from. The table cannot do without its rule for
+them, so that those of a kind are shown as sound instead."""
 OFF: dict[str, float] = {
     "step": 1000.0,
     "budget": 1.0,
     "patience": MOST,
     "retry_after": 0,
-    "stale_after": math.inf,
     "reloads_per_hour": MOST,
     "restarts_per_hour": MOST,
     "breaker": MOST,
 }
 """The value with which a limit limits nothing; a limit that is not here cannot be switched off."""
-IN_TROUBLE = frozenset(("stale_after", "breaker"))
+IN_TROUBLE = frozenset(("breaker",))
 """Limits that decide nothing while nothing goes wrong."""
 ELSEWHERE = frozenset(("restarts_per_hour",))
 """Limits on changes that the simulated server does not have: all of its changes are reloads."""
@@ -54,15 +53,14 @@ class Variant(NamedTuple):
 
     name: str
     without: tuple[str, ...] = ()
-    """The names of the rules that it does without."""
+    """The names of the rules that it does without, and the kinds of windows that it does not set aside."""
     limits: tuple[tuple[str, float], ...] = ()
     """Other values of limits."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The table."""
-        out = {*self.without} - SETTING_ASIDE
-        return (*(rule for rule in RULES if rule.name not in out), LAST)
+        return (*(rule for rule in RULES if rule.name not in self.without), LAST)
 
     @property
     def breaker(self) -> Rule:
@@ -71,8 +69,8 @@ class Variant(NamedTuple):
 
     @property
     def trusted(self) -> frozenset[str]:
-        """The rules whose windows are taken as sound."""
-        return SETTING_ASIDE & {*self.without}
+        """The kinds of windows that are taken as sound."""
+        return frozenset(SET_ASIDE) & {*self.without}
 
     @property
     def in_trouble_only(self) -> bool:
@@ -95,12 +93,14 @@ NONE = Variant("none", without=JUDGES, limits=tuple(OFF.items()))
 
 
 def variants(*, values: bool) -> list[Variant]:
-    """Return the usual guard, those without one of its rules, and those without one of its limits.
+    """Return the usual guard, and those without one of its rules, kinds of windows set aside, or limits.
 
     Args:
         values: Whether limits also have half and twice their value.
     """
-    rules = [Variant(f"without {rule.name}", without=(rule.name,)) for rule in (*RULES, BREAKER)]
+    names = [rule.name for rule in (*RULES, BREAKER) if rule.answer is not unused_window]
+    rules = [Variant(f"without {name}", without=(name,)) for name in names]
+    rules += [Variant(f"without setting aside {kind}", without=(kind,)) for kind in SET_ASIDE]
     known = (limit for limit in fields(GuardLimits) if limit.name not in ELSEWHERE)
     limits = [one for limit in known for one in _of_limit(limit, values=values)]
     return [FULL, *rules, *limits]

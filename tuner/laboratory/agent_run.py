@@ -263,7 +263,7 @@ class _Judge:
         m = info["measurement"]
         rate = float(info.get("rate", m.arrival_rate))
         expected, best = self._costs(configuration, rate)
-        asked = m.arrival_rate > 0 or m.requests + m.failures > 0
+        asked = m.arrival_rate > 0 or m.asked > 0
         kept = float(self._env.objective.kept(m)) if asked else math.nan
         return {**m.figures(), "rate": rate, "expected": expected, "best": best, "kept": kept}
 

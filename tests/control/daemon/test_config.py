@@ -46,7 +46,7 @@ def test_the_example_is_right(load: Load) -> None:
     assert first.window == 10.0
     assert config.keep == 30 * 86400
     assert first.knobs["max_queue_delay"] == (0.0, 0.001, 0.002, 0.005)
-    assert first.guard.limits(first.window).step == 2
+    assert first.guard.limits().step == 2
 
 
 def test_little_has_to_be_said(load: Load, tmp_path: Path) -> None:
@@ -281,8 +281,7 @@ def test_the_guard_of_a_file_has_the_defaults_of_the_control_loop(load: Load) ->
     """Without any settings of its own; only the age of a measurement follows from the window."""
     (target,) = load(TARGET).targets
 
-    assert target.guard.limits(10.0) == GuardLimits()
-    assert target.guard.limits(60.0) == GuardLimits(stale_after=180.0)
+    assert target.guard.limits() == GuardLimits()
 
 
 def test_every_guard_rail_is_documented() -> None:

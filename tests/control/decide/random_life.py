@@ -227,13 +227,13 @@ class RandomServer:
         if self._time < self._failing_until:
             m = dataclasses.replace(m, failures=self._random.randint(1, 9))
         fate = self._happens(
-            failing=0.03, disturbed=0.05, idle=0.02, stale=0.02, missing=0.03, false=0.03, unordered=0.01
+            failing=0.03, disturbed=0.05, idle=0.02, throttled=0.02, missing=0.03, false=0.03, unordered=0.01
         )
         false: dict[str, dict[str, Any]] = {
             "failing": {"failures": self._random.randint(1, 9)},
             "disturbed": {"disturbed": ("foreign CPU 1.2 cores",)},
             "idle": {"requests": 0, "arrival_rate": 0.0},
-            "stale": {"start": m.start - 50.0, "end": m.end - 50.0},
+            "throttled": {"disturbed": ("throttled 30 % of the time",)},
             "missing": dict.fromkeys(("latency_mean", "latency_p95", "latency_p99", "cpu"), math.nan),
             "false": {"latency_p95": -1.0},
             "unordered": {"latency_p99": p95 / 3},

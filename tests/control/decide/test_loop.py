@@ -69,17 +69,6 @@ def test_holds_and_learns_nothing_from_a_disturbed_window() -> None:
     assert agent.updates == []
 
 
-def test_holds_on_a_stale_measurement() -> None:
-    """A measurement older than the limit is not acted on."""
-    loop, agent = loop_with(configuration(2), stale_after=30.0)
-
-    decision = turn(loop, 50.1, measurement(end=20.0))
-
-    assert isinstance(decision, Hold)
-    assert "old" in decision.reason
-    assert agent.updates == []
-
-
 def test_holds_when_the_statistic_was_not_measured() -> None:
     """Without quantiles a p95 SLO cannot be judged: hold and say so."""
     loop, agent = loop_with(configuration(2))

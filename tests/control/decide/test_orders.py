@@ -55,7 +55,7 @@ def test_paused_means_that_nothing_is_changed() -> None:
 
     assert isinstance(held, Hold)
     assert held.reason == "paused: by Ada"
-    assert loop.memory.at(loop.level).tried == [SPACE.encode(c) for c in (configuration(), GOOD)]  # type: ignore[arg-type]
+    assert loop.memory.at(loop.level).tried == [SPACE.encode(c) for c in (configuration(), GOOD)]
     assert isinstance(resumed, Rollback)
 
 

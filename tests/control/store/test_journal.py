@@ -134,4 +134,4 @@ def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
     seen = replay(store, 1, loop, learned=0)
 
     assert seen == 2
-    assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]  # type: ignore[arg-type]
+    assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]

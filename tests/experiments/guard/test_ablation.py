@@ -24,7 +24,9 @@ def test_rows_say_what_a_variant_changes() -> None:
     without = rows["budget switched off: more windows that broke the SLO"]
     assert without.measured == 0.0
     assert without.note == "changes +1 per 100 windows (1 to 1); 22 of 22 lives differ"
-    assert rows["without blind: more windows that broke the SLO"].note.startswith("shows nothing; 0 of 22")
+    assert rows["without setting aside unseen windows: more windows that broke the SLO"].note.startswith(
+        "shows nothing; 0 of 22"
+    )
     assert experiment.details(found)["differences"]["budget switched off"]["changes"]["shows"]
 
 

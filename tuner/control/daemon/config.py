@@ -35,8 +35,6 @@ __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection"
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
-FIXED = {"stale_after"}
-"""Limits of the guard that no file sets: one follows from the window, nobody needed to change the others."""
 
 
 class Section(Part):
@@ -154,15 +152,14 @@ class Maintenance(Section):
     {
         name: (get_type_hints(GuardLimits)[name], Field(default=limit.default, **limit.metadata))
         for name, limit in GuardLimits.__dataclass_fields__.items()
-        if name not in FIXED
     }
 )
 class GuardSection(Section):
-    """How careful to be with a target: the limits of `GuardLimits`, but for those that are ``FIXED``."""
+    """How careful to be with a target: the limits of `GuardLimits`."""
 
-    def limits(self, window: float) -> GuardLimits:
-        """Return the limits for windows of a length, s; measurements grow stale after three such windows."""
-        return GuardLimits(**self.model_dump(), stale_after=max(3 * window, GuardLimits().stale_after))
+    def limits(self) -> GuardLimits:
+        """Return the limits."""
+        return GuardLimits(**self.model_dump())
 
 
 def _secret(path: Path | None, info: ValidationInfo) -> Path | None:

@@ -258,7 +258,7 @@ class Worker:
         c = self.config
         objective = setting.objective_on(attachment.host.cores)
         loop = ControlLoop(
-            attachment.space, objective, agent, limits=c.guard.limits(c.window), explore=c.mode == "apply"
+            attachment.space, objective, agent, limits=c.guard.limits(), explore=c.mode == "apply"
         )
         return Driver(
             Watched(
@@ -343,7 +343,7 @@ class Worker:
     def _leave(self, driver: Driver, target: int) -> None:
         """Undo a change on probation, which nobody would judge any more; save the agent."""
         try:
-            unjudged = driver.loop.on_probation
+            unjudged = driver.loop.memory.probation is not None
             if self.config.mode == "apply" and unjudged and driver.applies:
                 self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
             if self.record is not None:

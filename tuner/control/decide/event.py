@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from tuner.control.decide.decision import Apply, Rollback
@@ -9,17 +10,7 @@ from tuner.control.decide.orders import Orders
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
-__all__ = [
-    "Changed",
-    "Event",
-    "Failed",
-    "InForce",
-    "Ordered",
-    "Overtaken",
-    "Remembered",
-    "Unseen",
-    "WindowEnded",
-]
+__all__ = ["Event", "Failed", "InForce", "Ordered", "Overtaken", "Remembered", "Unseen", "WindowEnded"]
 
 
 class WindowEnded(NamedTuple):
@@ -41,15 +32,6 @@ class Unseen(NamedTuple):
     """Whether a window should have ended a while ago."""
 
 
-class Changed(NamedTuple):
-    """The server was changed by the driver."""
-
-    now: float
-    """s."""
-    cost: ApplyCost
-    """What kind of change it was."""
-
-
 class InForce(NamedTuple):
     """What was decided is in force."""
 
@@ -57,6 +39,10 @@ class InForce(NamedTuple):
     """What the server ran before."""
     back: bool = False
     """Whether it was a rollback: then what ran before was bad, and what runs now needs no probation."""
+    now: float = math.nan
+    """When the server was changed, s."""
+    cost: ApplyCost | None = None
+    """What kind of change it was; None if the change is counted already, or its end was not seen."""
 
 
 class Overtaken(NamedTuple):
@@ -93,4 +79,4 @@ class Remembered(NamedTuple):
     """Whether the agent has yet to learn from it."""
 
 
-Event = WindowEnded | Unseen | Changed | InForce | Overtaken | Failed | Ordered | Remembered
+Event = WindowEnded | Unseen | InForce | Overtaken | Failed | Ordered | Remembered

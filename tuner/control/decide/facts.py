@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 import numpy as np
 
 from tuner.agents.agent import Agent, Explains, State
-from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.memory import Memory
+from tuner.control.decide.memory import Memory, Probation, Verdict
 from tuner.control.decide.orders import Orders
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
-from tuner.measurement import Measurement
 
-__all__ = ["Facts", "Proposal", "Verdict", "propose"]
-
-
-class Verdict(Enum):
-    """What a window says about the change before it."""
-
-    NONE = "nothing was on probation"
-    PASSED = "the change broke nothing"
-    FAILING = "requests failed after the change"
-    BROKEN = "the change broke the SLO, and something better is known"
-    UNCLEAR = "too few requests came to say"
+__all__ = ["Facts", "Proposal", "propose"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,35 +44,29 @@ class Facts:
     """What is known at the end of a window, or where there should have been one."""
 
     space: KnobSpace
-    limits: GuardLimits
     orders: Orders
     running: Configuration
     """What the server runs."""
-    measurement: Measurement | None = None
+    breaker: str
+    """Why nothing may be changed after changes that failed; empty if it may."""
+    probation: Probation | None
+    """The change that has not been judged; None without one."""
     unused: str = ""
-    """Why the window is of no use although the metrics are sound; empty if it is."""
-    unseen: str = ""
-    """Why nothing was seen: no window, or metrics that are stale, missing or implausible; else empty."""
+    """Why the window says nothing about the configuration, or why there is none; empty if it does."""
     overdue: bool = False
     """Whether a window should have ended a while ago."""
-    breaker: str = ""
-    """Why nothing may be changed after changes that failed; empty if it may."""
-    probation: Configuration | None = None
-    """What ran before a change that has not been judged; None without one."""
-    verdict: Verdict = Verdict.NONE
-    mean_breaks: bool = False
-    """Whether even the mean latency breaks the SLO while the quantiles look back to another configuration."""
+    mean_breaks: str = ""
+    """That even the mean latency breaks the SLO while the quantiles look back, in words; else empty."""
+    verdict: Verdict | None = None
+    """What the windows since the change say about it; None where nothing is judged."""
+    failures: int = 0
+    """Requests that failed in the window."""
     best_good: Configuration | None = None
     """What to go back to: the best other configuration known to keep the SLO under this load."""
     standing: str = ""
     """The window's latency beside the SLO, in words."""
     ask: Callable[[], Proposal] | None = None
     """Asks the agent, which may draw random numbers; only asked if no rule before needs no proposal."""
-
-    @property
-    def mixed(self) -> bool:
-        """Whether the quantiles of the window are those of two configurations."""
-        return self.measurement is not None and not (self.unused or self.unseen or self.standing)
 
     @cached_property
     def proposal(self) -> Proposal:

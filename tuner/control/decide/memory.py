@@ -6,14 +6,15 @@ Questions do not change it; the commands in the lower half of :class:`Memory` do
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from enum import Enum
 
 from tuner.control.decide.evidence import ConfigurationRecord, Margin, Spread
 from tuner.control.decide.limits import GuardLimits
 from tuner.knobs import ApplyCost, Configuration
 
-__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search"]
+__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search", "Verdict"]
 
 HOUR = 3600.0
 """s."""
@@ -23,7 +24,8 @@ LITTLE = 2
 """Windows up to which little is known of a configuration."""
 PAUSE, LONGEST_PAUSE = 5, 320
 """Windows for which the circuit breaker is open at first, and at most."""
-KINDS = {ApplyCost.RELOAD: "reloads", ApplyCost.RESTART: "restarts"}
+SURE, ENOUGH = 0.9, 3
+"""How likely a verdict on a change must be, and the windows after which the likelier one counts."""
 
 
 @dataclass(slots=True)
@@ -70,10 +72,14 @@ class LevelRecord:
         """Configurations that keep the SLO, as far as is known, least cost first."""
         return [c for c in self.tried if self.configurations[c].good]
 
-    @property
-    def least(self) -> float:
-        """Least mean cost of a tried configuration; NaN if there is none."""
-        return min((one.cost for one in self.configurations.values()), default=math.nan)
+
+class Verdict(Enum):
+    """What the windows since a change say about it."""
+
+    PASSED = "the change broke nothing"
+    FAILING = "more requests fail than before the change"
+    BROKEN = "the change broke the SLO, and something better is known"
+    UNCLEAR = "too few requests came to say"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,24 @@ class Probation:
         """Return the probation after another window."""
         seen = window if self.seen is None else self.seen.with_another(window)
         return Probation(self.previous, self.failure_share, self.windows + 1, seen)
+
+    def verdict(self, failure_share: float, *, kept: bool, alone: bool) -> Verdict:
+        """Return what the windows say.
+
+        Args:
+            failure_share: Share of the last window's requests that failed.
+            kept: Whether that window kept the SLO.
+            alone: Whether no other configuration is known to keep the SLO.
+        """
+        assert self.seen is not None, "a window comes first"
+        likely = self.seen.kept
+        if failure_share > self.failure_share:
+            return Verdict.FAILING
+        if not alone and (likely < 1 - SURE or (likely < 0.5 and self.windows >= ENOUGH)):
+            return Verdict.BROKEN
+        if not alone and likely < SURE and not kept and self.windows < ENOUGH:
+            return Verdict.UNCLEAR
+        return Verdict.PASSED
 
 
 class Memory:
@@ -116,13 +140,14 @@ class Memory:
         """Changes in a row that failed."""
         self.pause = 0
         """Windows until the next change may be tried after such failures."""
+        self._allowed = limits.budget * HORIZON
         self._charged: deque[float] = deque(maxlen=HORIZON)
         self._lost = 0.0  # windows lost to changes that are not charged yet
-        self._changes: dict[ApplyCost, deque[float]] = {kind: deque() for kind in KINDS}
+        self._changes: list[tuple[float, ApplyCost]] = []  # within the hour before the last of them
 
-    def at(self, level: int) -> LevelRecord:
+    def at(self, level: int | None) -> LevelRecord:
         """Return what is known of a load level; an empty record if nothing is."""
-        return self.levels.get(level) or LevelRecord()
+        return (self.levels.get(level) if level is not None else None) or LevelRecord()
 
     def visits(self) -> dict[int, dict[int, int]]:
         """Return the windows per load level and configuration."""
@@ -132,7 +157,7 @@ class Memory:
             if record.configurations
         }
 
-    def incumbent(self, level: int) -> int | None:
+    def incumbent(self, level: int | None) -> int | None:
         """Return the best of those tried under a load level by evidence; None if nothing was.
 
         That is the one with the least cost at worst, of those that keep the SLO if there are any.
@@ -140,11 +165,10 @@ class Memory:
         record = self.at(level)
         return self.best_of(level, record.good or record.tried)
 
-    def best_of(self, level: int, choices: list[int]) -> int | None:
-        """Return what costs least at worst under a load level, of those that were tried there."""
+    def best_of(self, level: int | None, choices: list[int]) -> int | None:
+        """Return what costs least at worst under a load level, of some that were tried there."""
         known, spread = self.at(level).configurations, self.spread.deviation
-        costs = {c: known[c].worst(spread, self.broken) for c in choices if c in known}
-        return min(costs, key=lambda c: (costs[c], c), default=None)
+        return min(choices, key=lambda c: (known[c].worst(spread, self.broken), c), default=None)
 
     def differ(self, level: int, better: int, worse: int) -> bool:
         """Whether one configuration costs less than another by more than chance explains."""
@@ -175,23 +199,21 @@ class Memory:
         last = list(self._charged)[-windows:]
         return bool(last) and sum(last) >= rate * self.limits.budget * len(last)
 
-    @property
-    def _allowed(self) -> float:
-        return self.limits.budget * HORIZON
-
     def budget_text(self) -> str:
         """Return how much of the error budget is used, in words."""
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
 
     def used_up(self, now: float) -> dict[ApplyCost, str]:
         """Return the kinds of change that this hour has no more of, each with a sentence."""
-        limits = self.limits
-        most = {ApplyCost.RELOAD: limits.reloads_per_hour, ApplyCost.RESTART: limits.restarts_per_hour}
-        recent = {kind: sum(time > now - HOUR for time in times) for kind, times in self._changes.items()}
+        most = {
+            ApplyCost.RELOAD: (self.limits.reloads_per_hour, "reloads"),
+            ApplyCost.RESTART: (self.limits.restarts_per_hour, "restarts"),
+        }
+        recent = Counter(kind for time, kind in self._changes if time > now - HOUR)
         return {
-            kind: f"the {most[kind]:g} {word} of this hour are used up"
-            for kind, word in KINDS.items()
-            if recent[kind] >= most[kind]
+            kind: f"the {number:g} {word} of this hour are used up"
+            for kind, (number, word) in most.items()
+            if recent[kind] >= number
         }
 
     # Commands.
@@ -216,8 +238,9 @@ class Memory:
         self.spread.add(cost, one)
         one.add(cost, kept)
         if not (self.budget_spent and one.good):
+            least = record.configurations[record.tried[0]].cost
             tried, lost = one.windows <= LITTLE or not one.good, was_good and not one.good
-            record.search.add(record.least, self.spread.deviation, tried=tried, lost=lost)
+            record.search.add(least, self.spread.deviation, tried=tried, lost=lost)
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
@@ -226,10 +249,7 @@ class Memory:
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""
-        if (times := self._changes.get(cost)) is not None:
-            while times and times[0] <= now - HOUR:
-                times.popleft()
-            times.append(now)
+        self._changes = [*(one for one in self._changes if one[0] > now - HOUR), (now, cost)]
 
     def failed(self) -> None:
         """A change failed: after several in a row none is tried for a while, each time twice as long."""
@@ -242,16 +262,9 @@ class Memory:
         """A turn has ended, with or without a window: the circuit breaker gives the server time, not data."""
         self.pause = max(self.pause - 1, 0)
 
-    def begin_probation(self, previous: Configuration) -> None:
-        """The next usable windows judge a change."""
-        self.probation = Probation(previous, self.failure_share)
-
-    def end_probation(self) -> None:
-        """Nothing is on probation any more."""
+    def ban(self, level: int | None, configuration: int) -> None:
+        """A configuration was bad: it is judged, and not tried again soon under a load, if one is known."""
         self.probation = None
-
-    def ban(self, level: int, configuration: int) -> None:
-        """A configuration was bad under a load: do not try it again there soon."""
-        record = self.levels.setdefault(level, LevelRecord())
-        record.bans[configuration] = self.windows + self.limits.retry_after
-        self.end_probation()
+        if level is not None:
+            record = self.levels.setdefault(level, LevelRecord())
+            record.bans[configuration] = self.windows + self.limits.retry_after

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
-from tuner.control.decide.facts import Facts, Proposal, Verdict
-from tuner.duration import format_duration
+from tuner.control.decide.facts import Facts, Proposal
+from tuner.control.decide.memory import Verdict
 from tuner.knobs import Configuration
 
 __all__ = ["BREAKER", "RULES", "Rule", "decide", "table"]
@@ -40,7 +40,7 @@ class Rule:
 def operator_rolls_back(facts: Facts) -> Decision | None:
     """Go back to what the operator asked for."""
     wanted = facts.orders.rollback
-    if wanted is None or facts.space.nearest(wanted) == facts.space.nearest(facts.running):
+    if wanted is None or facts.space.same(wanted, facts.running):
         return None
     return Rollback(configuration=wanted, reason="the operator rolled back")
 
@@ -55,7 +55,7 @@ def operator_pinned(facts: Facts) -> Decision | None:
     wanted = facts.orders.pinned
     if wanted is None:
         return None
-    if facts.space.nearest(wanted) == facts.space.nearest(facts.running):
+    if facts.space.same(wanted, facts.running):
         return Hold(reason="pinned by the operator")
     return Apply(configuration=wanted, reason="pinned by the operator", restores=True)
 
@@ -64,43 +64,26 @@ def overdue_on_probation(facts: Facts) -> Decision | None:
     """Undo a change whose window is overdue: nobody would see whether it was bad."""
     if not facts.overdue or facts.probation is None:
         return None
-    return _back(facts, f"the window after the change is overdue: {facts.unseen}", facts.probation)
-
-
-def unused_window(facts: Facts) -> Decision | None:
-    """Hold after a window that says nothing about the configuration."""
-    return Hold(reason=f"window not used: {facts.unused}") if facts.unused else None
-
-
-def blind(facts: Facts) -> Decision | None:
-    """Hold where nothing was seen."""
-    return Hold(reason=f"window not used: {facts.unseen}") if facts.unseen else None
+    return _back(facts, f"the window after the change is overdue: {facts.unused}", facts.probation.previous)
 
 
 def mean_breaks_the_slo(facts: Facts) -> Decision | None:
     """Roll back at once if even the mean breaks the SLO while the quantiles still look back."""
-    if not (facts.mixed and facts.mean_breaks and facts.best_good is not None):
+    if not facts.mean_breaks or facts.best_good is None:
         return None
-    assert facts.measurement is not None
-    mean, text = format_duration(facts.measurement.latency_mean), facts.space.format(facts.best_good)
-    return Rollback(
-        configuration=facts.best_good, reason=f"even the mean, {mean}, breaks the SLO; back to {text}"
-    )
+    return _back(facts, facts.mean_breaks, facts.best_good)
 
 
-def quantiles_look_back(facts: Facts) -> Decision | None:
-    """Hold while the server's quantiles still contain another configuration."""
-    if not facts.mixed:
-        return None
-    return Hold(reason="the server's quantiles still look back to the configuration before")
+def unused_window(facts: Facts) -> Decision | None:
+    """Hold after a window that says nothing about the configuration, or where there is none."""
+    return Hold(reason=f"window not used: {facts.unused}") if facts.unused else None
 
 
 def failures_on_probation(facts: Facts) -> Decision | None:
     """Roll back a change after which more requests failed."""
-    if facts.verdict is not Verdict.FAILING or facts.probation is None or facts.measurement is None:
+    if facts.verdict is not Verdict.FAILING or facts.probation is None:
         return None
-    why = f"{facts.measurement.failures} requests failed after the change"
-    return _back(facts, why, facts.probation)
+    return _back(facts, f"{facts.failures} requests failed after the change", facts.probation.previous)
 
 
 def broken_on_probation(facts: Facts) -> Decision | None:
@@ -150,12 +133,10 @@ RULES = (
     Rule(operator_paused, "the operator's word comes first"),
     Rule(operator_pinned, "the operator's word comes first"),
     Rule(overdue_on_probation, "no change stays that nobody can judge"),
-    Rule(unused_window, "no action on bad data"),
-    Rule(blind, "no action on bad data"),
     # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for
     # the quantiles would only keep a bad change in force.
     Rule(mean_breaks_the_slo, "a bad change ends with the first window that shows it"),
-    Rule(quantiles_look_back, "no action on bad data"),
+    Rule(unused_window, "no action on bad data"),
     # Failures come before latency: what ran before is known to fail less, and they lead back to that.
     Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),

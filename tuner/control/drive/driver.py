@@ -229,12 +229,12 @@ class Driver:
             found: What the server runs.
             away: Whether it may have been restarted since the last window.
         """
-        nearest, before = self.loop.space.nearest, self.running
-        if nearest(found) != nearest(before):
+        same, before = self.loop.space.same, self.running
+        if not same(found, before):
             self.running = found
-        if self._came_about(found) or nearest(found) == nearest(before):
+        if self._came_about(found) or same(found, before):
             return None
-        if not away or nearest(found) != nearest(self.original):
+        if not (away and same(found, self.original)):
             self._respect(found)
             return None
         restore = self.loop.restoration(found)
@@ -248,8 +248,8 @@ class Driver:
         doubt, self._doubt = self._doubt, None
         if doubt is None:
             return False
-        nearest = self.loop.space.nearest
-        came = nearest(found) == nearest(doubt.wanted) != nearest(doubt.previous)
+        same = self.loop.space.same
+        came = same(found, doubt.wanted) and not same(found, doubt.previous)
         if doubt.record is not None:
             outcome = ("applied", "; it came about after all") if came else ("failed", "")
             record = replace(doubt.record, outcome=outcome[0], error=doubt.record.error + outcome[1])
@@ -286,7 +286,7 @@ class Driver:
             self._came_about(self.running)
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
-        if self.loop.space.nearest(self.running) != best:
+        if not self.loop.space.same(self.running, best):
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
@@ -348,8 +348,8 @@ class Driver:
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
-        self.loop.observe(on.Changed(self._clock.now(), report.cost if report.changed else ApplyCost.FREE))
-        self.loop.observe(on.InForce(previous, back=isinstance(decision, Rollback)))
+        back, cost = isinstance(decision, Rollback), report.cost if report.changed else ApplyCost.FREE
+        self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return report, ""
 
     def _broken_off(self, record: WindowRecord, why: str) -> None:
@@ -361,8 +361,7 @@ class Driver:
             found = configurations(self.backend)
         except AdapterError:
             return
-        nearest = self.loop.space.nearest
-        if all(nearest(one) == nearest(self.running) for one in found):
+        if all(self.loop.space.same(one, self.running) for one in found):
             error = f"{why} in the middle of it; the server runs what it ran before"
             self._notify(f"a change was broken off: {error}")
             self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
@@ -387,8 +386,7 @@ class Driver:
         current = self._wait_for_server()
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
         restore = self._put_back(current, away=True)
-        nearest, text = self.loop.space.nearest, self.loop.space.format(current)
-        same = nearest(current) == nearest(before)
+        same, text = self.loop.space.same(current, before), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and self._clock.now() - begun < AT_ONCE:
             reason = str(error)  # the server was there, only its metrics were not

@@ -86,7 +86,7 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
 
     def same(one: Configuration, other: Configuration) -> bool:
         covered = space.covers(one) and space.covers(other)
-        return space.nearest(one) == space.nearest(other) if covered else one == other
+        return space.same(one, other) if covered else one == other
 
     found = configurations(driver.backend)
     if all(same(one, unfinished.wanted) for one in found):
@@ -119,7 +119,7 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     change, space = store.unjudged(target), driver.loop.space
     if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
         return None
-    if space.nearest(driver.backend.current()) != space.nearest(change.wanted):
+    if not space.same(driver.backend.current(), change.wanted):
         return None
     driver.loop.observe(InForce(change.previous))
     sentence = (
