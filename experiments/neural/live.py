@@ -9,47 +9,34 @@ because the speed of a machine drifts.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
-from tuner.control import WATCHED, ControlLoop, Driver, Watched
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, triton
+from tuner.experiments.live.testbed import objective, repeated, triton
 from tuner.experiments.live.triton_convergence import windows_to_converge
-from tuner.knobs import Configuration
+from tuner.experiments.neural.bench import (
+    MODELS,
+    NEAR,
+    WINDOW,
+    Bench,
+    choose_bench,
+    ratios_to_best,
+    tune,
+)
 from tuner.laboratory.advice import advise
 from tuner.measurement import Measurement
-from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 
 __all__ = ["NeuralLive"]
 
-MODELS = ("small", "cnn", "wide")
-"""Models of unlike l(b); the demo's is not among them."""
-PROBES = 10.0
-"""Rate under which the time of an execution is measured first, requests/s."""
-SHARE, MOST = 0.85, 400.0
-"""The load beside what one instance bears without batching, and at most, requests/s."""
-SLACK, LEAST_SLO = 4.0, 0.010
-"""The SLO beside the time of an execution, and at least, s."""
-WINDOW, WATCHED_WINDOWS = 5.0, 2
-CHECK, ROUNDS = 4.0, 3
-"""Length of a window in turns, s, and rounds."""
-NEAR, RECOMMENDED_NEAR = 1.10, 1.15
-
-
-class Bench(NamedTuple):
-    """What a model is asked to do."""
-
-    model: str
-    rate: float
-    """requests/s"""
-    slo: float
-    """s, of the p95"""
+WATCHED_WINDOWS = 2
+"""Before the first recommendation."""
+RECOMMENDED_NEAR = 1.15
 
 
 class ModelRun(NamedTuple):
@@ -75,10 +62,11 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
     cold = Scaled(12, quick=4)
     warm = Scaled(6, quick=2)
     """Windows that count."""
-    rounds = Scaled(ROUNDS, quick=1)
+    rounds = Scaled(3, quick=1)
 
     def proceed(self) -> list[ModelRun]:
-        return [self._run(model, seed) for seed in range(self.options.seeds) for model in MODELS]
+        runs = [partial(self._run, model, seed) for seed in range(self.options.seeds) for model in MODELS]
+        return [repeated(run, self.report) for run in runs]
 
     def rows(self, found: Answers[None, list[ModelRun]]) -> Iterator[Row]:
         (runs,) = found[None]
@@ -106,7 +94,7 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
         return {"runs": [one._asdict() | {"bench": one.bench._asdict()} for one in runs]}
 
     def _run(self, model: str, seed: int) -> ModelRun:
-        bench = self._bench(model, seed)
+        bench = choose_bench(model, seed, self.report)
         with tempfile.TemporaryDirectory(prefix="servetune-policy-") as folder:
             with triton(bench.rate, seed=seed, model=model) as attachment:
                 goal = objective(attachment, slo=bench.slo)
@@ -115,63 +103,25 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
                     attachment.space, goal, attachment.backend.current(), windows
                 ).configuration
                 agent = RRL(attachment.space, objective=goal, seed=seed)
-                cold, lost = self._tune(attachment, agent, goal, self.cold, f"{model}, cold")
+                cold = tune(attachment, agent, goal, self.cold, self._about(f"{model}, cold"))
                 agent.save(Path(folder))
                 agent.close()
             with triton(bench.rate, seed=seed + 1, model=model) as attachment:
                 agent = RRL.load(Path(folder), attachment.space, seed=seed)
-                warm, lost_warm = self._tune(attachment, agent, goal, self.warm, f"{model}, warm")
+                warm = tune(attachment, agent, goal, self.warm, self._about(f"{model}, warm"))
                 agent.close()
-        ratios = self._ratios(bench, [recommended, *cold, *warm])
+        ratios = ratios_to_best(bench, [recommended, *cold.held, *warm.held], self.rounds)
         return ModelRun(
             bench=bench,
             recommended=ratios[recommended],
-            cold=[ratios[one] for one in cold],
-            warm=[ratios[one] for one in warm],
-            failures=lost + lost_warm,
+            cold=[ratios[one] for one in cold.held],
+            warm=[ratios[one] for one in warm.held],
+            failures=cold.failures + warm.failures,
         )
 
-    def _bench(self, model: str, seed: int) -> Bench:
-        """Measure how long a single request takes, and choose load and SLO by it."""
-        with triton(PROBES, seed=seed, model=model) as attachment:
-            seconds = attachment.profiler.measure(WINDOW).compute_mean
-        bench = Bench(model, min(SHARE / seconds, MOST), max(SLACK * seconds, LEAST_SLO))
-        self.report(f"{model}: {1e3 * seconds:.1f} ms, {bench.rate:.0f} r/s, p95 in {1e3 * bench.slo:.0f} ms")
-        return bench
-
-    def _tune(
-        self, attachment: Attachment, agent: RRL, goal: Objective, windows: int, name: str
-    ) -> tuple[list[Configuration], int]:
-        """Return what the loop held for its best after each window that counts, and the failures."""
-        loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-        driver = Driver(
-            Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW
-        )
-        held: list[Configuration] = []
-        failures = 0
-        for _ in range(2 * windows):
-            m = driver.step().measurement
-            failures += m.failures if m is not None else 0
-            if m is None or m.disturbed:
-                continue
-            held.append(loop.incumbent() or attachment.space.nearest(driver.running))
-            p95, text = 1e3 * m.latency_p95, attachment.space.format(held[-1])
-            self.report(f"{name}  {len(held)}/{windows}  p95 {p95:.1f} ms  incumbent {text}")
-            if len(held) == windows:
-                break
-        return held or [attachment.space.nearest(driver.running)], failures
-
-    def _ratios(self, bench: Bench, held: list[Configuration]) -> dict[Configuration, float]:
-        """Return p95 over that of the best of a coarse grid and of all that was held."""
-        with triton(bench.rate, quick=True, model=bench.model) as coarse:
-            grid = distinct(coarse)
-        with triton(bench.rate, model=bench.model) as attachment:
-            found = measure_in_turns(
-                attachment, list(dict.fromkeys([*grid, *held])), seconds=CHECK, rounds=self.rounds
-            )
-        p95 = {one: median(values) for one, values in found.items()}
-        best = min(p95.values())
-        return {one: value / best for one, value in p95.items()}
+    def _about(self, what: str) -> Callable[[str], None]:
+        """Return a report of what is being done."""
+        return lambda line: self.report(f"{what}  {line}")
 
 
 def _undisturbed(attachment: Attachment) -> list[Measurement]:

@@ -1,0 +1,91 @@
+"""A real Triton with a model that nobody tuned on, and a load that its default configuration hardly bears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from tuner.agents.rrl import RRL
+from tuner.control import WATCHED, ControlLoop, Driver, Watched
+from tuner.experiments.live.testbed import distinct, measure_in_turns, triton
+from tuner.knobs import Configuration
+from tuner.objective import Objective
+from tuner.profiler.attachment import Attachment
+
+__all__ = ["MODELS", "NEAR", "WINDOW", "Bench", "Tuned", "choose_bench", "ratios_to_best", "tune"]
+
+MODELS = ("small", "cnn", "wide")
+"""Models of unlike l(b); the demo's is not among them."""
+PROBES = 10.0
+"""Rate under which the time of an execution is measured first, requests/s."""
+SHARE, MOST = 0.85, 400.0
+"""The load beside what one instance bears without batching, and at most, requests/s."""
+SLACK, LEAST_SLO = 4.0, 0.010
+"""The SLO beside the time of an execution, and at least, s."""
+WINDOW = 5.0
+CHECK = 4.0
+"""Length of a window in turns, s."""
+NEAR = 1.10
+"""What counts as found: p95 over the best."""
+
+
+class Bench(NamedTuple):
+    """What a model is asked to do."""
+
+    model: str
+    rate: float
+    """requests/s"""
+    slo: float
+    """s, of the p95"""
+
+
+class Tuned(NamedTuple):
+    """What the control loop did in the windows that count."""
+
+    held: list[Configuration]
+    """What it held for the best after each."""
+    failures: int
+
+
+def choose_bench(model: str, seed: int, report: Callable[[str], None]) -> Bench:
+    """Measure how long a single request takes, and choose load and SLO by it."""
+    with triton(PROBES, seed=seed, model=model) as attachment:
+        seconds = attachment.profiler.measure(WINDOW).compute_mean
+    bench = Bench(model, min(SHARE / seconds, MOST), max(SLACK * seconds, LEAST_SLO))
+    report(f"{model}: {1e3 * seconds:.1f} ms, {bench.rate:.0f} r/s, p95 in {1e3 * bench.slo:.0f} ms")
+    return bench
+
+
+def tune(
+    attachment: Attachment, agent: RRL, goal: Objective, windows: int, report: Callable[[str], None]
+) -> Tuned:
+    """Let the control loop tune for some windows that count."""
+    loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
+    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
+    held: list[Configuration] = []
+    failures = 0
+    for _ in range(2 * windows):
+        m = driver.step().measurement
+        failures += m.failures if m is not None else 0
+        if m is None or m.disturbed:
+            continue
+        held.append(loop.incumbent() or attachment.space.nearest(driver.running))
+        report(
+            f"{len(held)}/{windows}  p95 {1e3 * m.latency_p95:.1f} ms  {attachment.space.format(held[-1])}"
+        )
+        if len(held) == windows:
+            break
+    return Tuned(held or [attachment.space.nearest(driver.running)], failures)
+
+
+def ratios_to_best(bench: Bench, held: Sequence[Configuration], rounds: int) -> dict[Configuration, float]:
+    """Return p95 over that of the best of a coarse grid and of all that was held, measured in turns."""
+    with triton(bench.rate, quick=True, model=bench.model) as coarse:
+        grid = distinct(coarse)
+    with triton(bench.rate, model=bench.model) as attachment:
+        wanted = list(dict.fromkeys([*grid, *held]))
+        found = measure_in_turns(attachment, wanted, seconds=CHECK, rounds=rounds)
+    p95 = {one: median(values) for one, values in found.items()}
+    best = min(p95.values())
+    return {one: value / best for one, value in p95.items()}
