@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.exit_code import ExitCode
 from tuner.cli.options import ForeignLimit
 from tuner.cli.usage import UserCommand
 
@@ -112,7 +113,7 @@ def compare_results(
         for difference in some:
             console.print(f"    {difference}", soft_wrap=True, markup=False)
     if any(found.values()):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.DIFFERENT)
 
 
 @app.command("page", cls=UserCommand)

@@ -5,8 +5,7 @@ goal:
 
 * ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
 * ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. So a
-configuration
-  that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
+  configuration that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
   lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
 

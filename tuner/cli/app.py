@@ -17,6 +17,7 @@ from tuner.cli.daemon import daemon
 from tuner.cli.demo import demo
 from tuner.cli.dispatch import dispatch
 from tuner.cli.evaluate import evaluate
+from tuner.cli.exit_code import ExitCode
 from tuner.cli.goodput import goodput
 from tuner.cli.history import explain, history
 from tuner.cli.observe import observe
@@ -101,7 +102,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; exit code 2 for an error of ours, 130 for Ctrl-C."""
+    """Run the command line, and end with an `ExitCode`."""
     import signal
 
     # SIGTERM and a terminal that is closed end like Ctrl-C, so that whatever was started is stopped and
@@ -112,36 +113,36 @@ def main() -> None:
     try:
         code = app(standalone_mode=False, prog_name="tuner")
         sys.stdout.flush()  # here an error can still be reported
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(code if isinstance(code, int) else ExitCode.DONE)
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]  # the help is the answer
         else:
             print(f"error: {usage_text(error)}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(ExitCode.ERROR)
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(ExitCode.ERROR)
     except ModuleNotFoundError as error:
         if not (sentence := missing_extra(error)):
             raise
         print(f"error: {sentence}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(ExitCode.ERROR)
     except MemoryError as error:
         print(f"error: this needs more memory than there is: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(ExitCode.ERROR)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(ExitCode.STOPPED)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         _give_up_output()
-        sys.exit(141)
+        sys.exit(ExitCode.NO_READER)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         _give_up_output()
         print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(ExitCode.ERROR)
 
 
 def _give_up_output() -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.exit_code import ExitCode
+
 __all__ = ["EXAMPLES", "dispatch"]
 
 EXAMPLES = """Example of a file:
@@ -78,7 +80,7 @@ def _replay(file: Path) -> None:
         )
         print(f"segment {number} ({segment.policy}, {segment.log.size} entries): {what}")
     if differences:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.DIFFERENT)
 
 
 def _explain(file: Path, number: int) -> None:

@@ -18,6 +18,7 @@ from tuner.cli.agent_options import (
     run_spec,
     skipped_text,
 )
+from tuner.cli.exit_code import ExitCode
 from tuner.cli.options import Seed
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.objective import Objective
@@ -92,7 +93,7 @@ def train(
         found = _run(trainings)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from there", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.STOPPED) from None
     for training, lines in zip(trainings, found, strict=True):
         for line in lines:
             console.print(line)

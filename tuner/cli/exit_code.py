@@ -1,0 +1,26 @@
+"""The codes with which ``tuner`` ends."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ExitCode"]
+
+
+class ExitCode(IntEnum):
+    """A code of the process, with what it says; the reference lists them."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> ExitCode:
+        """Return the member for a code."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "The command did what was asked. A daemon that was stopped by Ctrl-C or SIGTERM ends so, too."
+    DIFFERENT = 1, "A comparison found a difference: `tuner dispatch --replay`, `tuner experiment same`."
+    ERROR = 2, "An error: one line on standard error, which begins with `error:`."
+    STOPPED = 130, "Ctrl-C, SIGTERM, or the terminal was closed; what was begun has been settled."
+    NO_READER = 141, "The reader of the output has gone, as with `| head`."
