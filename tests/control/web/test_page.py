@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -13,14 +12,12 @@ pytest.importorskip("playwright", reason="needs playwright")
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.chromium import CHROMIUM
 from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
-)
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH"),
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
     # playwright drives the browser over pipes that the interpreter closes late
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
