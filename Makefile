@@ -3,6 +3,7 @@
 # make test  set up, then run the tests, live servers included (10 minutes on 2 cores), in three processes (WORKERS=1 for one)
 # make test-long  the rest (5 minutes): what runs by the ten thousand, and tests that measure live servers one by one
 # make test-fast  without those that start servers or take long
+# make docs  the documentation as a site in build/site; a warning is an error (make pictures takes its pictures again)
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 PYTHON ?= python3
 # One more than there are cores: tests of live servers mostly wait.
@@ -11,12 +12,12 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo demo-tfserving test test-long test-fast check format clean
+.PHONY: demo demo-tfserving test test-long test-fast check docs pictures format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=23'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,research]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,docs,research]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -41,6 +42,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'kernels and not (triton or tfserving or slow)' --cov --cov-report=
+
+docs: $(STAMP)
+	$(BIN)/python docs/site/build.py
+
+pictures: $(STAMP)
+	PYTHONPATH=. $(BIN)/python docs/site/pictures.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -16,7 +16,11 @@ from tuner.adapters.triton.embedded import EmbeddedTriton
 
 TRITON = "triton://127.0.0.1:8001/mlp?metrics=8002"
 TFSERVING = "tfserving://127.0.0.1:8500/mlp?rest=8501"
-FEWER = [("--windows 4 --window 2s", "--windows 2 --window 1s"), ("--windows 3", "--windows 1")]
+FEWER = [
+    ("--windows 5 --window 4s", "--windows 1 --window 2s"),
+    ("--windows 4 --window 2s", "--windows 2 --window 1s"),
+    ("--windows 3", "--windows 1"),
+]
 """A live window takes as long as it says, and the commands do the same in each."""
 
 
@@ -119,6 +123,15 @@ def test_commands_of_the_workloads_page_run(run: Run, tmp_path: Path) -> None:
 def test_commands_of_the_daemon_page_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/daemon.md, in order, on the file that it shows."""
     page = ROOT / "docs" / "daemon.md"
+    (tmp_path / "servetune.yaml").write_text(blocks(page, "yaml")[0])
+
+    run_commands(run, page)
+
+
+@pytest.mark.slow
+def test_commands_of_the_tutorial_run(run: Run, tmp_path: Path) -> None:
+    """Every command of docs/tutorial.md, in order, on the file that it shows."""
+    page = ROOT / "docs" / "tutorial.md"
     (tmp_path / "servetune.yaml").write_text(blocks(page, "yaml")[0])
 
     run_commands(run, page)
