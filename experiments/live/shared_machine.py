@@ -36,6 +36,8 @@ COMES = "a core busy for 30 s of every 60 s"
 OTHER = "a busy Triton"
 OTHERS_RATE = 120.0
 """Of the other Triton's load, requests/s."""
+LONG_RUNS = 3
+"""Most runs beside the neighbour that comes and goes, which take long."""
 LOOP = """
 import sys, time
 period, begun = float(sys.argv[1]), time.monotonic()
@@ -50,6 +52,8 @@ class TunedLife(NamedTuple):
 
     used: list[bool]
     """Whether each window was used."""
+    reasons: list[str]
+    """Why the others were not."""
     kept: list[bool]
     """Whether each used window kept the SLO."""
     failures: int
@@ -111,17 +115,22 @@ class SharedMachine(SequentialExperiment[Found]):
     def proceed(self) -> Found:
         lives: dict[str, list[TunedLife]] = {}
         for kind in NEIGHBOURS:
-            for seed in range(self.options.seeds):
+            for seed in self._seeds(kind):
                 life = repeated(partial(self._life, kind, seed), self._again)
                 lives.setdefault(kind, []).append(life)
                 share = 100 * sum(life.used) / len(life.used)
                 self.report(
                     f"{kind}, seed {seed}: {share:.0f} % of the windows used, {life.failures} failures"
                 )
+                for reason in life.reasons:
+                    self.report(f"  not used: {reason}")
         ratios = {}
         for kind in (OTHER, BUSY):
             ratios[kind], best = repeated(partial(self._ratios, kind, lives[kind]), self._again)
         return Found(lives, ratios, repeated(partial(self._possible, best), self._again), self.crashes)
+
+    def _seeds(self, kind: str) -> range:
+        return range(min(self.options.seeds, LONG_RUNS) if kind == COMES else self.options.seeds)
 
     def _again(self, words: str) -> None:
         self.crashes += 1
@@ -154,9 +163,13 @@ class SharedMachine(SequentialExperiment[Found]):
     def configuration(self) -> dict[str, Any]:
         return {"rate": RATE, "window": WINDOW, "near": NEAR, "slo_ms": 30.0, "windows": self.windows}
 
+    def details(self, found: Answers[None, Found]) -> dict[str, Any]:
+        ((lives, *_),) = found[None]
+        return {"not_used": {kind: [one.reasons for one in ones] for kind, ones in lives.items()}}
+
     def _life(self, kind: str, seed: int) -> TunedLife:
         """Tune a fresh server for some windows beside a neighbour."""
-        life = TunedLife([], [], 0, [])
+        life = TunedLife([], [], [], 0, [])
         failures = 0
         with NEIGHBOURS[kind](), triton(RATE, seed=seed, quick=self.options.quick) as attachment:
             goal = objective(attachment)
@@ -167,9 +180,11 @@ class SharedMachine(SequentialExperiment[Found]):
             )
             for _ in range(self.windows[kind]):
                 m = driver.step().measurement
-                life.used.append(m is not None and not m.disturbed)
+                reasons = ("no window",) if m is None else m.disturbed
+                life.used.append(not reasons)
+                life.reasons.extend(reasons)
                 failures += m.failures if m is not None else 0
-                if m is not None and not m.disturbed:
+                if m is not None and not reasons:
                     life.kept.append(goal.kept(m))
                     life.held.append(loop.incumbent() or attachment.space.nearest(driver.running))
             agent.close()
