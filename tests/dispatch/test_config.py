@@ -42,7 +42,7 @@ def test_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("sessions:", "mode: grants\nsessions:", "line 2: mode: grants are not there yet; use mode: proxy"),
+        ('listen: {grpc: "127.0.0.1:9100", ', "mode: grants\nlisten: {", "line 1: mode: frontends ask"),
         ("sessions:", "modus: proxy\nsessions:", "modus: there is no such field; did you mean 'mode'?"),
         ("sessions:", "policy: fifo\nsessions:", "policy: there is no 'fifo'; use one of symphony"),
         ("sessions:", "policy: nexus\nsessions:", "nexus knows its requests beforehand"),

@@ -135,7 +135,7 @@ class DispatchConfig(StrictPart):
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the policy; see its options class."""
     mode: Literal["proxy", "grants"] = "proxy"
-    """``proxy``: requests pass through the dispatcher."""
+    """``proxy``: requests pass through the dispatcher; ``grants``: clients send them when they may."""
     instances: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Batches that each backend executes at a time."""
     network: NetworkSection | None = None
@@ -168,9 +168,9 @@ class DispatchConfig(StrictPart):
 
     @check_field("mode")
     @classmethod
-    def _mode_exists(cls, mode: str) -> str:
-        if mode == "grants":
-            raise ValueError("grants are not there yet; use mode: proxy")
+    def _frontends_can_ask(cls, mode: str, info: ValidationInfo) -> str:
+        if mode == "grants" and "listen" in info.data and info.data["listen"].grpc is None:
+            raise ValueError("frontends ask for grants over gRPC; give listen.grpc")
         return mode
 
     @check_field("listen")
@@ -224,4 +224,9 @@ class DispatchConfig(StrictPart):
             )
         given = {**DEFAULTS.get(self.policy, {}), **self.options}
         options = make_options(self.policy, given)
-        return Rules(policy=self.policy, options={self.policy: options}, delays=delays)
+        return Rules(
+            policy=self.policy,
+            options={self.policy: options},
+            delays=delays,
+            grants=self.mode == "grants",
+        )

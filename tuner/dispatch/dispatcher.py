@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from tuner.adapters.registry import scheme_of
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
+from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import Observer, PoolSession
-from tuner.dispatch.pool.tensors import count_items
+from tuner.dispatch.pool.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
 
 __all__ = ["Connect", "Dispatcher"]
@@ -27,6 +30,9 @@ Connect = Callable[[str], Connection]
 """Opens the connection to the server of a target."""
 ASK = 5.0
 """s that a server may take to say what its model expects."""
+ONLY_GRANTS = (
+    "this dispatcher takes no requests: its file has mode: grants, for clients of tuner.dispatch.client"
+)
 START = 10.0
 """s that :meth:`Dispatcher.start` waits for a server of each pool."""
 
@@ -107,39 +113,71 @@ class Dispatcher:
         """Answer a request; see `Service`."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        pool = self._place(request.session)
-        self._observer.arrived(request.session)
+        pool, name = self._place(request.session), request.session
+        self._observer.arrived(name)
         try:
-            pending = self._admitted(request, pool, now)
-            return await self._answered(pending, pool)
+            if self.config.mode == "grants":
+                raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
+            items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
+            due = self._due(pool, name, request.deadline, now)
+            pending = Pending(request, items, now, due, loop.create_future(), kind_of(request))
+            reply: Reply = await self._answered(pending, pool)
         except Refused as refused:
-            self._observer.ended(request.session, refused.status, loop.time() - now)
+            self._observer.ended(name, refused.status, loop.time() - now)
+            raise
+        self._observer.ended(name, None, loop.time() - now)
+        return reply
+
+    async def grant(self, ask: Ask) -> Grant:
+        """Wait until a request may be sent; see `Grants`."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        pool, name = self._place(ask.session), ask.session
+        self._observer.arrived(name)
+        try:
+            items = 1 if pool.up and not pool.takes_items(name) else ask.items
+            due = self._due(pool, name, ask.deadline, now)
+            pending = Pending(Request(name, ()), items, now, due, loop.create_future(), ask.kind)
+            grant: Grant = await self._answered(pending, pool)
+        except Refused as refused:
+            self._observer.ended(name, refused.status, loop.time() - now)
             raise
 
-    def _admitted(self, request: Request, pool: Pool, now: float) -> Pending:
+        def ended(what: asyncio.Future[Ended]) -> None:
+            seconds, lost = what.result()
+            if seconds is not None or lost:
+                status = Status.UNAVAILABLE if lost else None
+                self._observer.ended(name, status, loop.time() - now)
+
+        grant.ended.add_done_callback(ended)
+        return grant
+
+    def _due(self, pool: Pool, session: str, deadline: float | None, now: float) -> float:
+        """Return when the answer to a request becomes worthless.
+
+        Raises:
+            Refused: No more requests are taken, or it is worthless now.
+        """
         if self._ending:
             raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
-        name = request.session
-        due = now + pool.session(name).slo if request.deadline is None else request.deadline
+        due = now + pool.session(session).slo if deadline is None else deadline
         if due <= now:
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
-        items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        return Pending(request, items, now, due, future)
+        return due
 
-    async def _answered(self, pending: Pending, pool: Pool) -> Reply:
+    async def _answered(self, pending: Pending, pool: Pool) -> Any:
         """Wait for the answer, at most until the deadline."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_at(pending.due, _expire, pending)
+        timer = asyncio.get_running_loop().call_at(pending.due, _expire, pending)
         self._open.add(pending)
         try:
             pool.submit(pending)
-            reply = await pending.future
+            return await pending.future
+        except asyncio.CancelledError:
+            pending.give_back()
+            raise
         finally:
             timer.cancel()
             self._open.discard(pending)
-        self._observer.ended(pending.request.session, None, loop.time() - pending.arrived)
-        return reply
 
     def _place(self, session: str) -> Pool:
         place = self._places.get(session)
@@ -174,17 +212,21 @@ class Dispatcher:
         """Return the servers of a pool. All its sessions have the same ones."""
         connections: dict[str, Connection] = {}
         models: dict[str, dict[str, str]] = {}
+        schemes: dict[str, str] = {}
         for session in members:
             for target in session.backends:
                 parsed = parse_backend(target)
                 if parsed.address not in connections:
                     connections[parsed.address] = self._connect(target)
+                    schemes[parsed.address] = scheme_of(target)
                 models.setdefault(parsed.address, {})[session.name] = parsed.model
         return [
             WatchedServer(
                 connection=connection,
                 models=models[address],
                 instances=self.config.instances,
+                scheme=schemes[address],
+                batches_itself=self.config.mode == "grants",
                 changed=pool.changed,
                 warn=self._warn,
             )

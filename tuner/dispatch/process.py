@@ -44,7 +44,8 @@ class DispatchProcess:
         self.metrics = Metrics()
         self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal)
         front = front_config(config.listen)
-        self.fronts = Fronts(self.dispatcher, front)
+        grants = self.dispatcher if config.mode == "grants" else None
+        self.fronts = Fronts(self.dispatcher, front, grants)
         host = config.listen.control[0] if config.listen.control is not None else ""
         self.control = Control(self.dispatcher, self.metrics, front.token, host)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tuner.dispatch.front import FrontConfig, Fronts
+from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
 __all__ = ["Echo", "running"]
@@ -20,6 +21,8 @@ class Echo:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.asks: list[Ask] = []
+        self.ended: list[Ended] = []
         self.cancelled = threading.Event()
         self.waiting = threading.Event()
 
@@ -46,6 +49,16 @@ class Echo:
         wanted = [one for one in request.inputs if not request.outputs or one.name in request.outputs]
         return Reply(tuple(Tensor(one.name, one.datatype, one.shape, one.content) for one in wanted), "3")
 
+    async def grant(self, ask: Ask) -> Grant:
+        self.asks.append(ask)
+        if ask.session == "slow":
+            await asyncio.sleep(60)
+        if ask.session in Status.__members__:
+            raise Refused(Status[ask.session], f"it is {ask.session}")
+        grant = Grant("triton://backend:1", "model", 0.5)
+        grant.ended.add_done_callback(lambda one: self.ended.append(one.result()))
+        return grant
+
 
 @contextmanager
 def running(service: Echo, config: FrontConfig) -> Iterator[Fronts]:
@@ -58,7 +71,7 @@ def running(service: Echo, config: FrontConfig) -> Iterator[Fronts]:
         return asyncio.run_coroutine_threadsafe(work, loop).result(20)  # type: ignore[arg-type]
 
     async def made() -> Fronts:
-        fronts = Fronts(service, config)
+        fronts = Fronts(service, config, service)
         await fronts.start()
         return fronts
 

@@ -20,8 +20,8 @@ class ModelLimits:
 
     max_batch: int | None = None
     """Most items of a request; 0 for a model that does not batch, None if the server does not say."""
-    warning: str = ""
-    """What the operator should change, such as the server's own batching; empty if nothing."""
+    batches_itself: bool | None = None
+    """Whether the server merges requests by itself; None if it does not say."""
     problem: str = ""
     """Why the dispatcher cannot serve the model; empty if it can."""
 

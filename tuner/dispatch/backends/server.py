@@ -44,6 +44,10 @@ class WatchedServer:
     """The model of each session that it serves, by the name of the session."""
     instances: int
     """Batches that it executes at a time."""
+    scheme: str
+    """What it speaks, as in its targets: ``triton``."""
+    batches_itself: bool
+    """Whether it should merge requests by itself, because frontends send them one by one."""
     changed: Callable[[WatchedServer], None]
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
@@ -56,6 +60,7 @@ class WatchedServer:
     """What it said of each session's model, when it last came up."""
     orphans: dict[asyncio.Task[object], float] = field(default_factory=dict)
     """Batches that were given up and have not ended, and when each is forgotten, s."""
+    _doubt: str = ""
     _trips: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -63,6 +68,11 @@ class WatchedServer:
     def address(self) -> str:
         """As ``host:port``."""
         return self.connection.address
+
+    @property
+    def backend(self) -> str:
+        """As ``scheme://host:port``."""
+        return f"{self.scheme}://{self.address}"
 
     @property
     def round_trip(self) -> float:
@@ -76,6 +86,12 @@ class WatchedServer:
             self.up = False
             self._woken.set()
             self.changed(self)
+
+    def doubt(self, reason: str) -> None:
+        """Probe the server now, and take it out if it does not answer: somebody else could not reach it."""
+        if self.up:
+            self._doubt = reason
+            self._woken.set()
 
     def give_up(self, batch: asyncio.Task[object]) -> None:
         """Wait no longer for a batch. It is not cancelled: Triton was seen to die of cancelled requests."""
@@ -100,8 +116,9 @@ class WatchedServer:
                 failures = 0
             else:
                 failures += 1
-                if failures >= FAILURES:
-                    self.lost(f"{self.address} did not answer {FAILURES} probes")
+                if failures >= FAILURES or self._doubt:
+                    self.lost(self._doubt or f"{self.address} did not answer {FAILURES} probes")
+            self._doubt = ""
             with contextlib.suppress(TimeoutError):
                 self._woken.clear()
                 await asyncio.wait_for(self._woken.wait(), PROBE_UP if self.up else PROBE_DOWN)
@@ -132,12 +149,25 @@ class WatchedServer:
         except Lost as error:
             self.reason = str(error)
             return
-        for limits in found.values():
-            if limits.warning:
-                self.warn(limits.warning)
+        for name, limits in found.items():
+            if limits.batches_itself is not None and limits.batches_itself != self.batches_itself:
+                self.warn(_other_batching(self.models[name], self.address, self.batches_itself))
             if limits.problem:
                 self.reason = limits.problem
                 self.warn(limits.problem)
                 return
         self.limits, self.reason, self.up = found, "", True
         self.changed(self)
+
+
+def _other_batching(model: str, address: str, wanted: bool) -> str:
+    """Say that a server should batch by itself and does not, or the other way round."""
+    if wanted:
+        return (
+            f"{model} on {address} has no dynamic batching: it executes the requests of a batch one by one; "
+            "put dynamic_batching with a delay of 1 ms into its config.pbtxt"
+        )
+    return (
+        f"{model} on {address} has dynamic batching of its own, which delays the dispatcher's batches; take "
+        "dynamic_batching out of its config.pbtxt"
+    )

@@ -73,17 +73,13 @@ class TritonConnection:
             answer = await self._config(service_pb2.ModelConfigRequest(name=model), timeout=timeout)
         except grpc.RpcError as error:
             raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
-        config, problem, warning = answer.config, "", ""
+        config, problem = answer.config, ""
         if config.model_transaction_policy.decoupled:
             problem = f"{model} on {self.address} is decoupled: it answers a request several times"
         if config.HasField("sequence_batching"):
             problem = f"{model} on {self.address} is stateful: its requests belong to sequences"
-        if config.HasField("dynamic_batching"):
-            warning = (
-                f"{model} on {self.address} has dynamic batching of its own, which delays the dispatcher's "
-                "batches; take dynamic_batching out of its config.pbtxt"
-            )
-        return ModelLimits(max_batch=config.max_batch_size, warning=warning, problem=problem)
+        batches = config.HasField("dynamic_batching")
+        return ModelLimits(max_batch=config.max_batch_size, batches_itself=batches, problem=problem)
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""

@@ -12,7 +12,7 @@ from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.intake import milliseconds
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["CODES", "Call", "Calls", "Method"]
+__all__ = ["CODES", "Call", "Calls", "Method", "Talk"]
 
 CODES = {
     Status.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -64,6 +64,14 @@ Raises:
 """
 
 
+Talk = Callable[[Callable[[], Awaitable[bytes | None]], Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Talks with a client, by what reads its next message, None at the end, and what writes one.
+
+Raises:
+    Refused: Why the conversation ends early.
+"""
+
+
 class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Finds who answers a call.
 
@@ -73,12 +81,23 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         methods: By their full names.
         free: Which of them need no token.
         token: The one that the others need; None if they need none.
+        talks: Conversations by their full names.
     """
 
-    def __init__(self, methods: Mapping[str, Method], free: frozenset[str], token: str | None) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        free: frozenset[str],
+        token: str | None,
+        talks: Mapping[str, Talk],
+    ) -> None:
         self._handlers = {
             name: grpc.stream_unary_rpc_method_handler(_answer(method, None if name in free else token))
             for name, method in methods.items()
+        }
+        self._handlers |= {
+            name: grpc.stream_stream_rpc_method_handler(_converse(talk, token))
+            for name, talk in talks.items()
         }
         self._services = {name.rpartition("/")[0] + "/" for name in methods}
 
@@ -95,14 +114,34 @@ def _answer(method: Method, token: str | None) -> Any:
     async def answer(_messages: Any, context: Any) -> bytes:
         call = Call(context)
         try:
-            if token is not None and not allowed(call.header("authorization"), token):
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
+            await _check_token(call, context, token)
             return await method(await _message(context), call)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
             raise AssertionError("abort raises") from None
 
     return answer
+
+
+def _converse(talk: Talk, token: str | None) -> Any:
+    async def converse(_messages: Any, context: Any) -> None:
+        async def read() -> bytes | None:
+            message = await context.read()
+            return None if message is grpc.aio.EOF else bytes(message)
+
+        try:
+            await _check_token(Call(context), context, token)
+            await talk(read, context.write)
+        except Refused as refused:
+            await context.abort(CODES[refused.status], refused.reason)
+
+    return converse
+
+
+async def _check_token(call: Call, context: Any, token: str | None) -> None:
+    """End a call that does not bring the token."""
+    if token is not None and not allowed(call.header("authorization"), token):
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
 
 
 async def _message(context: Any) -> bytes:

@@ -10,6 +10,7 @@ from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.grpc_server import start_grpc
 from tuner.dispatch.front.http_server import HttpServer
 from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.grant import Grants
 from tuner.dispatch.request import Service
 
 __all__ = ["Fronts"]
@@ -21,15 +22,16 @@ class Fronts:
     Args:
         service: Answers the requests.
         config: Where to listen, and what to take.
+        grants: Grants the requests of frontends that keep their inputs; nobody does if None.
     """
 
-    def __init__(self, service: Service, config: FrontConfig) -> None:
+    def __init__(self, service: Service, config: FrontConfig, grants: Grants | None = None) -> None:
         self.grpc_address: Address | None = None
         """Where gRPC is spoken, with the port that was found."""
         self.http_address: Address | None = None
         """Where HTTP is spoken, likewise."""
         self._config = config
-        self._intake = Intake(service, config.most_requests)
+        self._intake = Intake(service, config.most_requests, grants)
         self._grpc: Any = None
         self._http: HttpServer | None = None
 

@@ -9,9 +9,11 @@ import grpc
 from tuner.dispatch.front import inference, prediction
 from tuner.dispatch.front.calls import Calls
 from tuner.dispatch.front.config import Address, FrontConfig
+from tuner.dispatch.front.conversation import Conversation
 from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.front.prediction import PredictionService
+from tuner.dispatch.grant import CONVERSE
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file
 
@@ -41,7 +43,8 @@ async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> t
     host, port = address
     server = grpc.aio.server(maximum_concurrent_rpcs=MOST_CALLS, options=_options(config.largest_message))
     methods = InferenceService(intake).methods() | PredictionService(intake).methods()
-    server.add_generic_rpc_handlers((Calls(methods, inference.FREE | prediction.FREE, config.token),))
+    talks = {CONVERSE: lambda read, write: Conversation(intake).run(read, write)}
+    server.add_generic_rpc_handlers((Calls(methods, inference.FREE | prediction.FREE, config.token, talks),))
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = _credentials(config)
     try:

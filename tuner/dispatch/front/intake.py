@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tuner.dispatch.grant import Ask, Grant, Grants
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status
 from tuner.printable import one_line
 
@@ -62,10 +63,12 @@ class Intake:
     Args:
         service: Answers them.
         most_requests: Inferences in progress.
+        grants: Grants the requests of frontends that keep their inputs; nobody does if None.
     """
 
-    def __init__(self, service: Service, most_requests: int) -> None:
+    def __init__(self, service: Service, most_requests: int, grants: Grants | None = None) -> None:
         self._service = service
+        self._grants = grants
         self._most = most_requests
         self._open = 0
         self.room = Room()
@@ -109,6 +112,29 @@ class Intake:
         self.check_session(request.session)
         if request.deadline is not None and request.deadline <= time.monotonic():
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
+        with self._entered(), self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
+            return await _guarded(self._service.infer(request))
+
+    async def grant(self, ask: Ask) -> Grant:
+        """Wait until a request may be sent.
+
+        Raises:
+            Refused: It may not be sent.
+        """
+        if self._grants is None:
+            problem = "this dispatcher takes requests and grants none; its file has mode: proxy"
+            raise Refused(Status.UNSUPPORTED, problem)
+        self.check_session(ask.session)
+        with self._entered():
+            return await _guarded(self._grants.grant(ask))
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        """Count a request while the context lasts.
+
+        Raises:
+            Refused: No more are taken.
+        """
         if self._closed:
             raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
         if self._open >= self._most:
@@ -116,8 +142,7 @@ class Intake:
         self._open += 1
         self._idle.clear()
         try:
-            with self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
-                return await _guarded(self._service.infer(request))
+            yield
         finally:
             self._open -= 1
             if not self._open:

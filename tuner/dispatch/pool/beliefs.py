@@ -27,7 +27,10 @@ NOTICEABLE_DELAY = 0.2
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """Part of the SLO beyond which a batch may never be sent; s without one after which that is doubted."""
 LATENESS = 200
-"""Timers whose lateness is remembered."""
+"""Timers whose lateness is remembered, and grants."""
+PATIENCE, LEAST_PATIENCE = 5.0, 0.1
+"""How many times as long as expected a batch may take before its server counts as lost, and at least how
+long, s."""
 FRONT = 0.5e-3
 """s that an answer takes within the dispatcher, from the server's to the client's connection."""
 
@@ -56,6 +59,7 @@ class Beliefs:
         self.quantile = quantile
         self._profiles: dict[tuple[str, str, Hashable], LearnedProfile] = {}
         self._lateness: deque[float] = deque(maxlen=LATENESS)
+        self._frontends: deque[float] = deque(maxlen=LATENESS)
 
     def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
         """Return the profile of a stream on a server; a new one if its largest batch has changed."""
@@ -79,6 +83,10 @@ class Beliefs:
         """
         return float(self.profile(server, stream).table(self.quantile)[min(items, stream.largest)])
 
+    def patience(self, server: WatchedServer, stream: Stream, items: int) -> float:
+        """Return how long to wait for a batch before its server counts as lost, s."""
+        return max(PATIENCE * self.duration(server, stream, items), stream.session.slo, LEAST_PATIENCE)
+
     def tables(
         self, servers: Sequence[WatchedServer], streams: Iterable[Stream], now: float
     ) -> list[np.ndarray]:
@@ -101,9 +109,14 @@ class Beliefs:
         """Note by how much one of our own timers was late, s."""
         self._lateness.append(max(seconds, 0.0))
 
+    def frontend_was_away(self, seconds: float) -> None:
+        """Note how long a frontend with a grant was busy with anything else than asking the server, s."""
+        self._frontends.append(max(seconds, 0.0))
+
     def delays(self, servers: Iterable[WatchedServer]) -> Delays:
         """Return the delays of the network and of our own timers, s."""
         trip = max((server.round_trip for server in servers), default=0.0)
+        trip += float(np.quantile(self._frontends, 0.95)) if self._frontends else 0.0
         late = float(np.quantile(self._lateness, 0.95)) if self._lateness else 1e-3
         return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
 

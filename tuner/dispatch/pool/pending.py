@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-from tuner.dispatch.pool.tensors import kind_of
+from tuner.dispatch.grant import Ended, Grant
 from tuner.dispatch.request import Refused, Reply, Request, Status
 
 __all__ = ["Pending"]
@@ -21,20 +22,20 @@ class Pending:
     """
 
     request: Request
+    """Without inputs, if its frontend keeps them."""
     items: int
     arrived: float
     """s on the loop's clock, like all times here."""
     due: float
     """When its answer becomes worthless, s."""
-    future: asyncio.Future[Reply]
+    future: asyncio.Future[Any]
+    """A `Reply`, or a `Grant` for who keeps the inputs."""
+    kind: Hashable
+    """What requests of one batch have in common."""
     sent: bool = False
     """Whether it is part of a batch that is executing."""
     tries: int = 0
     """Batches that it was part of."""
-    kind: Hashable = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.kind = kind_of(self.request)
 
     @property
     def session(self) -> str:
@@ -46,10 +47,17 @@ class Pending:
         """Whether it is answered, or nobody waits for the answer."""
         return self.future.done()
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, answer: Reply | Grant) -> None:
         """Give the answer, unless there is one."""
         if not self.future.done():
-            self.future.set_result(reply)
+            self.future.set_result(answer)
+
+    def give_back(self) -> None:
+        """Nobody waits any more; a grant that was given at the same moment ends."""
+        if self.future.done() and not self.future.cancelled() and self.future.exception() is None:
+            answer = self.future.result()
+            if isinstance(answer, Grant):
+                answer.end(Ended())
 
     def refuse(self, status: Status, reason: str) -> None:
         """Say that there will be no answer, unless there is one."""

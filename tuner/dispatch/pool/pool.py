@@ -26,6 +26,7 @@ import numpy as np
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
+from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.proxy import ProxySender
@@ -95,7 +96,8 @@ class Pool:
         self._journal = journal
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
-        sender = ProxySender(beliefs, observer, self._elsewhere)
+        make = GrantSender if rules.grants else ProxySender
+        sender = make(beliefs, observer, self._elsewhere)
         self._lanes = Lanes(sender.send, self._finished)
         self._streams: list[Stream] = []
         self._places: dict[tuple[str, Hashable], int] = {}  # of the streams

@@ -15,9 +15,6 @@ from tuner.dispatch.request import Refused, Reply
 
 __all__ = ["Elsewhere", "ProxySender"]
 
-PATIENCE, LEAST_PATIENCE = 5.0, 0.1
-"""How many times as long as expected a batch may take before its server counts as lost, and at least how
-long, s."""
 Elsewhere = Callable[[Sequence[Pending], str], None]
 """Lets requests go to another server, because of a reason."""
 
@@ -51,7 +48,8 @@ class ProxySender:
         began = loop.time()
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
         try:
-            reply = await asyncio.wait_for(asyncio.shield(call), self._patience(batch))
+            patience = self._beliefs.patience(server, stream, batch.items)
+            reply = await asyncio.wait_for(asyncio.shield(call), patience)
             outputs = split(reply.outputs, counts) if stream.takes_items else [reply.outputs]
         except TimeoutError:
             server.give_up(call)
@@ -66,11 +64,6 @@ class ProxySender:
             for one, part in zip(requests, outputs, strict=True):
                 one.answer(Reply(part, reply.version))
             self._learn(batch, sum(counts), began)
-
-    def _patience(self, batch: Batch) -> float:
-        """Return how long to wait for a batch before its server counts as lost, s."""
-        expected = self._beliefs.duration(batch.lane.server, batch.stream, batch.items)
-        return max(PATIENCE * expected, batch.stream.session.slo, LEAST_PATIENCE)
 
     def _learn(self, batch: Batch, items: int, began: float) -> None:
         """Learn from a batch that has just ended how long its server worked on it."""

@@ -37,6 +37,8 @@ class Rules:
     """By policy; those that are not in it have their defaults."""
     delays: Delays | None = None
     """Of the network, as the policy assumes them; measured if None."""
+    grants: bool = False
+    """Whether frontends send their requests themselves, when and where they are granted."""
 
     @property
     def chosen(self) -> Any:

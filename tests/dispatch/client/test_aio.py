@@ -1,0 +1,192 @@
+"""Grants in virtual time: the scheduler decides, frontends send, and servers merge what they get."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from tests.dispatch.client.frontends import Batcher, frontend
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.backends.connection import Lost
+from tuner.dispatch.client import AsyncGrantClient, Refused, Status
+
+
+class Load:
+    """Requests of several frontends, and what came of them."""
+
+    def __init__(self, found: Bench) -> None:
+        self.batchers = {f"triton://{name}": Batcher(server) for name, server in found.servers.items()}
+        self.latencies: list[float] = []
+        self.refused: list[Refused] = []
+
+    async def ask(self, client: AsyncGrantClient, timeout: float | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        arrived = loop.time()
+        try:
+            async with client.grant("m", timeout=timeout) as granted:
+                await self.batchers[granted.backend].ask(1)
+        except Refused as refused:
+            self.refused.append(refused)
+        else:
+            self.latencies.append(loop.time() - arrived)
+
+    async def offer(self, clients: list[AsyncGrantClient], count: int, rate: float) -> None:
+        rng, tasks = np.random.default_rng(0), []
+        for number in range(count):
+            tasks.append(asyncio.ensure_future(self.ask(clients[number % len(clients)])))
+            await asyncio.sleep(float(rng.exponential(1 / rate)))
+        await asyncio.gather(*tasks)
+
+
+def test_servers_merge_what_was_granted_together() -> None:
+    """Requests of several frontends arrive in batches, in time, one batch at a server at a time."""
+
+    async def main() -> None:
+        found = bench(mode="grants")
+        load = Load(found)
+        async with found as dispatcher:
+            async with frontend(dispatcher) as one, frontend(dispatcher) as other:
+                await load.offer([one, other], 600, 800)
+            assert not dispatcher.pools[0].waiting("m")
+        batches = [items for server in found.servers.values() for _, items in server.batches]
+        granted = [items for _, _, items, _ in found.counts.executed_batches]
+        assert sum(batches) == sum(granted) == 600 - len(load.refused)
+        assert len(load.refused) < 12
+        assert sum(batches) / len(batches) > 3
+        assert len(batches) == pytest.approx(
+            len(granted), rel=0.02
+        )  # what was granted together came together
+        assert np.quantile(load.latencies, 0.99) <= 50 * MS
+
+    run(main())
+
+
+def test_what_is_learned() -> None:
+    """How long servers work on batches, without the way to them and the frontends' own delays."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1)
+        load = Load(found)
+        async with found as dispatcher:
+            async with frontend(dispatcher) as client:
+                await load.offer([client], 300, 300)
+            table = dispatcher.pools[0].scheduler.policy[0].latency[0, 1]
+        for items in (1, 4):
+            assert table[items] == pytest.approx((items + 4 + 1) * MS, rel=0.15)  # and the batcher's delay
+
+    run(main())
+
+
+def test_a_frontend_that_goes_away() -> None:
+    """Its requests are withdrawn and its grants end, so that others get the server at once."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        load = Load(found)
+        async with found as dispatcher:
+            gone = frontend(dispatcher)
+            held = [gone.grant("m") for _ in range(3)]
+            for one in held[:2]:  # the second is sent ahead of the end of the first
+                await one.__aenter__()
+            waits = asyncio.ensure_future(held[2].__aenter__())
+            loop = asyncio.get_running_loop()
+            async with frontend(dispatcher) as stays:
+                asking = asyncio.ensure_future(load.ask(stays))
+                await asyncio.sleep(5 * MS)
+                assert dispatcher.pools[0].waiting("m") == 2
+                left = loop.time()
+                await gone.close()
+                with pytest.raises(Refused):
+                    await waits
+                await asking
+                assert loop.time() - left < 10 * MS
+            assert len(load.latencies) == 1
+            assert found.servers["a:1"].batches == [("m", 1)]
+
+    run(main())
+
+
+def test_a_silent_frontend_costs_a_while() -> None:
+    """A grant whose end nobody reports keeps its server busy until it should have ended long ago."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        load = Load(found)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            silent = [client.grant("m") for _ in range(2)]
+            for one in silent:  # the second is sent ahead of the end of the first
+                await one.__aenter__()
+            await load.ask(client, timeout=1.0)
+            assert 100 * MS < load.latencies[0] < 130 * MS
+            assert dispatcher.ready("m")
+
+    run(main())
+
+
+def test_withdrawing() -> None:
+    """A cancelled ask leaves the queue; one that is cancelled as the grant comes gives the server back."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        load = Load(found)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            for wait in (0.0, 0.1 * MS, 0.25 * MS, 0.3 * MS, 0.45 * MS, 2 * MS):
+                asking = asyncio.ensure_future(load.ask(client))
+                await asyncio.sleep(wait)
+                asking.cancel()
+                await asyncio.sleep(20 * MS)
+                assert dispatcher.pools[0].waiting("m") == 0
+            await load.ask(client)
+            assert load.latencies[0] < 10 * MS
+
+    run(main())
+
+
+def test_a_backend_that_a_frontend_cannot_reach() -> None:
+    """It is probed at once, taken out if it does not answer, and what it did not do goes elsewhere."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 500.0}, mode="grants")
+        load = Load(found)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            await load.offer([client], 100, 400)
+            found.servers["a:1"].alive = False
+            tried = []
+            for _ in range(4):
+                async with client.grant("m") as granted:
+                    tried.append(granted.address)
+                    try:
+                        await load.batchers[granted.backend].ask(1)
+                    except Lost as error:
+                        granted.lost(str(error))
+                await asyncio.sleep(1 * MS)
+            assert tried[-1] == "b:1"
+            assert ("a:1", False) in found.counts.switches
+
+    run(main())
+
+
+def test_refusals() -> None:
+    """Each has its status and its reason; requests with their inputs are refused in this mode."""
+
+    async def main() -> None:
+        found = bench({"queue": 3}, mode="grants", servers=1)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            for session, items, timeout, status in (
+                ("nobody", 1, None, Status.NOT_FOUND),
+                ("m", 17, None, Status.INVALID),
+                ("m", 4, None, Status.EXHAUSTED),
+                ("m", 1, -1.0, Status.DEADLINE),
+                ("m", 1, 1 * MS, Status.DEADLINE),
+            ):
+                with pytest.raises(Refused) as refused:
+                    await client.grant(session, items=items, timeout=timeout).__aenter__()
+                assert refused.value.status is status
+            with pytest.raises(Refused, match="mode: grants") as refused:
+                await dispatcher.infer(request())
+            assert refused.value.status is Status.UNSUPPORTED
+
+    run(main())

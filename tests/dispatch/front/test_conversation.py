@@ -1,0 +1,103 @@
+"""What frontends may say, and what becomes of those that say anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.dispatch.front.echo import Echo
+from tuner.dispatch.front.conversation import LONGEST_FRAME, Conversation
+from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.grant import Ended
+from tuner.dispatch.request import Refused, Status
+
+
+async def talk(service: Echo, *frames: bytes) -> list[dict[str, object]]:
+    """Say frames to the dispatcher; return what it answered."""
+    answers: list[dict[str, object]] = []
+    left = list(frames)
+
+    async def read() -> bytes | None:
+        await asyncio.sleep(0.005)
+        return left.pop(0) if left else None
+
+    async def write(frame: bytes) -> None:
+        answers.extend(json.loads(frame))
+
+    await Conversation(Intake(service, 3, service)).run(read, write)
+    return answers
+
+
+def said(*messages: object) -> bytes:
+    return json.dumps(messages).encode()
+
+
+def test_a_conversation() -> None:
+    """Asks are answered by their numbers; what is open at the end is withdrawn, and what was granted ends."""
+    service = Echo()
+    frames = [
+        said({"ask": 1, "session": "echo"}, {"ask": 2, "session": "DEADLINE"}, {"ask": 3, "session": "slow"}),
+        said({"end": 1, "seconds": 0.25}, {"cancel": 3}, {"end": 77}, {"cancel": 88}),
+        said({"ask": 1, "session": "echo"}, {"ask": 4, "session": "slow"}, {"ask": 5, "session": "nobody"}),
+    ]
+
+    answers = asyncio.run(talk(service, *frames))
+
+    grant = {"grant": 1, "backend": "triton://backend:1", "model": "model", "timeout": 0.5}
+    refused = [
+        {"refused": 2, "status": "deadline", "reason": "it is DEADLINE"},
+        {"refused": 5, "status": "not found", "reason": "there is no session 'nobody'"},
+    ]
+    assert answers == [grant, refused[0], grant, refused[1]]
+    assert service.ended == [Ended(0.25), Ended()]
+
+
+def test_too_many_asks() -> None:
+    """Those that exceed the limit are refused."""
+    asks = [{"ask": number, "session": "slow"} for number in range(5)]
+    answers = asyncio.run(talk(Echo(), said(*asks)))
+    assert [(one["refused"], one["status"]) for one in answers] == [(3, "exhausted"), (4, "exhausted")]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"{",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"{}",
+        b"[1]",
+        b" " * (LONGEST_FRAME + 1),
+        said({}),
+        said({"ask": -1, "session": "echo"}),
+        said({"ask": True, "session": "echo"}),
+        said({"ask": 1 << 60, "session": "echo"}),
+        said({"ask": 1}),
+        said({"ask": 1, "session": "echo", "items": 0}),
+        said({"ask": 1, "session": "echo", "items": 1.5}),
+        said({"ask": 1, "session": "echo", "kind": "x" * 3000}),
+        said({"ask": 1, "session": "echo", "timeout": "soon"}),
+        b'[{"ask": 1, "session": "echo", "timeout": NaN}]',
+        said({"ask": 1, "session": "slow"}, {"ask": 1, "session": "slow"}),
+        said({"end": "1"}),
+        said({"cancel": None}),
+    ],
+)
+def test_what_is_no_message(frame: bytes) -> None:
+    """It ends the conversation of this frontend, with the reason."""
+    with pytest.raises(Refused) as refused:
+        asyncio.run(talk(Echo(), frame))
+    assert refused.value.status is Status.INVALID
+
+
+def test_a_dispatcher_that_grants_nothing() -> None:
+    """It says so to each ask."""
+
+    async def main() -> None:
+        with pytest.raises(Refused, match="mode: proxy") as refused:
+            await Intake(Echo(), 3).grant(None)  # type: ignore[arg-type]
+        assert refused.value.status is Status.UNSUPPORTED
+
+    asyncio.run(main())

@@ -1,0 +1,233 @@
+"""Asks for grants from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from tuner.dispatch.client.granted import Granted
+from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
+from tuner.dispatch.outbox import Outbox
+from tuner.dispatch.request import Refused, Status
+
+__all__ = ["AsyncGrantClient"]
+
+MOST_TRIES = 4
+"""Backends that a request is sent to before it is given up."""
+FAREWELL = 1.0
+"""s that the last messages may take at the end."""
+AWAY = "the dispatcher ended the conversation"
+
+
+class AsyncGrantClient:
+    """Keeps requests until the scheduler grants them, and sends them straight to the granted backend.
+
+    It is used in one event loop, and by any number of tasks there. A lost dispatcher is called again by the
+    next request.
+
+    Args:
+        address: The dispatcher's ``listen.grpc``, as ``host:port``.
+        token: That it asks for, if it has a ``token_file``.
+        credentials: For TLS, as :func:`grpc.ssl_channel_credentials` makes them; in the clear if None.
+        connect: Makes the client of a backend from its ``host:port``, for :meth:`infer`; a plain
+            :class:`tritonclient.grpc.aio.InferenceServerClient` if None.
+        open_line: Opens the conversation, in place of gRPC.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        credentials: Any = None,
+        connect: Callable[[str], Any] | None = None,
+        open_line: OpenLine | None = None,
+    ) -> None:
+        self._open_line = open_line or (lambda: GrpcLine(address, token, credentials))
+        self._connect = connect or _triton
+        self._backends: dict[str, Any] = {}
+        self._numbers = count()
+        self._waiting: dict[int, asyncio.Future[Granted]] = {}
+        self._outbox = Outbox()
+        self._line: Line | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the conversation, and close the connections to the backends."""
+        self._outbox.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=FAREWELL)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for backend in self._backends.values():
+            await backend.close()
+        self._backends.clear()
+
+    @asynccontextmanager
+    async def grant(
+        self, session: str, *, items: int = 1, kind: str = "", timeout: float | None = None
+    ) -> AsyncIterator[Granted]:
+        """Wait until a request may be sent; send it in the block, which ends with the answer.
+
+        Args:
+            session: The session.
+            items: Of the request.
+            kind: What requests of one batch have in common, such as the shapes of their inputs.
+            timeout: s after which the answer is worthless; the session's SLO if None.
+
+        Raises:
+            Refused: It may not be sent: the deadline cannot be kept, or there is no backend.
+        """
+        loop = asyncio.get_running_loop()
+        granted = await self._granted(session, items, kind, timeout, number := next(self._numbers))
+        began = loop.time()
+        try:
+            yield granted
+        except BaseException:
+            self._outbox.say(end=number, lost=granted.problem)
+            raise
+        if granted.problem:
+            self._outbox.say(end=number, lost=granted.problem)
+        else:
+            self._outbox.say(end=number, seconds=loop.time() - began)
+
+    async def infer(
+        self,
+        session: str,
+        inputs: Sequence[Any],
+        *,
+        outputs: Sequence[Any] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Infer as :meth:`tritonclient.grpc.aio.InferenceServerClient.infer` does.
+
+        A backend that is lost is replaced by another one, if there is time.
+
+        Args:
+            session: The session.
+            inputs: As `tritonclient.grpc.InferInput`.
+            outputs: As `tritonclient.grpc.InferRequestedOutput`; all if None.
+            timeout: s after which the answer is worthless; the session's SLO if None.
+
+        Returns:
+            A `tritonclient.grpc.InferResult`.
+
+        Raises:
+            Refused: There is no answer in time.
+            InferenceServerException: The backend refuses the request.
+        """
+        from tritonclient.utils import InferenceServerException
+
+        loop = asyncio.get_running_loop()
+        ends = None if timeout is None else loop.time() + timeout
+        items, kind = inputs[0].shape()[0], _kind(inputs, outputs)
+        for _ in range(MOST_TRIES):
+            left = None if ends is None else ends - loop.time()
+            async with self.grant(session, items=items, kind=kind, timeout=left) as granted:
+                ends = loop.time() + granted.timeout
+                backend = self._backend(granted.address)
+                try:
+                    return await backend.infer(
+                        granted.model, inputs, outputs=outputs, client_timeout=granted.timeout
+                    )
+                except InferenceServerException as error:
+                    why, status = str(error), str(error.status())
+                    if "UNAVAILABLE" not in status and "DEADLINE_EXCEEDED" not in status:
+                        raise
+                if "UNAVAILABLE" in status:
+                    granted.lost(why)
+            if "DEADLINE_EXCEEDED" in status:
+                raise Refused(Status.DEADLINE, f"{granted.address} did not answer in time")
+        raise Refused(Status.UNAVAILABLE, why)
+
+    def _backend(self, address: str) -> Any:
+        if address not in self._backends:
+            self._backends[address] = self._connect(address)
+        return self._backends[address]
+
+    async def _granted(
+        self, session: str, items: int, kind: str, timeout: float | None, number: int
+    ) -> Granted:
+        """Ask for a grant, and wait for it."""
+        self._call()
+        waiting: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
+        asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
+        self._outbox.say(**asked, **({} if timeout is None else {"timeout": timeout}))
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            self._outbox.say(cancel=number)
+            raise
+        finally:
+            del self._waiting[number]
+
+    def _call(self) -> None:
+        """Begin a conversation if there is none."""
+        if self._line is None:
+            self._line = self._open_line()
+            self._outbox = Outbox()
+            task = asyncio.get_running_loop().create_task(self._converse(self._line, self._outbox))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _converse(self, line: Line, outbox: Outbox) -> None:
+        """Speak and listen until the dispatcher goes away; then nobody waits for it any more."""
+        speaking = asyncio.get_running_loop().create_task(_speak(line, outbox))
+        end = Refused(Status.UNAVAILABLE, AWAY)
+        try:
+            while (frame := await line.read()) is not None:
+                for message in json.loads(frame):
+                    self._hear(message)
+        except Refused as refused:
+            end = refused
+        finally:
+            self._line = None
+            speaking.cancel()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(end)
+            with suppress(asyncio.CancelledError, Refused):
+                await speaking
+            await line.close()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        number: int = message["grant" if "grant" in message else "refused"]
+        waiting = self._waiting.get(number)
+        if waiting is None or waiting.done():
+            return  # it was withdrawn at the same moment, and the dispatcher knows
+        if "grant" in message:
+            waiting.set_result(Granted(message["backend"], message["model"], message["timeout"]))
+        else:
+            waiting.set_exception(Refused(Status(message["status"]), message["reason"]))
+
+
+async def _speak(line: Line, outbox: Outbox) -> None:
+    await outbox.run(line.write)
+    await line.finish()
+
+
+def _triton(address: str) -> Any:
+    from tritonclient.grpc.aio import InferenceServerClient
+
+    return InferenceServerClient(address)
+
+
+def _kind(inputs: Sequence[Any], outputs: Sequence[Any] | None) -> str:
+    """Return what requests of one batch have in common."""
+    parts = sorted(f"{one.name()} {one.datatype()} {list(one.shape()[1:])}" for one in inputs)
+    return "; ".join([*parts, *sorted(one.name() for one in outputs or ())])

@@ -1,0 +1,30 @@
+"""The permission to send a request now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Granted"]
+
+
+@dataclass(slots=True)
+class Granted:
+    """Where a request may be sent, now."""
+
+    backend: str
+    """As ``scheme://host:port``."""
+    model: str
+    """The backend's name of the model."""
+    timeout: float
+    """s from the grant until the answer is worthless."""
+    problem: str = field(default="", init=False)
+    """Why the backend could not be asked; empty if it could."""
+
+    @property
+    def address(self) -> str:
+        """The backend as ``host:port``."""
+        return self.backend.partition("://")[2]
+
+    def lost(self, reason: str) -> None:
+        """Say that the backend did not answer: the dispatcher looks whether it is still there."""
+        self.problem = reason or "no answer"

@@ -1,0 +1,107 @@
+"""The line to the dispatcher: frames of bytes in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from tuner.dispatch.grant import CONVERSE
+from tuner.dispatch.request import Refused, Status
+
+__all__ = ["GrpcLine", "Line", "OpenLine"]
+
+STATUSES = {
+    grpc.StatusCode.INVALID_ARGUMENT: Status.INVALID,
+    grpc.StatusCode.UNAUTHENTICATED: Status.INVALID,
+    grpc.StatusCode.UNIMPLEMENTED: Status.UNSUPPORTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Status.EXHAUSTED,
+}
+"""What the end of a conversation means; any other one means that the dispatcher is away."""
+
+
+class Line(Protocol):
+    """A conversation with the dispatcher."""
+
+    async def read(self) -> bytes | None:
+        """Wait for the next frame; None at the end.
+
+        Raises:
+            Refused: The conversation broke.
+        """
+        ...
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame.
+
+        Raises:
+            Refused: The conversation broke.
+        """
+        ...
+
+    async def finish(self) -> None:
+        """Say that nothing more will be written; the dispatcher ends the conversation then.
+
+        Raises:
+            Refused: The conversation broke.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the conversation."""
+        ...
+
+
+OpenLine = Callable[[], Line]
+
+
+class GrpcLine:
+    """A line over gRPC.
+
+    Args:
+        address: Of the dispatcher's gRPC, as ``host:port``.
+        token: That it asks for.
+        credentials: For TLS; in the clear if None.
+    """
+
+    def __init__(self, address: str, token: str | None, credentials: Any) -> None:
+        self._channel = (
+            grpc.aio.insecure_channel(address)
+            if credentials is None
+            else grpc.aio.secure_channel(address, credentials)
+        )
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else None
+        self._call = self._channel.stream_stream(CONVERSE)(metadata=metadata)
+
+    async def read(self) -> bytes | None:
+        """See :class:`Line`."""
+        try:
+            frame = await self._call.read()
+        except grpc.RpcError as error:
+            raise _refused(error) from None
+        return None if frame is grpc.aio.EOF else bytes(frame)
+
+    async def write(self, frame: bytes) -> None:
+        """See :class:`Line`."""
+        try:
+            await self._call.write(frame)
+        except grpc.RpcError as error:
+            raise _refused(error) from None
+
+    async def finish(self) -> None:
+        """See :class:`Line`."""
+        try:
+            await self._call.done_writing()
+        except grpc.RpcError as error:
+            raise _refused(error) from None
+
+    async def close(self) -> None:
+        """See :class:`Line`."""
+        self._call.cancel()
+        await self._channel.close()
+
+
+def _refused(error: grpc.RpcError) -> Refused:
+    return Refused(STATUSES.get(error.code(), Status.UNAVAILABLE), error.details() or error.code().name)

@@ -1,0 +1,150 @@
+"""The conversation of a frontend with the scheduler: asks come, grants go.
+
+A frame is a JSON array of messages, so that what happens at once travels together. A number names a request;
+the frontend chooses it, and may use it again after the end of the request.
+
+==================  ==============================================================  ========================
+message             fields                                                          who says it
+==================  ==============================================================  ========================
+``ask``: number     ``session``, ``items``, ``kind``, ``timeout`` in s (optional)   the frontend
+``grant``: number   ``backend`` as ``scheme://host:port``, ``model``, ``timeout``   the scheduler: send it now
+``refused``: ...    ``status``, ``reason``: do not send it                          the scheduler
+``end``: number     ``seconds`` from sending to the answer, or ``lost``: why not    the frontend, if granted
+``cancel``: ...     nobody waits for it any more                                    the frontend
+==================  ==============================================================  ========================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.grant import Ask, Ended, Grant
+from tuner.dispatch.outbox import Outbox, Write
+from tuner.dispatch.request import Refused, Status
+
+__all__ = ["Conversation", "Read"]
+
+LONGEST_FRAME = 262_144
+"""Bytes."""
+LONGEST_KIND = 2_000
+"""Characters."""
+MOST_UNREAD = 10_000
+"""Messages that wait for a frontend that does not read."""
+Read = Callable[[], Awaitable[bytes | None]]
+"""Waits for the next frame; None at the end."""
+
+
+class Conversation:
+    """One frontend, until it goes away; then its asks are withdrawn, and its grants end.
+
+    Args:
+        intake: Takes the asks.
+    """
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._granted: dict[int, Grant] = {}
+        self._outbox = Outbox()
+
+    async def run(self, read: Read, write: Write) -> None:
+        """Talk until the frontend goes away.
+
+        Raises:
+            Refused: A message is malformed, or the frontend does not read what it is answered.
+        """
+        writing = asyncio.get_running_loop().create_task(self._outbox.run(write))
+        try:
+            while (frame := await read()) is not None:
+                for message in _messages(frame):
+                    self._hear(message)
+                if len(self._outbox) > MOST_UNREAD:
+                    raise Refused(Status.EXHAUSTED, "the frontend does not read what it is answered")
+        finally:
+            for task in [writing, *self._asking.values()]:
+                task.cancel()
+            for grant in self._granted.values():
+                grant.end(Ended())
+
+    def _hear(self, message: Any) -> None:
+        if "ask" in message:
+            number = _number(message, "ask")
+            if number in self._asking or number in self._granted:
+                raise Refused(Status.INVALID, f"request {number} has not ended")
+            task = asyncio.get_running_loop().create_task(self._ask(number, _ask(message)))
+            self._asking[number] = task
+            task.add_done_callback(lambda _: self._asking.pop(number))  # also if it is cancelled at once
+        elif "end" in message:
+            grant = self._granted.pop(_number(message, "end"), None)
+            if grant is not None:
+                grant.end(_ended(message))
+        else:
+            number = _number(message, "cancel")
+            if (asking := self._asking.get(number)) is not None:
+                asking.cancel()
+            if (grant := self._granted.pop(number, None)) is not None:
+                grant.end(Ended())
+
+    async def _ask(self, number: int, ask: Ask) -> None:
+        try:
+            grant = await self._intake.grant(ask)
+        except Refused as refused:
+            self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
+        else:
+            self._granted[number] = grant
+            self._outbox.say(grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout)
+
+
+def _messages(frame: bytes) -> list[Any]:
+    if len(frame) > LONGEST_FRAME:
+        raise Refused(Status.INVALID, f"a frame has at most {LONGEST_FRAME} bytes")
+    try:
+        found = json.loads(frame)
+    except (ValueError, RecursionError):
+        raise Refused(Status.INVALID, "a frame is a JSON array of messages") from None
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise Refused(Status.INVALID, "a frame is a JSON array of messages")
+    return found
+
+
+def _number(message: dict[str, Any], name: str) -> int:
+    """Return a field that is a whole number of at least 0."""
+    value = message.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+        problem = f"a message has ask, end or cancel: the number of a request, not {value!r:.40}"
+        raise Refused(Status.INVALID, problem)
+    return value
+
+
+def _seconds(message: dict[str, Any], name: str) -> float | None:
+    """Return a field that is a duration, s; None without it."""
+    value = message.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise Refused(Status.INVALID, f"{name} is a number of seconds, not {value!r:.40}")
+    return float(value)
+
+
+def _ask(message: dict[str, Any]) -> Ask:
+    session, items, kind = message.get("session"), message.get("items", 1), message.get("kind", "")
+    if not isinstance(session, str) or not isinstance(kind, str) or len(kind) > LONGEST_KIND:
+        problem = f"session and kind are texts; kind has at most {LONGEST_KIND} characters"
+        raise Refused(Status.INVALID, problem)
+    if not isinstance(items, int) or isinstance(items, bool) or items < 1:
+        raise Refused(Status.INVALID, f"items is a whole number of at least 1, not {items!r:.40}")
+    timeout = _seconds(message, "timeout")
+    deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+    return Ask(session, items, kind, deadline)
+
+
+def _ended(message: dict[str, Any]) -> Ended:
+    seconds, lost = _seconds(message, "seconds"), message.get("lost", "")
+    if not isinstance(lost, str) or (seconds is not None and seconds < 0):
+        raise Refused(Status.INVALID, "an end has seconds of at least 0, or lost: a sentence")
+    return Ended(seconds, lost[:200])
