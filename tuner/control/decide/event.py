@@ -42,7 +42,7 @@ class InForce(NamedTuple):
     now: float = math.nan
     """When the server was changed, s."""
     cost: ApplyCost | None = None
-    """What kind of change it was; None if the change is counted already, or its end was not seen."""
+    """What kind of change it was; None if it is counted already."""
 
 
 class Overtaken(NamedTuple):

@@ -256,7 +256,10 @@ class Driver:
             self._journal.changed(record, self._state())
         if came:
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
-            self.loop.observe(on.InForce(doubt.previous, back=doubt.back))
+            # What an earlier life wrote down as applied is counted with its other changes.
+            cost = self.loop.space.apply_cost(doubt.previous, found) if doubt.record is not None else None
+            self.reconfigurations += cost is not None
+            self.loop.observe(on.InForce(doubt.previous, doubt.back, self._clock.now(), cost))
         return came
 
     def _respect(self, found: Configuration) -> None:
