@@ -83,7 +83,6 @@ JUDGES = (
     "mean breaks the slo",
     "failures on probation",
     "broken on probation",
-    "too few requests",
     "gains too little",
     BREAKER.name,
 )

@@ -18,7 +18,7 @@ from tests.builders import (
     turn,
 )
 from tuner.agents.agent import State
-from tuner.control import Apply, ControlLoop, Decision, GuardLimits, Hold, Rollback
+from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
@@ -253,23 +253,21 @@ def test_small_gains_between_tried_configurations_do_not_disturb_the_server() ->
 
 
 @pytest.mark.parametrize(
-    ("p95", "requests", "kind"), [(0.033, 60, Hold), (0.033, 60000, Rollback), (0.060, 6000, Rollback)]
+    ("p95", "requests", "kind"), [(0.033, 60, Apply), (0.033, 60000, Rollback), (0.060, 6000, Rollback)]
 )
-def test_a_change_is_judged_by_enough_requests(p95: float, requests: int, kind: type[Decision]) -> None:
-    """A tenth above the SLO is nothing sure after few requests, but it is after many."""
+def test_a_change_is_judged_by_enough_requests(
+    p95: float, requests: int, kind: type[Apply | Rollback]
+) -> None:
+    """A tenth above the SLO is nothing sure after few requests: the agent may leave, nothing is banned."""
     loop, _ = loop_with(configuration(2))
     turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
 
-    decisions = []
-    for end in (20.0, 30.0, 40.0):
-        window = measurement(p95, running=configuration(2), end=end, rate=requests / 5)
-        window = dataclasses.replace(window, arrival_rate=200.0)
-        decisions.append(turn(loop, end, window))
+    window = measurement(p95, running=configuration(2), end=20.0, rate=requests / 5)
+    decision = turn(loop, 20.0, dataclasses.replace(window, arrival_rate=200.0))
 
-    assert isinstance(decisions[0], kind)
-    assert kind is Rollback or "too few requests" in decisions[0].reason
-    assert any(isinstance(decision, Rollback) for decision in decisions)
+    assert isinstance(decision, kind)
+    assert decision.configuration == configuration()
 
 
 def test_a_window_is_longer_where_few_requests_come_and_shorter_while_the_slo_burns() -> None:

@@ -53,11 +53,6 @@ class Margin(NamedTuple):
         """The probability that the SLO was kept."""
         return NORMAL.cdf(-self.excess / self.error)
 
-    def with_another(self, other: Margin) -> Margin:
-        """Return what two windows of the same configuration show together."""
-        mine, its = self.error**-2, other.error**-2
-        return Margin((mine * self.excess + its * other.excess) / (mine + its), (mine + its) ** -0.5)
-
 
 def margin(m: Measurement, slo: Slo) -> Margin:
     """Return how far a window was from the bound of the SLO, whose statistic must have been measured.

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tuner.agents.agent import Agent, Explains, State
-from tuner.control.decide.memory import Memory, Probation, Verdict
+from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
@@ -57,10 +57,10 @@ class Facts:
     """Whether a window should have ended a while ago."""
     mean_breaks: str = ""
     """That even the mean latency breaks the SLO while the quantiles look back, in words; else empty."""
-    verdict: Verdict | None = None
-    """What the windows since the change say about it; None where nothing is judged."""
-    failures: int = 0
-    """Requests that failed in the window."""
+    failing: int = 0
+    """Requests that failed in the window, if more do than before the change that it judges."""
+    broken: bool = False
+    """Whether the window that judges the change surely broke the SLO, given its number of requests."""
     best_good: Configuration | None = None
     """What to go back to: the best other configuration known to keep the SLO under this load."""
     standing: str = ""

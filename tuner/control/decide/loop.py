@@ -18,7 +18,7 @@ from tuner.control.decide.decision import Apply, Decision
 from tuner.control.decide.evidence import Load, margin
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.memory import Memory, Probation, Verdict
+from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
 from tuner.control.decide.rules import decide
 from tuner.control.decide.validation import implausible
@@ -29,6 +29,8 @@ from tuner.objective import Objective
 
 __all__ = ["ControlLoop"]
 
+UNLIKELY = 0.1
+"""A change broke the SLO if its first usable window kept it with a smaller probability than this."""
 FEW = {statistic: 5 / (1 - share) for statistic, share in QUANTILES.items()} | {"mean": 30.0}
 """Requests for a verdict: five of them lie beyond the quantile."""
 LONGEST = 6
@@ -192,25 +194,23 @@ class ControlLoop:
         if kept:
             self.last_good = self.incumbent()
         good = self._better(level, index)
-        verdict = None
-        if memory.probation is not None and not self._ordered(m.configuration):
-            memory.probation = memory.probation.judged_by(shown)
-            verdict = memory.probation.verdict(m.failure_share, kept=kept, alone=good is None)
+        change = None if self._ordered(m.configuration) else memory.probation
+        failing = change is not None and m.failure_share > change.failure_share
+        broken = change is not None and good is not None and shown.kept < UNLIKELY
         sign = "within" if kept else "breaks"
         self._know(
             m.configuration,
-            verdict=verdict,
-            failures=m.failures,
+            failing=m.failures if failing else 0,
+            broken=broken,
             best_good=good,
             standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
             ask=partial(
                 propose, self.agent, self.space, memory, state, now=now, kept=kept, explore=self._explore
             ),
         )
-        if verdict is Verdict.PASSED:
-            memory.probation = None
-        if verdict in (None, Verdict.PASSED):
+        if not (failing or broken):
             memory.failure_share = m.failure_share
+            memory.probation = None if change is not None else memory.probation
 
     def _better(self, level: int, index: int) -> Configuration | None:
         """Return what to go back to: the best that keeps the SLO, if that is not what runs."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import NamedTuple
 
-from tuner.control.decide.evidence import ConfigurationRecord, Margin, Spread
+from tuner.control.decide.evidence import ConfigurationRecord, Spread
 from tuner.control.decide.limits import GuardLimits
 from tuner.knobs import ApplyCost, Configuration
 
-__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search", "Verdict"]
+__all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search"]
 
 HOUR = 3600.0
 """s."""
@@ -24,8 +24,6 @@ LITTLE = 2
 """Windows up to which little is known of a configuration."""
 PAUSE, LONGEST_PAUSE = 5, 320
 """Windows for which the circuit breaker is open at first, and at most."""
-SURE, ENOUGH = 0.9, 3
-"""How likely a verdict on a change must be, and the windows after which the likelier one counts."""
 
 
 @dataclass(slots=True)
@@ -73,50 +71,13 @@ class LevelRecord:
         return [c for c in self.tried if self.configurations[c].good]
 
 
-class Verdict(Enum):
-    """What the windows since a change say about it."""
-
-    PASSED = "the change broke nothing"
-    FAILING = "more requests fail than before the change"
-    BROKEN = "the change broke the SLO, and something better is known"
-    UNCLEAR = "too few requests came to say"
-
-
-@dataclass(frozen=True, slots=True)
-class Probation:
-    """A change that the next windows judge."""
+class Probation(NamedTuple):
+    """A change that the next usable window judges."""
 
     previous: Configuration
     """What the server ran before."""
     failure_share: float
     """Share of requests that failed before the change."""
-    windows: int = 0
-    """How many windows have judged it so far."""
-    seen: Margin | None = None
-    """What they show together; None before the first."""
-
-    def judged_by(self, window: Margin) -> Probation:
-        """Return the probation after another window."""
-        seen = window if self.seen is None else self.seen.with_another(window)
-        return Probation(self.previous, self.failure_share, self.windows + 1, seen)
-
-    def verdict(self, failure_share: float, *, kept: bool, alone: bool) -> Verdict:
-        """Return what the windows say.
-
-        Args:
-            failure_share: Share of the last window's requests that failed.
-            kept: Whether that window kept the SLO.
-            alone: Whether no other configuration is known to keep the SLO.
-        """
-        assert self.seen is not None, "a window comes first"
-        likely = self.seen.kept
-        if failure_share > self.failure_share:
-            return Verdict.FAILING
-        if not alone and (likely < 1 - SURE or (likely < 0.5 and self.windows >= ENOUGH)):
-            return Verdict.BROKEN
-        if not alone and likely < SURE and not kept and self.windows < ENOUGH:
-            return Verdict.UNCLEAR
-        return Verdict.PASSED
 
 
 class Memory:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.facts import Facts, Proposal
-from tuner.control.decide.memory import Verdict
 from tuner.knobs import Configuration
 
 __all__ = ["BREAKER", "RULES", "Rule", "decide", "table"]
@@ -81,23 +80,16 @@ def unused_window(facts: Facts) -> Decision | None:
 
 def failures_on_probation(facts: Facts) -> Decision | None:
     """Roll back a change after which more requests failed."""
-    if facts.verdict is not Verdict.FAILING or facts.probation is None:
+    if not facts.failing or facts.probation is None:
         return None
-    return _back(facts, f"{facts.failures} requests failed after the change", facts.probation.previous)
+    return _back(facts, f"{facts.failing} requests failed after the change", facts.probation.previous)
 
 
 def broken_on_probation(facts: Facts) -> Decision | None:
     """Roll back a change that broke the SLO, to the best configuration that keeps it."""
-    if facts.verdict is not Verdict.BROKEN or facts.best_good is None:
+    if not facts.broken or facts.best_good is None:
         return None
     return _back(facts, f"the change broke the SLO ({facts.standing})", facts.best_good)
-
-
-def too_few_requests(facts: Facts) -> Decision | None:
-    """Wait while too few requests came to judge the change before."""
-    if facts.verdict is not Verdict.UNCLEAR:
-        return None
-    return Hold(reason=f"{facts.standing}; too few requests came to judge the change")
 
 
 def nothing_better(facts: Facts) -> Decision | None:
@@ -140,7 +132,6 @@ RULES = (
     # Failures come before latency: what ran before is known to fail less, and they lead back to that.
     Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
-    Rule(too_few_requests, "changes come one at a time"),
     Rule(nothing_better, "no needless change"),
     Rule(gains_too_little, "no needless change"),
     Rule(change, "the SLO at the least cost"),
