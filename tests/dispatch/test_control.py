@@ -13,6 +13,7 @@ from tests.dispatch.fakes import FakeServer, bench, request
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.metrics import Metrics
+from tuner.errors import InvalidInput
 
 TOKEN = "a token of many letters"
 
@@ -46,11 +47,15 @@ def get(path: str, host: str = "localhost:1") -> str:
     return f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
 
 
+async def unread() -> None:
+    raise InvalidInput("dispatch.yaml line 3", "has a mistake")
+
+
 async def controlled() -> tuple[Control, Dispatcher, FakeServer]:
     found, metrics = bench({"slo_ms": 2000.0}, servers=1), Metrics()
     dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
     await dispatcher.start()
-    control = await Control(dispatcher, metrics, TOKEN, "127.0.0.1").start(("127.0.0.1", 0))
+    control = await Control(dispatcher, metrics, TOKEN, "127.0.0.1", unread).start(("127.0.0.1", 0))
     return control, dispatcher, found.servers["a:1"]
 
 
@@ -125,6 +130,8 @@ def test_another_policy_is_compiled_while_requests_are_answered(monkeypatch: pyt
         (post({"m.queue": 0}), 422),
         (post({"policy": 1, "drop_rule": 9}), 422),
         (post({"policy": 0.5}), 422),
+        (post({}).replace("knobs", "reload"), 422),
+        (post({}, token="another").replace("knobs", "reload"), 401),
         ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405),
         ("PUT /v1/knobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405),
     ],

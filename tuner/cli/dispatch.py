@@ -17,7 +17,9 @@ EXAMPLES = """Example of a file:
 
   sessions: [{name: mlp, slo_ms: 50, backends: ["triton://127.0.0.1:8001/mlp"]}]
 
-Then point clients of KServe or TensorFlow Serving there. Ctrl-C and SIGTERM end in good order."""
+Then point clients of KServe or TensorFlow Serving there.
+
+SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 
 
 def dispatch(
@@ -61,7 +63,11 @@ def dispatch(
         from tuner.files.storage import make_folder_of
 
         make_folder_of(log, "--log")
-    run_dispatch(config, lambda sentence: print(sentence, flush=True), log)
+
+    def say(sentence: str) -> None:
+        print(sentence, flush=True)
+
+    run_dispatch(config, say, log, lambda: load_yaml(file, DispatchConfig))
 
 
 def _replay(file: Path) -> None:

@@ -6,6 +6,7 @@
 ``GET /readyz``       200 as long as every session has a backend
 ``GET /v1/state``     sessions, backends, knobs and totals, as JSON
 ``POST /v1/knobs``    changes knobs, as ``{"deferral": 0.5}``: all of them or none; needs the token
+``POST /v1/reload``   reads the file again; a file with mistakes changes nothing; needs the token
 ====================  ====================================================================================
 
 The token is ``Authorization: Bearer TOKEN``. Requests that a browser sends for another page are refused: they
@@ -18,7 +19,7 @@ import asyncio
 import json
 import math
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, Self
 
 import uvicorn
@@ -30,7 +31,7 @@ from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.knobs import POLICIES, current, set_knobs
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.totals import BOUNDS
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, StorageError
 from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
 from tuner.web.seldom import log_seldom
 from tuner.web.token import same_token
@@ -39,6 +40,8 @@ __all__ = ["Control"]
 
 LONGEST_BODY = 16_384
 """Bytes."""
+CHANGES = ("/v1/knobs", "/v1/reload")
+Reload = Callable[[], Awaitable[None]]
 PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 JSON = b"application/json"
 
@@ -61,16 +64,19 @@ class Control:
         metrics: Of the dispatcher.
         token: What changes need; None refuses all of them.
         host: Where it listens.
+        reload: Reads the configuration again; raises `InvalidInput` or `StorageError` if that fails.
     """
 
-    def __init__(self, dispatcher: Dispatcher, metrics: Metrics, token: str | None, host: str) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, metrics: Metrics, token: str | None, host: str, reload: Reload
+    ) -> None:
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._token = token
+        self._reload = reload
         self._names = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else set[str]()
         self._server: asyncio.Server | None = None
         self._state = ServerState()
-        self._changing = asyncio.Lock()
 
     async def start(self, address: tuple[str, int]) -> Self:
         """Listen at an address.
@@ -138,11 +144,11 @@ class Control:
             return _said(421, "this host is not answered here")
         if scope["method"] == "GET":
             return None
-        if scope["method"] != "POST" or scope["path"] != "/v1/knobs":
-            return _said(405, "there is GET, and POST of /v1/knobs")
-        return self._forbidden(headers)
+        if scope["method"] != "POST" or scope["path"] not in CHANGES:
+            return _said(405, f"there is GET, and POST of {' and '.join(CHANGES)}")
+        return self._forbidden(headers, scope["path"])
 
-    def _forbidden(self, headers: dict[bytes, bytes]) -> _Answer | None:
+    def _forbidden(self, headers: dict[bytes, bytes], path: str) -> _Answer | None:
         """Return why who asks may change nothing; None if they may."""
         if self._token is None:
             return _said(403, "no token is set: give listen.token_file")
@@ -151,13 +157,14 @@ class Control:
             return _said(401, "the token is missing or wrong")
         if b"origin" in headers:
             return _said(403, "changes from web pages are refused")
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != JSON:
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if path == "/v1/knobs" and kind != JSON:
             return _said(415, "knobs must be application/json")
         return None
 
     async def _answered(self, scope: MutableMapping[str, Any], receive: Any) -> _Answer:
         if scope["method"] == "POST":
-            return await self._set(receive)
+            return await (self._set(receive) if scope["path"] == "/v1/knobs" else self._reloaded())
         pools = self._dispatcher.pools
         if scope["path"] == "/metrics":
             return _Answer(200, self._metrics.page(pools), PROMETHEUS)
@@ -168,7 +175,7 @@ class Control:
         if scope["path"] == "/readyz":
             away = [name for name in self._dispatcher.sessions if not self._dispatcher.ready(name)]
             return _said(503, f"no backend for {', '.join(away)}") if away else _said(200, "ok")
-        return _said(404, "there are /metrics, /healthz, /readyz, /v1/state and /v1/knobs")
+        return _said(404, "there are /metrics, /healthz, /readyz, /v1/state, /v1/knobs and /v1/reload")
 
     def state(self) -> dict[str, Any]:
         """Return what there is, how it is set, and what was done."""
@@ -193,6 +200,13 @@ class Control:
             ],
         }
 
+    async def _reloaded(self) -> _Answer:
+        try:
+            await self._reload()
+        except (InvalidInput, StorageError) as error:
+            return _said(422, str(error))
+        return _Answer(200, json.dumps(self.state()).encode())
+
     async def _set(self, receive: Any) -> _Answer:
         body, more = b"", True
         while more:
@@ -210,7 +224,7 @@ class Control:
         if not isinstance(values, dict) or not all(_is_number(value) for value in values.values()):
             return _said(422, 'knobs are numbers: {"deferral": 0.5}')
         try:
-            async with self._changing:
+            async with self._dispatcher.changing:
                 await set_knobs(
                     self._dispatcher.pools, {name: float(value) for name, value in values.items()}
                 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from tuner.adapters.registry import scheme_of
 from tuner.dispatch.backends.catalogue import parse_backend
@@ -30,9 +30,7 @@ Connect = Callable[[str], Connection]
 """Opens the connection to the server of a target."""
 ASK = 5.0
 """s that a server may take to say what its model expects."""
-ONLY_GRANTS = (
-    "this dispatcher takes no requests: its file has mode: grants, for clients of tuner.dispatch.client"
-)
+ONLY_GRANTS = "the dispatcher takes no requests: it has mode: grants, for clients of tuner.dispatch.client"
 START = 10.0
 """s that :meth:`Dispatcher.start` waits for a server of each pool."""
 
@@ -41,7 +39,8 @@ class Dispatcher:
     """Answers requests by batches on the servers of a configuration.
 
     :meth:`start` begins to probe the servers, and :meth:`close` ends. In between, the fronts call the methods
-    of :class:`~tuner.dispatch.request.Service`, from the event loop that it was started in.
+    of :class:`~tuner.dispatch.request.Service`, from the event loop that it was started in; :meth:`reload`
+    changes what it serves.
 
     Args:
         config: Sessions, servers and policy.
@@ -61,6 +60,8 @@ class Dispatcher:
     ) -> None:
         self.config = config
         self.pools: list[Pool] = []
+        self.changing = asyncio.Lock()
+        """Held by whoever changes knobs or the configuration."""
         self._connect = connect
         self._observer = observer
         self._warned: set[str] = set()
@@ -69,8 +70,10 @@ class Dispatcher:
         self._beliefs = Beliefs(config.quantile)
         self._places: dict[str, Pool] = {}
         self._metadata: dict[str, Metadata] = {}
-        self._watching: list[asyncio.Task[None]] = []
-        self._open: set[Pending] = set()
+        self._members: dict[Pool, _Members] = {}
+        self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
+        self._open: dict[Pending, Pool] = {}  # where each request waits, or waited last
+        self._retiring: set[asyncio.Task[None]] = set()
         self._ending = False
 
     # What the fronts ask.
@@ -168,7 +171,7 @@ class Dispatcher:
     async def _answered(self, pending: Pending, pool: Pool) -> Any:
         """Wait for the answer, at most until the deadline."""
         timer = asyncio.get_running_loop().call_at(pending.due, _expire, pending)
-        self._open.add(pending)
+        self._open[pending] = pool
         try:
             pool.submit(pending)
             return await pending.future
@@ -177,7 +180,7 @@ class Dispatcher:
             raise
         finally:
             timer.cancel()
-            self._open.discard(pending)
+            del self._open[pending]
 
     def _place(self, session: str) -> Pool:
         place = self._places.get(session)
@@ -193,22 +196,84 @@ class Dispatcher:
         Args:
             wait: Longest time, s.
         """
-        for members in _pools(self.config.sessions):
-            sessions = [_pool_session(one) for one in members]
-            pool = Pool(sessions, self.config.rules(), self._observer, self._beliefs, self._journal)
-            pool.servers = self._servers(members, pool)
-            self.pools.append(pool)
-            self._places |= dict.fromkeys((one.name for one in members), pool)
+        self.pools = [self._begun(members, self.config) for members in _pools(self.config.sessions)]
+        await self._come_up(self.pools, wait)
+        self._places = {one.name: pool for pool in self.pools for one in pool.sessions}
+
+    def _begun(self, members: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
+        """Make a pool, and begin to probe its servers."""
+        sessions = [_pool_session(one) for one in members]
+        pool = Pool(sessions, config.rules(), self._observer, self._beliefs, self._journal)
+        pool.servers = self._servers(members, pool, config)
+        self._members[pool] = _Members.of(members, config)
         loop = asyncio.get_running_loop()
-        self._watching = [loop.create_task(server.watch()) for pool in self.pools for server in pool.servers]
+        self._watching[pool] = [loop.create_task(server.watch()) for server in pool.servers]
+        return pool
+
+    async def _come_up(self, pools: Sequence[Pool], wait: float) -> None:
+        """Wait until all servers were asked and each pool has one, or for some time, s."""
+        loop = asyncio.get_running_loop()
         ends = loop.time() + wait
-        servers = [server for pool in self.pools for server in pool.servers]
+        servers = [server for pool in pools for server in pool.servers]
         while loop.time() < ends and not (
-            all(pool.up for pool in self.pools) and all(server.asked for server in servers)
+            all(pool.up for pool in pools) and all(server.asked for server in servers)
         ):
             await asyncio.sleep(0.02)
 
-    def _servers(self, members: Sequence[SessionConfig], pool: Pool) -> list[WatchedServer]:
+    async def reload(self, config: DispatchConfig, wait: float = START) -> None:
+        """Go over to another configuration; every request that was taken is answered.
+
+        Pools whose sessions and backends are the same go on. Of the others new ones begin, and once their
+        servers are up, requests go there, with those that wait. What is left in the old ones is answered
+        there. Where clients are answered, and the mode, stay as they are. One call ends before the next
+        begins: who calls sees to that.
+
+        Args:
+            config: The new configuration.
+            wait: Longest time for the servers of new pools to come up, s.
+        """
+        old = {members: pool for pool, members in self._members.items() if pool in self.pools}
+        pools, begun = [], []
+        for members in _pools(config.sessions):
+            pool = old.pop(_Members.of(members, config), None)
+            if pool is None:
+                begun.append(pool := self._begun(members, config))
+            else:
+                pool.set(config.rules(), [_pool_session(one) for one in members])
+            pools.append(pool)
+        await self._come_up(begun, wait)
+        self.config, self.pools = config, pools
+        self._beliefs.quantile = config.quantile
+        self._places = {one.name: pool for pool in pools for one in pool.sessions}
+        self._metadata.clear()
+        for pool in old.values():
+            for pending in pool.release(self._places):
+                self._open[pending] = there = self._places[pending.session]
+                there.submit(pending)
+            task = asyncio.get_running_loop().create_task(self._retire(pool))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, pool: Pool) -> None:
+        """End a pool once everything that it has is answered."""
+        while pool.busy or pool in self._open.values():
+            await asyncio.sleep(0.02)
+        await self._end(pool)
+
+    async def _end(self, pool: Pool) -> None:
+        """End a pool and its connections; what still waits there is refused."""
+        watching = self._watching.pop(pool, [])
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        pool.close()
+        del self._members[pool]
+        for server in pool.servers:
+            await server.connection.close()
+
+    def _servers(
+        self, members: Sequence[SessionConfig], pool: Pool, config: DispatchConfig
+    ) -> list[WatchedServer]:
         """Return the servers of a pool. All its sessions have the same ones."""
         connections: dict[str, Connection] = {}
         models: dict[str, dict[str, str]] = {}
@@ -224,9 +289,9 @@ class Dispatcher:
             WatchedServer(
                 connection=connection,
                 models=models[address],
-                instances=self.config.instances,
+                instances=config.instances,
                 scheme=schemes[address],
-                batches_itself=self.config.mode == "grants",
+                batches_itself=config.mode == "grants",
                 changed=pool.changed,
                 warn=self._warn,
             )
@@ -253,16 +318,29 @@ class Dispatcher:
         ends = loop.time() + wait
         while self._open and loop.time() < ends:
             await asyncio.sleep(0.02)
-        for task in self._watching:
+        for task in self._retiring:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
-        for pool in self.pools:
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        pools = list(self._members)
+        for pool in pools:
             pool.close()
         for pending in list(self._open):
             pending.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
-        for pool in self.pools:
-            for server in pool.servers:
-                await server.connection.close()
+        for pool in pools:
+            await self._end(pool)
+
+
+class _Members(NamedTuple):
+    """What a pool is made of; one whose members are others is another pool."""
+
+    sessions: frozenset[tuple[str, tuple[str, ...]]]
+    """With their targets."""
+    instances: int
+
+    @classmethod
+    def of(cls, members: Sequence[SessionConfig], config: DispatchConfig) -> Self:
+        """Return what the pool of some sessions is made of."""
+        return cls(frozenset((one.name, one.backends) for one in members), config.instances)
 
 
 def _expire(pending: Pending) -> None:

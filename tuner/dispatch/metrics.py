@@ -98,6 +98,8 @@ class Metrics:
 
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
+        for gauge in (self._queue, self._up, self._trip):  # sessions and backends may have gone
+            gauge.clear()
         for pool in pools:
             for session in pool.sessions:
                 self._queue.labels(session.name).set(pool.waiting(session.name))

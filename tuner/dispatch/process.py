@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.dispatch.backends.catalogue import connect
@@ -15,11 +16,13 @@ from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.metrics import Metrics
+from tuner.errors import InvalidInput, StorageError
 from tuner.scheduling.scheduler import compile_policy
 from tuner.web.token import read_token
 
 __all__ = ["DispatchProcess", "run_dispatch"]
 
+Read = Callable[[], DispatchConfig]
 DRAIN = 10.0
 """s that requests in progress get at the end."""
 
@@ -33,10 +36,18 @@ class DispatchProcess:
         config: Of the dispatcher.
         say: Receives a sentence for the operator.
         log: File of the event log, written at the end.
+        read: Reads the configuration again; without it, it is never read again.
     """
 
-    def __init__(self, config: DispatchConfig, say: Callable[[str], None], log: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: DispatchConfig,
+        say: Callable[[str], None],
+        log: Path | None = None,
+        read: Read | None = None,
+    ) -> None:
         self._config = config
+        self._read = read or (lambda: config)
         self._say = say
         self._log = log
         self._journal = Journal() if log is not None else None
@@ -47,7 +58,7 @@ class DispatchProcess:
         grants = self.dispatcher if config.mode == "grants" else None
         self.fronts = Fronts(self.dispatcher, front, grants)
         host = config.listen.control[0] if config.listen.control is not None else ""
-        self.control = Control(self.dispatcher, self.metrics, front.token, host)
+        self.control = Control(self.dispatcher, self.metrics, front.token, host, self.reload)
 
     def stop(self) -> None:
         """Begin to end."""
@@ -81,6 +92,29 @@ class DispatchProcess:
             if self._journal is not None and self._log is not None:
                 self._journal.save(self._log)
         self._say("ended")
+
+    async def reload(self) -> None:
+        """Read the configuration again, and go over to it; every request that was taken is answered.
+
+        Raises:
+            InvalidInput: It has a mistake, or asks for what needs a restart; nothing changes.
+            StorageError: It cannot be read; nothing changes.
+        """
+        async with self.dispatcher.changing:
+            try:
+                config = await asyncio.to_thread(self._read)
+                for field in ("listen", "mode"):
+                    if getattr(config, field) != getattr(self._config, field):
+                        problem = "cannot change while it runs"
+                        raise InvalidInput(field, problem, "start another dispatcher, or change it back")
+                rules = config.rules()
+                await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
+            except (InvalidInput, StorageError) as error:
+                self._say(f"the file was not reloaded, everything stays as it was: {error}")
+                raise
+            await self.dispatcher.reload(config)
+            self._config = config
+        self._say(self._summary())
 
     def _summary(self) -> str:
         names = ", ".join(self.dispatcher.sessions)
@@ -124,13 +158,18 @@ def _place(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run_dispatch(config: DispatchConfig, say: Callable[[str], None], log: Path | None = None) -> None:
+def run_dispatch(
+    config: DispatchConfig, say: Callable[[str], None], log: Path | None = None, read: Read | None = None
+) -> None:
     """Run a dispatcher until Ctrl-C or SIGTERM; a second one ends it at once.
+
+    SIGHUP reads the configuration again.
 
     Args:
         config: Of the dispatcher.
         say: Receives a sentence for the operator.
         log: File of the event log, written at the end.
+        read: Reads the configuration again.
 
     Raises:
         InvalidInput: An address, a certificate or a token cannot be used.
@@ -138,7 +177,7 @@ def run_dispatch(config: DispatchConfig, say: Callable[[str], None], log: Path |
     """
 
     async def main() -> None:
-        process = DispatchProcess(config, say, log)
+        process = DispatchProcess(config, say, log, read)
         loop = asyncio.get_running_loop()
         came: list[int] = []
 
@@ -148,8 +187,19 @@ def run_dispatch(config: DispatchConfig, say: Callable[[str], None], log: Path |
                 os._exit(130)
             process.stop()
 
+        async def reload() -> None:
+            with suppress(InvalidInput, StorageError):  # the process has said it
+                await process.reload()
+
+        def reloading() -> None:
+            task = loop.create_task(reload())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        reloads: set[asyncio.Task[None]] = set()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ending)
+        loop.add_signal_handler(signal.SIGHUP, reloading)
         await process.serve()
 
     asyncio.run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ class Running:
         found, metrics = bench({"slo_ms": 5000.0}, servers=1, options={"deferral": 0}), Metrics()
         self.dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
         await self.dispatcher.start()
-        self.control = await Control(self.dispatcher, metrics, TOKEN, "127.0.0.1").start(("127.0.0.1", 0))
+        control = Control(self.dispatcher, metrics, TOKEN, "127.0.0.1", partial(asyncio.sleep, 0))
+        self.control = await control.start(("127.0.0.1", 0))
 
     def send(self, count: int) -> None:
         async def main() -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -159,9 +159,10 @@ class Pool:
 
         Args:
             rules: The new ones.
-            sessions: The same ones, with other limits.
+            sessions: The same ones, with other limits or SLOs.
         """
-        same_batches = all(one.max_batch == self.session(one.name).max_batch for one in sessions)
+        known = [self.session(one.name) for one in sessions]
+        same_batches = [(one.max_batch, one.slo) for one in sessions] == [(o.max_batch, o.slo) for o in known]
         same_policy = rules.policy == self.rules.policy
         self.rules = rules
         for one in sessions:
@@ -184,6 +185,18 @@ class Pool:
             self._begin(up)
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, self._why_down())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is on its way."""
+        return self._lanes.busy
+
+    def release(self, sessions: Container[str]) -> list[Pending]:
+        """Let the requests of some sessions go that wait here; they go on in another pool."""
+        gone = {number: one for number, one in self._waiting.items() if one.session in sessions}
+        for number in gone:
+            del self._waiting[number]
+        return [one for one in dict.fromkeys(gone.values()) if not (one.sent or one.over)]
 
     def close(self) -> None:
         """End the timers, and refuse what waits."""

@@ -1,0 +1,168 @@
+"""A dispatcher gets another configuration while it works: no request is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
+from tests.dispatch.test_dispatcher import echoes, outcome, poisson
+from tuner.dispatch.config import DispatchConfig
+from tuner.dispatch.process import DispatchProcess, run_dispatch
+from tuner.dispatch.request import Refused, Reply, Status
+from tuner.errors import InvalidInput
+
+
+def on(name: str, *servers: str, **more: object) -> dict[str, object]:
+    """A session on some servers."""
+    return {"name": name, "backends": [f"triton://{one}:1/{name}" for one in servers], **more}
+
+
+def config(*sessions: dict[str, object], **settings: object) -> DispatchConfig:
+    return bench(*sessions, **settings).config  # type: ignore[arg-type]
+
+
+def executed(found: Bench) -> dict[str, set[str]]:
+    return {name: {model for model, _ in server.batches} for name, server in found.servers.items()}
+
+
+def test_backends_and_sessions_come_and_go() -> None:
+    """Under load each request is answered, with its own payload, by the servers of the day."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", "b", slo_ms=200.0), on("old", "a", "b"), servers=4)
+        async with found as dispatcher:
+            load = asyncio.ensure_future(poisson(dispatcher, 900, 600))
+            await asyncio.sleep(0.4)
+            old = asyncio.ensure_future(dispatcher.infer(request(session="old")))
+            await asyncio.sleep(0)
+            await dispatcher.reload(config(on("m", "b", "c", slo_ms=200.0), on("new", "d")))
+            assert set(dispatcher.sessions) == {"m", "new"}
+            assert isinstance(await old, Reply)
+            gone = await outcome(dispatcher.infer(request(session="old")))
+            assert isinstance(gone, Refused)
+            assert gone.status is Status.NOT_FOUND
+            await dispatcher.infer(request(session="new"))
+            for server in found.servers.values():
+                server.batches.clear()
+            await asyncio.sleep(0.4)
+            assert executed(found) == {"a:1": set(), "b:1": {"m"}, "c:1": {"m"}, "d:1": set()}
+            await dispatcher.reload(config(on("m", "a", "b", "c", "d", slo_ms=200.0)))
+            assert echoes(await load) == 900
+            assert len(dispatcher.pools) == 1
+        assert {name for name, models in executed(found).items() if models} == set(found.servers)
+
+    run(main())
+
+
+def test_what_stays_is_not_disturbed() -> None:
+    """A pool with the same sessions and backends goes on, with its new limits and SLOs."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), on("n", "b"), servers=3)
+        async with found as dispatcher:
+            stays, goes = dispatcher.pools
+            await dispatcher.reload(config(on("m", "a", slo_ms=20.0, queue=5), on("n", "c"), policy="eager"))
+            assert dispatcher.pools[0] is stays
+            assert goes not in dispatcher.pools
+            assert stays.rules.policy == "eager"
+            assert (stays.session("m").slo, stays.session("m").queue) == (20 * MS, 5)
+            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(7)])
+            assert sum(isinstance(one, Refused) and one.status is Status.EXHAUSTED for one in answers) >= 1
+
+    run(main())
+
+
+def test_what_waits_goes_on_elsewhere() -> None:
+    """Requests that wait for a slow server are sent to the servers of the new configuration."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=400.0), servers=2, policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].beta = 0.1
+            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(40)]
+            await asyncio.sleep(1 * MS)
+            await dispatcher.reload(config(on("m", "b", slo_ms=400.0), policy="eager"))
+            answers = await asyncio.gather(*calls)
+            assert sum(isinstance(one, Reply) for one in answers) == 40
+            assert sum(items for _, items in found.servers["b:1"].batches) >= 20
+
+    run(main())
+
+
+class Written:
+    """A file that the test changes."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], DispatchConfig] = lambda: config(on("m", "a"))
+
+    def __call__(self) -> DispatchConfig:
+        return self.now()
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeServer]:
+    """The servers that a process finds."""
+    found = {name: FakeServer(name) for name in ("a:1", "b:1")}
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda target: found[target.split("/")[2]])
+    return found
+
+
+@pytest.mark.usefixtures("servers")
+def test_a_file_that_cannot_be_used() -> None:
+    """It changes nothing, and the operator reads why."""
+
+    def mistake() -> DispatchConfig:
+        raise InvalidInput("dispatch.yaml line 3", "has a mistake")
+
+    async def main() -> None:
+        written, said = Written(), list[str]()
+        process = DispatchProcess(written(), said.append, None, written)
+        started = asyncio.Event()
+        serving = asyncio.ensure_future(process.serve(started.set))
+        await started.wait()
+        pools = list(process.dispatcher.pools)
+        other: Any = {"listen": {"grpc": "127.0.0.1:9"}, "sessions": [on("m", "b", slo_ms=9.0)]}
+        for now, why in (
+            (mistake, "line 3: has a mistake"),
+            (lambda: DispatchConfig.model_validate(other), "listen: cannot change while it runs"),
+            (lambda: config(on("m", "b"), mode="grants"), "mode: cannot change while it runs"),
+        ):
+            written.now = now
+            with pytest.raises(InvalidInput):
+                await process.reload()
+            assert "the file was not reloaded" in said[-1]
+            assert why in said[-1]
+            assert process.dispatcher.pools == pools
+        written.now = lambda: config(on("n", "b"))
+        await process.reload()
+        assert process.dispatcher.sessions == ("n",)
+        process.stop()
+        await serving
+
+    asyncio.run(main())
+
+
+def test_the_signal(servers: dict[str, FakeServer]) -> None:
+    """SIGHUP reads the file again."""
+    written, said = Written(), list[str]()
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if "dispatches m by" in sentence:
+            written.now = lambda: config(on("n", "b"))
+            os.kill(os.getpid(), signal.SIGHUP)
+        if "dispatches n by" in sentence:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run_dispatch(written(), say, None, written)
+
+    assert "dispatches n by symphony" in said[1]
+    assert said[-1] == "ended"
+    assert set(servers) == {"a:1", "b:1"}
