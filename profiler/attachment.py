@@ -270,7 +270,7 @@ def require_resource(attachment: Attachment, goal: str) -> None:
         raise InvalidInput(
             "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
         )
-    if goal == "gpu" and math.isnan(reading.gpu):
+    if goal == "gpu" and math.isnan(reading.gpu.share):
         gpus = attachment.backend.counters().gpus
         if not gpus or any(math.isnan(gpu.share) for gpu in gpus):
             problem = "no GPU can be seen from this machine, and the server reports none"

@@ -68,7 +68,7 @@ def foreign_figures(old: HostReading, new: HostReading) -> dict[str, float]:
     others = foreign - np.nan_to_num(steal)  # what the hypervisor withholds makes nobody runnable wait
     withheld = _share(steal, server + own + foreign)
     used = np.nan_to_num(_share(others, server + own + others))
-    gpu = new.foreign_gpu
+    gpu = new.gpu.foreign
     return {
         "cpu": server / seconds,
         "foreign_cpu": foreign / seconds,

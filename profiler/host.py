@@ -62,7 +62,6 @@ class LocalHost:
         """
         server = sum(tree.read() for tree in self._servers) if self._servers else NOT_KNOWN
         processes = {process for tree in self._servers for process in tree.processes}
-        gpus = self._gpus.read(processes)
         ran, waited = self._run_queue.read(processes)
         return HostReading(
             time=time.monotonic(),
@@ -75,10 +74,7 @@ class LocalHost:
             waited=waited,
             pressure=self._group.pressure(),
             throttled=self._group.throttled(),
-            gpu=gpus.share,
-            foreign_gpu=gpus.foreign,
-            gpu_memory=gpus.memory,
-            gpu_energy=gpus.energy,
+            gpu=self._gpus.read(processes),
         )
 
     def close(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.profiler.gpu import GpuReading
 
 __all__ = ["ClientSample", "Clients", "Clock", "Host", "HostReading", "Indicator"]
 
@@ -56,7 +57,7 @@ class Indicator(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostReading:
-    """Processor time used so far, and how much of the GPUs is in use now."""
+    """Processor time used so far, and how much of the GPUs is in use."""
 
     time: float
     server: float = NOT_KNOWN
@@ -77,14 +78,8 @@ class HostReading:
     """Time in which at least one task of the server's control group waited for a core, s."""
     throttled: float = NOT_KNOWN
     """Time in which the group's quota was used up, s."""
-    gpu: float = NOT_KNOWN
-    """Share of the GPUs' time in use since the reading before, 0..1."""
-    foreign_gpu: float = NOT_KNOWN
-    """Share of the GPUs' time used by others than the server and us since the reading before, 0..1."""
-    gpu_memory: float = NOT_KNOWN
-    """Bytes in use on the GPUs."""
-    gpu_energy: float = NOT_KNOWN
-    """Energy that they used so far, J."""
+    gpu: GpuReading = field(default_factory=GpuReading)
+    """What the driver says of the GPUs."""
 
 
 class Host(Protocol):

@@ -201,11 +201,11 @@ def _mean(old: Counters, new: Counters) -> float:
 
 def _gpu(before: Reading, after: Reading, within: Sequence[Counters]) -> dict[str, float]:
     """Return the figures of the GPUs: by this machine's driver where it shows them, else by the server."""
-    seconds, new = after.counters.time - before.counters.time, after.host
-    if math.isnan(new.gpu) and math.isnan(new.gpu_memory):
+    seconds, new = after.counters.time - before.counters.time, after.host.gpu
+    if math.isnan(new.share) and math.isnan(new.memory):
         return gpu_figures([one.gpus for one in (before.counters, *within, after.counters)], seconds)
-    power = (new.gpu_energy - before.host.gpu_energy) / seconds if seconds > 0 else NOT_KNOWN
-    return {"gpu": new.gpu, "gpu_memory": new.gpu_memory, "gpu_power": power}
+    power = (new.energy - before.host.gpu.energy) / seconds if seconds > 0 else NOT_KNOWN
+    return {"gpu": new.share, "gpu_memory": new.memory, "gpu_power": power}
 
 
 def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:

@@ -39,10 +39,13 @@ class TritonOptions:
     """Open the metrics port (``--allow-metrics``)."""
     complete_configurations: bool = False
     """Let Triton guess missing parts of model configurations; costs a second per reload."""
+    gpu: bool = False
+    """Serve the models on the GPUs of this machine, instead of on its processor."""
 
     def flags(self, models: Sequence[str]) -> list[str]:
         """Return Triton's own flags for this."""
         flags = [f"--allow-metrics={str(self.metrics).lower()}"]
+        flags.append(f"--allow-gpu-metrics={str(self.gpu).lower()}")
         if self.poll:
             flags += ["--model-control-mode=poll", f"--repository-poll-secs={self.poll}"]
         elif self.explicit:
@@ -103,7 +106,7 @@ class EmbeddedTriton(EmbeddedServer):
 
     def _prepare(self, folder: Path) -> None:
         assemble_backends(fetch_triton(self._progress))
-        make_repository(folder / "models", self.models, self._progress)
+        make_repository(folder / "models", self.models, self._progress, gpu=self.options.gpu)
 
     def _command(self, folder: Path, prefix: str) -> list[str]:
         server = fetch_triton(self._progress)
@@ -116,7 +119,6 @@ class EmbeddedTriton(EmbeddedServer):
             f"--backend-directory={assemble_backends(server)}",
             f"--cache-directory={triton / 'caches'}",
             f"--backend-config=python,shm-region-prefix-name={prefix}",
-            "--allow-gpu-metrics=false",
             "--exit-timeout-secs=1",
             *addresses,
             *ports,
@@ -134,7 +136,7 @@ class EmbeddedTriton(EmbeddedServer):
             # The Python backend asks the first python3 on the path where its libraries are.
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
             "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
+            **({} if self.options.gpu else {"CUDA_VISIBLE_DEVICES": ""}),
         }
 
     def _is_serving(self) -> bool:

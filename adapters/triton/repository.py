@@ -37,8 +37,16 @@ def assemble_backends(server: Path) -> Path:
     return cached_folder(f"{server.name}-backends-{python}", fill)
 
 
-def make_repository(folder: Path, models: Iterable[str], progress: Progress = silent) -> None:
+def make_repository(
+    folder: Path, models: Iterable[str], progress: Progress = silent, *, gpu: bool = False
+) -> None:
     """Fill a folder with models. Their networks are built once, kept in the cache, and linked.
+
+    Args:
+        folder: Where; none of the models is there yet.
+        models: Their names.
+        progress: Called with what takes long.
+        gpu: Whether their instances run on GPUs.
 
     Raises:
         InvalidInput: A model is unknown, or the libraries that build and run it are missing.
@@ -51,7 +59,8 @@ def make_repository(folder: Path, models: Iterable[str], progress: Progress = si
             raise InvalidInput("embedded model", f"'{model}' is unknown", f"use one of {known}")
         version = folder / model / "1"
         version.mkdir(parents=True)
-        (folder / model / "config.pbtxt").write_text((files / f"{model}.pbtxt").read_text())
+        text = (files / f"{model}.pbtxt").read_text()
+        (folder / model / "config.pbtxt").write_text(text.replace("KIND_CPU", "KIND_GPU") if gpu else text)
         (version / "model.py").write_text((files / "model.py").read_text())
         (version / "model.onnx").symlink_to(_network(model, progress))
 

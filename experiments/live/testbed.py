@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
-from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration
@@ -58,11 +58,12 @@ def triton(
     model: str = "mlp",
     grids: dict[str, tuple[float, ...]] | None = None,
     foreign_limit: float | None = None,
+    options: TritonOptions | None = None,
 ) -> Iterator[Attachment]:
     """Start a fresh embedded server under Poisson load and attach to it."""
     chosen = grids or (QUICK_GRIDS if quick else GRIDS)
     with (
-        EmbeddedTriton(model) as server,
+        EmbeddedTriton(model, options=options) as server,
         attach(
             server.target, grids=chosen, load=Load(rate=rate), seed=seed, foreign_limit=foreign_limit
         ) as attachment,

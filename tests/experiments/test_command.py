@@ -56,6 +56,16 @@ def test_an_experiment_without_a_figure_says_so_before_it_runs(run: Run) -> None
     assert "--plot" in ended.said
 
 
+def test_gpu_proof_says_that_there_is_no_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one sentence, before a server is started."""
+    monkeypatch.setattr("tuner.profiler.gpu.Gpus.__len__", lambda _: 0)
+
+    ended = run("experiment", "run", "gpu-proof")
+
+    assert ended.code == 2
+    assert "error: gpu-proof: the NVIDIA driver shows no GPU on this machine" in ended.err
+
+
 def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     """With themselves they are the same; a changed row ends with exit code 1 and is named."""
     run("experiment", "run", "symphony-analytic", "--json", "before/symphony-analytic.json")

@@ -20,6 +20,7 @@ from tuner.measurement import Measurement, Work
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import attach
 from tuner.profiler.contention import ContentionMonitor, foreign_figures
+from tuner.profiler.gpu import GpuReading
 from tuner.profiler.source import HostReading
 
 NOTHING_COUNTED = Work(
@@ -29,8 +30,8 @@ HERE, THERE = configuration(), configuration(instances=2)
 BEFORE = HostReading(time=0.0, server=0.0, own=0.0, total=0.0, cores=2.0, steal=0.0, ran=0.0, waited=0.0)
 
 
-def figures(**after: float) -> dict[str, float]:
-    return foreign_figures(BEFORE, replace(BEFORE, time=10.0, **after))
+def figures(gpu: float = math.nan, **after: float) -> dict[str, float]:
+    return foreign_figures(BEFORE, replace(BEFORE, time=10.0, gpu=GpuReading(foreign=gpu), **after))
 
 
 def test_waiting_is_charged_to_whoever_has_the_cores() -> None:
@@ -45,7 +46,7 @@ def test_waiting_is_charged_to_whoever_has_the_cores() -> None:
 
 def test_steal_and_the_gpu_take_their_share() -> None:
     """The hypervisor took a tenth of what was wanted, another process half of the GPU."""
-    seen = figures(server=9.0, total=10.0, steal=1.0, ran=9.0, foreign_gpu=0.5)
+    seen = figures(server=9.0, total=10.0, steal=1.0, ran=9.0, gpu=0.5)
 
     assert seen["steal"] == pytest.approx(0.1)
     assert seen["contention"] == pytest.approx(1 - 0.9 * 0.5)
@@ -72,7 +73,7 @@ def test_pressure_and_throttling_are_shares_of_the_window() -> None:
 )
 def test_shares_are_shares(readings: dict[str, float], gpu: float) -> None:
     """Whatever the counters do, every share is between 0 and 1, or not known."""
-    seen = foreign_figures(BEFORE, HostReading(time=10.0, foreign_gpu=gpu, **readings))
+    seen = foreign_figures(BEFORE, HostReading(time=10.0, gpu=GpuReading(foreign=gpu), **readings))
 
     for name in ("foreign_share", "run_delay", "contention", "cpu_pressure", "throttled"):
         assert math.isnan(seen[name]) or 0 <= seen[name] <= 1

@@ -127,7 +127,7 @@ def test_remote_host_knows_only_the_time() -> None:
     """Everything about another machine is NaN."""
     reading = RemoteHost(cores=8).read()
 
-    assert np.isnan([reading.server, reading.own, reading.total, reading.gpu, reading.gpu_memory]).all()
+    assert np.isnan([reading.server, reading.own, reading.total, reading.gpu.share, reading.gpu.memory]).all()
     assert RemoteHost(cores=8).cores == 8
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
+from tuner.profiler.gpu import GpuReading
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.profiler.window import Limits, Reading, arrivals, assemble, dispersion
 
@@ -161,7 +162,7 @@ def test_the_network_is_what_the_clients_waited_beyond_the_server() -> None:
 def test_processors_are_divided_among_server_us_and_foreign() -> None:
     """Foreign is what neither the server nor we used."""
     before = HostReading(time=100.0, server=5.0, own=1.0, total=50.0)
-    after = HostReading(time=110.0, server=17.0, own=2.0, total=65.0, gpu=0.5, gpu_memory=7.0)
+    after = HostReading(time=110.0, server=17.0, own=2.0, total=65.0, gpu=GpuReading(share=0.5, memory=7.0))
     window = assemble(reading(before), reading(after, **END))
 
     assert window.cpu == pytest.approx(1.2)

@@ -13,6 +13,7 @@ import typer
 from tuner.cli.options import ForeignLimit, Goal, Seed
 from tuner.cli.servers import NAMES, ServerName, start_server
 from tuner.cli.signature import fields_as_options
+from tuner.laboratory.capacity import FIRST_RATE, find_capacity
 from tuner.objective import Objective, parse_slo
 from tuner.setting import Load, Setting
 
@@ -38,12 +39,6 @@ GRIDS: dict[str, tuple[float, ...]] = {
 """Role -> the grid of the knob that has it, where the server has one. Small, so that the demo is short."""
 SHARES = (0.6, 1.3)
 """The two loads, of what the server bears with its default configuration: only the first can keep the SLO."""
-FIRST_RATE, LAST_RATE = 20.0, 2560.0
-"""The loads that are tried to find out what it bears, each twice the one before, requests/s."""
-TRIAL = 2.0
-"""Length of a window in which such a load is tried, s."""
-SATURATED = 0.9
-"""A server that answers less than this share of the requests bears no more."""
 SLOS = {"triton": "p95=30ms", "tfserving": "p95=60ms"}
 WINDOW = 4.0
 """Length of a window, s."""
@@ -209,21 +204,9 @@ class Demo:
             _show(session)
 
     def _find_rates(self, attachment: Attachment) -> tuple[float, float]:
-        """Return the two loads: load the server more and more until it answers no more than it did.
-
-        The last load tried is too much for it, or all that we can send: it answers as much as it can.
-        """
+        """Return the two loads."""
         self.console.print("[bold]loads:[/bold] trying what the default configuration bears on this machine")
-        rate, bears = FIRST_RATE, 0.0
-        while True:
-            attachment.set_rate(rate)
-            window = attachment.profiler.measure(TRIAL)
-            answered = window.requests / window.seconds
-            bears = max(bears, answered)
-            if answered < SATURATED * window.arrival_rate or rate >= LAST_RATE:
-                break
-            rate = 2 * rate
-        attachment.drain(bears / 4)
+        bears = find_capacity(attachment)
         low, high = (float(f"{share * bears:.2g}") for share in SHARES)
         self.console.print(f"      it answers {bears:.0f} requests/s: loads of {low:g} and {high:g}")
         return low, high

@@ -43,7 +43,12 @@ class TritonPythonModel:
         # A spinning thread would count as CPU use although it does nothing.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path = os.path.join(args["model_repository"], args["model_version"], "model.onnx")
-        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        provider = "CPUExecutionProvider"
+        if args["model_instance_kind"] == "GPU":
+            provider = ("CUDAExecutionProvider", {"device_id": int(args["model_instance_device_id"])})
+        self.session = onnxruntime.InferenceSession(path, options, providers=[provider])
+        if self.session.get_providers()[0] not in provider:  # it would fall back to the processor silently
+            raise ValueError("onnxruntime cannot use CUDA; install onnxruntime-gpu and its CUDA libraries")
 
     def execute(self, requests):
         """Answer a batch of requests, each with one or more rows."""

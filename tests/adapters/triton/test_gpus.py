@@ -15,6 +15,7 @@ from tuner.adapters.metrics.gpu import GpuUse, gpu_figures
 from tuner.adapters.triton.metrics import parse_metrics
 from tuner.errors import InvalidInput
 from tuner.profiler.attachment import require_resource
+from tuner.profiler.gpu import GpuReading
 from tuner.profiler.host import RemoteHost
 from tuner.profiler.source import HostReading
 from tuner.profiler.window import Reading, assemble
@@ -79,7 +80,7 @@ def test_a_window_of_a_remote_server() -> None:
 
 def test_this_machines_driver_goes_before_the_servers_page() -> None:
     """It samples more often, and tells processes apart."""
-    hosts = [HostReading(time=t, gpu=0.7, gpu_memory=5.0, gpu_energy=100.0 * t) for t in (1.0, 3.0)]
+    hosts = [HostReading(time=t, gpu=GpuReading(share=0.7, memory=5.0, energy=100.0 * t)) for t in (1.0, 3.0)]
 
     window = assemble(reading(1.0, use(0.9), host=hosts[0]), reading(3.0, use(0.4), host=hosts[1]))
 
