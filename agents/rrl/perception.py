@@ -9,7 +9,8 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *Estimation function.* A network that was trained beforehand on random simulated servers says what to expect
   and what the configurations of a server have in common (:mod:`tuner.agents.rrl.neural`). It is the process's
   prior: the process learns by how much this server differs, and has the last word.
-* *Risk.* Where the estimator says how dear a configuration may be, gambles are not explored (:data:`RISK`).
+* *Risk.* Where the estimator says how dear a configuration may be, gambles are not explored
+  (:mod:`tuner.agents.rrl.risk`).
 * *Learning rate.* The posterior weighs a measurement against what was thought before by how sure either is,
   as a Kalman filter does; for a configuration measured alone that is 1/t.
 * *Q.* The expected cost less ``smoothing.optimism`` standard deviations. Configurations about which little is
@@ -48,7 +49,8 @@ from tuner.agents.rrl.drift import DriftDetector
 from tuner.agents.rrl.measured import MeasuredWindows
 from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior
+from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
+from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
     Points,
     SmoothingParameters,
@@ -61,7 +63,7 @@ from tuner.agents.threads import one_blas_thread
 from tuner.agents.trainer import Trainer
 from tuner.knobs import KnobSpace
 
-__all__ = ["SmoothPerception", "bearable", "safe"]
+__all__ = ["SmoothPerception"]
 
 CANDIDATES = 8192
 """Configurations considered in one decision: predicting these takes tens of milliseconds. A larger space is
@@ -74,13 +76,6 @@ number, and a few points more hardly move it."""
 KNOWN = 0.6
 """A cost counts as known once its standard deviation is below this share of what it was before any
 measurement: a configuration that nothing measured bears on keeps the whole of it."""
-RISK, RISK_WHILE_BROKEN = 0.2, 0.5
-"""With the neural estimator, configurations are explored whose cost is at worst (one standard deviation above
-what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
-the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
-``docs/agents.md`` says what was measured."""
-SHARE_RISKED = 0.005
-"""A window may cost as much more than the best as this share of all windows at that load costs."""
 BIN = 0.05
 """Octaves of load (3.5 %) within which predictions are shared: the rate of a window is no better known."""
 SETTLED = 2
@@ -265,7 +260,7 @@ class SmoothPerception:
         if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
             raise ValueError("its windows have values out of range")
         with self._lock:
-            self._forget(_stored_prior(arrays, size) or stored_prior(arrays, self.space))
+            self._forget(stored_costs(arrays, size) or stored_prior(arrays, self.space))
             self.measured.restore(rows, era, total)
             self.theta, self.fitted = theta.copy(), fitted
             self.drift.above, self.drift.below = map(float, sums)
@@ -386,52 +381,3 @@ class SmoothPerception:
             theta = fit(self.theta, points, self._smoothing)
         with self._lock:
             self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
-
-
-def bearable(worst: np.ndarray, broken: float = -math.inf, windows: int = 0) -> np.ndarray:
-    """Return which configurations may be explored: those that are no gamble beside the best at its worst.
-
-    Args:
-        worst: Logarithm of the cost, a standard deviation above what is expected.   # (n,)
-        broken: Logarithm of the cost where the SLO is just broken, if the cost leaps there: the least use is
-            found near the SLO, and who never breaks it by a little does not find it.
-        windows: How many were measured at this load: a dear one adds the less to their mean, the more there
-            are, and what was a gamble at first is not left out for ever.
-
-    Returns:
-        True for each that may be explored, one of them at least.   # (n,) bool
-    """
-    least = float(worst.min())
-    most = least + max(RISK if least <= 0.0 else RISK_WHILE_BROKEN, math.log1p(SHARE_RISKED * windows))
-    return np.asarray(worst <= max(most, broken + RISK))
-
-
-def safe(mean: np.ndarray, deviation: np.ndarray, caution: float) -> np.ndarray:
-    """Return which configurations may be explored: those whose cost is nearly sure to keep the SLO.
-
-    Beyond the paper. A cost of at most 1 keeps the SLO (:mod:`tuner.objective`), so the upper bound of the
-    prediction decides. If no configuration is sure to keep it, all may be explored: one that does has to be
-    found first.
-
-    Args:
-        mean: Expected logarithm of the cost.   # (n,)
-        deviation: Its standard deviation.   # (n,)
-        caution: Standard deviations between the mean and the upper bound; 0 trusts the mean.
-
-    Returns:
-        True for each that may be explored.   # (n,) bool
-    """
-    kept = mean + caution * deviation <= 0.0
-    return np.asarray(kept if kept.any() else np.ones(mean.size, dtype=bool))
-
-
-def _stored_prior(arrays: StoredArrays, size: int) -> Prior | None:
-    """Read the table of a saved policy; None if it has none."""
-    if "prior_loads" not in arrays:
-        return None
-    loads = arrays.take("prior_loads", (None,))
-    logs = arrays.take("prior_logs", (loads.size, size))
-    increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
-    if not (increasing and np.isfinite(logs).all()):
-        raise ValueError("its prior has values out of range")
-    return Prior(loads, logs)

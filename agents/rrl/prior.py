@@ -13,8 +13,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tuner.agents.log_cost import log_costs
+from tuner.agents.policy_file import StoredArrays
 
-__all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior"]
+__all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior", "stored_costs"]
 
 
 class LogCosts(NamedTuple):
@@ -112,3 +113,20 @@ def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> 
     ordered = sorted(rates)
     logs = np.array([log_costs(costs(rate)) for rate in ordered])
     return Prior(np.log2(ordered), logs)
+
+
+def stored_costs(arrays: StoredArrays, size: int) -> Prior | None:
+    """Read what :meth:`Prior.arrays` returned; None if there is nothing of it.
+
+    Raises:
+        ValueError: A value is out of range.
+        StorageError: An array is missing or of another shape.
+    """
+    if "prior_loads" not in arrays:
+        return None
+    loads = arrays.take("prior_loads", (None,))
+    logs = arrays.take("prior_logs", (loads.size, size))
+    increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
+    if not (increasing and np.isfinite(logs).all()):
+        raise ValueError("its prior has values out of range")
+    return Prior(loads, logs)

@@ -12,7 +12,7 @@ from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.forms import form
-from tuner.agents.rrl.perception import SmoothPerception, bearable, safe
+from tuner.agents.rrl.perception import SmoothPerception
 from tuner.agents.rrl.prior import make_prior
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
@@ -206,43 +206,6 @@ def test_live_agent_fits_behind_the_windows() -> None:
     agent.close()
 
     assert finished
-
-
-def test_caution_looks_at_the_upper_bound() -> None:
-    """A cheap but unsure configuration is as unsafe as a dear one."""
-    mean, deviation = np.log([0.5, 0.5, 1.2]), np.array([0.1, 0.9, 0.1])
-
-    assert safe(mean, deviation, 1.0).tolist() == [True, False, False]
-    assert safe(mean, deviation, 0.0).tolist() == [True, True, False]
-
-
-def test_where_caution_leaves_nothing_all_may_be_tried() -> None:
-    """One that keeps the SLO has to be found first."""
-    assert safe(np.log([2.0, 3.0]), np.array([0.1, 0.1]), 1.0).tolist() == [True, True]
-
-
-def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo() -> None:
-    """What may be 30 % dearer than the best at its worst is bearable only then; overload never is."""
-    kept, broken = np.log([0.8, 0.9, 1.1, 9.0]), np.log([1.6, 1.8, 2.2, 18.0])
-
-    assert bearable(kept).tolist() == [True, True, False, False]
-    assert bearable(broken).tolist() == [True, True, True, False]
-
-
-def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
-    """It hardly adds to their mean; so the best is not left out for ever. Overload still is."""
-    worst = np.log([0.8, 0.9, 1.1, 9.0])
-
-    assert bearable(worst, windows=40).tolist() == [True, True, False, False]
-    assert bearable(worst, windows=100).tolist() == [True, True, True, False]
-
-
-def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:
-    """The least CPU is found near the SLO; overload costs more than that, and remains one."""
-    worst = np.log([0.2, 0.3, 2.1, 9.0])
-
-    assert bearable(worst).tolist() == [True, False, False, False]
-    assert bearable(worst, broken=np.log(2.0)).tolist() == [True, True, True, False]
 
 
 def test_what_was_learned_beside_other_neighbours_does_not_mislead() -> None:

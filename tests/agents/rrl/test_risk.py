@@ -1,0 +1,44 @@
+"""Which configurations may be explored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.agents.rrl.risk import bearable, safe
+
+
+def test_caution_looks_at_the_upper_bound() -> None:
+    """A cheap but unsure configuration is as unsafe as a dear one."""
+    mean, deviation = np.log([0.5, 0.5, 1.2]), np.array([0.1, 0.9, 0.1])
+
+    assert safe(mean, deviation, 1.0).tolist() == [True, False, False]
+    assert safe(mean, deviation, 0.0).tolist() == [True, True, False]
+
+
+def test_where_caution_leaves_nothing_all_may_be_tried() -> None:
+    """One that keeps the SLO has to be found first."""
+    assert safe(np.log([2.0, 3.0]), np.array([0.1, 0.1]), 1.0).tolist() == [True, True]
+
+
+def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo() -> None:
+    """What may be 30 % dearer than the best at its worst is bearable only then; overload never is."""
+    kept, broken = np.log([0.8, 0.9, 1.1, 9.0]), np.log([1.6, 1.8, 2.2, 18.0])
+
+    assert bearable(kept).tolist() == [True, True, False, False]
+    assert bearable(broken).tolist() == [True, True, True, False]
+
+
+def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
+    """It hardly adds to their mean; so the best is not left out for ever. Overload still is."""
+    worst = np.log([0.8, 0.9, 1.1, 9.0])
+
+    assert bearable(worst, windows=40).tolist() == [True, True, False, False]
+    assert bearable(worst, windows=100).tolist() == [True, True, True, False]
+
+
+def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:
+    """The least CPU is found near the SLO; overload costs more than that, and remains one."""
+    worst = np.log([0.2, 0.3, 2.1, 9.0])
+
+    assert bearable(worst).tolist() == [True, False, False, False]
+    assert bearable(worst, broken=np.log(2.0)).tolist() == [True, True, True, False]
