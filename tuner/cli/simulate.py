@@ -21,6 +21,7 @@ from tuner.cli.scenario import (
     save,
     with_threshold,
 )
+from tuner.cli.simulate_query import simulate_query
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,13 +63,20 @@ def simulate(
 
     The cluster has accelerators, or instances of mixed types that are rented:
     docs/mixed-instances.md. With a `planner` it is planned again every
-    epoch, from the requests that came: docs/simulate.md.
+    epoch, from the requests that came; a `query` calls several models, one
+    after the other: docs/simulate.md.
     """
     from tuner.cli.console import make_console, make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
     from tuner.cluster.worth import doubts
+    from tuner.files.yaml_file import keys_of
 
+    if "query" in keys_of(file):
+        for path, option in ((trace, "--trace"), (metrics, "--metrics")):
+            _refuse(path, option, "is not written for a query")
+        simulate_query(file, out, seed, seconds)
+        return
     scenario = load_scenario(file, "simulate", seed, seconds, out, trace, metrics)
     console = make_console()
     print_notes(console, scenario.notes)

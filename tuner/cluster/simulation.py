@@ -153,7 +153,7 @@ class Simulation:
         """Let time pass up to a time, s; yields the virtual time every fraction of a second of computing."""
         while self.now < until:
             limit = min(until, self._chunk.until)
-            status = advance(self._policy, self._execution, self._chunk, self._totals, limit)
+            status = self._advance(limit)
             if status != OK:
                 self._provide(status)
             elif limit == self._chunk.until:
@@ -171,7 +171,7 @@ class Simulation:
         self._feed(Chunk(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), np.inf))
         while True:
             before = clock[0].answered
-            status = advance(self._policy, self._execution, self._chunk, self._totals, np.inf)
+            status = self._advance(np.inf)
             if status == OK or (status == MORE and clock[0].answered == before):
                 break
             self._provide(status)
@@ -210,6 +210,9 @@ class Simulation:
     def _feed(self, chunk: Chunk) -> None:
         self._chunk = chunk
         self._execution.clock[0].taken = 0
+
+    def _advance(self, until: float) -> int:
+        return advance(self._policy, self._execution, self._chunk, self._totals, until)
 
     def _provide(self, status: int) -> None:
         """Give the engine what it stopped for; see its statuses."""

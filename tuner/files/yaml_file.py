@@ -22,7 +22,7 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file
 from tuner.printable import one_line
 
-__all__ = ["load_yaml"]
+__all__ = ["keys_of", "load_yaml"]
 
 LARGEST = 10_000_000
 """Bytes."""
@@ -80,6 +80,15 @@ def load_yaml(path: Path, model: type[Model], **context: Any) -> Model:
         mistakes = [_mistake(model, value, lines, detail) for detail in details]
         first = {mistake.text.partition(": ")[0]: mistake for mistake in reversed(mistakes)}  # one per place
         raise _invalid(path, sorted(first.values(), key=lambda m: m.line)) from None
+
+
+def keys_of(path: Path) -> frozenset[str]:
+    """Return the keys at the top of a file, to choose what it must describe; none if it cannot be read."""
+    try:
+        value, _ = _parse(_read(path))
+    except (_Refused, StorageError):
+        return frozenset()
+    return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
 def _read(path: Path) -> str:

@@ -76,6 +76,15 @@ class QueryStage(StrictPart):
             1 if self.profile_ms is None else min(s for s, time in self.profile_ms.root.items() if time > 0)
         )
 
+    def latency(self, longest: float) -> np.ndarray:
+        """Return the execution times of batches of 1, of 2, and so on, while they are within a time, s."""
+        if self.profile_ms is not None:
+            profile: Table | Line = self.profile_ms
+        else:
+            profile = Line(alpha_ms=self.alpha_ms or 0.0, beta_ms=self.beta_ms or 0.0)
+        largest = min(profile.largest_batch(longest), self.max_batch or profile.largest_batch(longest))
+        return profile.latency(np.arange(1, largest + 1))
+
     def choices(self, longest: float, rate: float | None) -> Choices:
         """Return the batch sizes that are of use.
 
@@ -83,13 +92,9 @@ class QueryStage(StrictPart):
             longest: Time that an execution may take, s.
             rate: Requests/s, if a request's time is the worst case; None if it is the execution alone.
         """
-        if self.profile_ms is not None:
-            profile: Table | Line = self.profile_ms
-        else:
-            profile = Line(alpha_ms=self.alpha_ms or 0.0, beta_ms=self.beta_ms or 0.0)
-        largest = min(profile.largest_batch(longest), self.max_batch or profile.largest_batch(longest))
-        batch = np.arange(self._smallest(), largest + 1)
-        latency = profile.latency(batch)
+        smallest = self._smallest()
+        latency = self.latency(longest)[smallest - 1 :]
+        batch = np.arange(smallest, smallest + latency.size)
         work = latency / batch
         better = np.concatenate([[True], work[1:] < np.minimum.accumulate(work)[:-1] * (1 - 1e-12)])
         batch, latency, work = batch[better], latency[better], work[better]

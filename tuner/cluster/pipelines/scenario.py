@@ -1,0 +1,151 @@
+"""A scenario of a query: its stages on shared accelerators under a policy, with deadlines for each stage."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+from pydantic import field_validator as check_field
+
+from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
+from tuner.cluster.scenario.options import make_options, option_names
+from tuner.cluster.scenario.session import Count, Rate, Session
+from tuner.cluster.simulation import Interval
+from tuner.cluster.workload import Workload
+from tuner.files.schema import NotNegative, Positive, StrictPart
+from tuner.planning.queries import Query, QueryPlan, plan_query
+from tuner.scheduling.batching.nexus_plan import make_placement
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec
+
+__all__ = ["Deadlines", "PipelineScenario"]
+
+Deadlines = Literal["split", "carried", "proactive"]
+LIKELY = 0.1
+"""Share of the queries whose batches gather within the time that a deadline leaves for it (PARD)."""
+SAMPLES = 10_000
+
+
+class PipelineScenario(StrictPart):
+    """A query on accelerators under a policy."""
+
+    query: Query
+    """Its stages, with the rate that is planned for."""
+    policy: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the policy."""
+    deadlines: Deadlines = "split"
+    """Of a stage: ``split``, its budget of the plan, from each request's arrival there; ``carried``, the end
+    of that budget, counted from the query's arrival, so that what one stage does not use the next may;
+    ``proactive``, what the SLO leaves after the stages behind it, as they are at present (PARD)."""
+    accelerators: Count
+    """All stages share them."""
+    load: Rate | None = None
+    """Queries/s that come, or a schedule of them; the planned rate if there is none."""
+    arrival: str = "poisson"
+    """As of a session."""
+    hop_ms: NotNegative = 0.0
+    """From the end of a batch to the arrival at the next stage."""
+    noise: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
+    """Standard deviation of execution times, relative to the profile."""
+    seconds: Annotated[Positive, Field(le=1e6)] = 10.0
+    warmup_seconds: Annotated[NotNegative, Field(le=1e6)] = 1.0
+    seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
+
+    @check_field("policy")
+    @classmethod
+    def _policy_forms_batches(cls, name: str) -> str:
+        known = [one for one in POLICIES if one not in DISTRIBUTION_POLICIES]
+        if name not in known:
+            raise ValueError(f"there is no {name!r} for queries; use one of {', '.join(known)}")
+        return name
+
+    @property
+    def interval(self) -> Interval:
+        """Which queries count: those after the warm-up."""
+        end = self.warmup_seconds + self.seconds
+        return Interval(self.warmup_seconds, end, end)
+
+    @cached_property
+    def plan(self) -> QueryPlan:
+        """The split of the SLO."""
+        return plan_query(self.query)
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the stages as sessions, each with the SLO that its deadlines count with."""
+        ends = {
+            "split": [one.budget for one in self.plan.stages],
+            "carried": [one.begin + one.budget for one in self.plan.stages],
+            "proactive": [self.query.slo] * len(self.plan.stages),
+        }
+        return self._spec(ends[self.deadlines])
+
+    def _spec(self, slos: list[float]) -> ClusterSpec:
+        sessions = [
+            SessionSpec(name=one.name, slo=slo, latency=self._latency(one.name))
+            for one, slo in zip(self.plan.stages, slos, strict=True)
+        ]
+        return ClusterSpec(sessions=sessions, kinds=[0] * self.accelerators)
+
+    def _latency(self, stage: str) -> np.ndarray:
+        """Return the latency of every batch within the query's SLO.   # (1, B+1) s."""
+        latency = self.query.by_name[stage].latency(self.query.slo)
+        return np.concatenate(([0.0], latency))[None, :]
+
+    def make_policy(self) -> Any:
+        """Return the policy's state at time 0; a plan, where the policy has one, is made for the budgets."""
+        known, options = option_names(self.policy), dict(self.options)
+        if "placement" in known and options.get("placement") is None:
+            split = self._spec([one.budget for one in self.plan.stages])
+            options["placement"] = make_placement(split, [one.rate for one in self.plan.stages])
+        return build_policy(self.policy, self.cluster_spec(), make_options(self.policy, options))
+
+    def make_workload(self) -> Workload:
+        """Return the stream of queries."""
+        rate = self.query.rate if self.load is None else self.load
+        root = Session(
+            name="query", alpha_ms=0.0, beta_ms=1.0, slo_ms=self.query.slo_ms, rate=rate, arrival=self.arrival
+        )
+        expected = int(1.1 * root.mean_rate(self.interval.last) * self.interval.last) + 1
+        return Workload([root.process()], seed=self.seed, chunk=min(expected, 65_536))
+
+    def draw_network(
+        self, generator: np.random.Generator, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return no delays: requests hop from stage to stage."""
+        del generator, count
+        return np.zeros(1), np.zeros(1), np.zeros(1)
+
+    def stages(self) -> PipelineSpec:
+        """Return what the engine needs of the query."""
+        order = [one.name for one in self.plan.stages]
+        latency = {one.name: one.latency for one in self.plan.stages}
+        gathering = self._gathering(latency)
+        stages = tuple(
+            StageSpec(
+                calls=tuple((order.index(call.stage), call.gamma) for call in self.query.by_name[name].next),
+                execution=latency[name],
+                gathering=gathering[name],
+            )
+            for name in order
+        )
+        carried = self.deadlines != "split"
+        proactive = self.deadlines == "proactive"
+        return PipelineSpec(stages, self.query.slo, self.hop_ms / 1e3, carried, proactive)
+
+    def _gathering(self, latency: dict[str, float]) -> dict[str, float]:
+        """Return what the batches of the stages behind each wait for at least, but for the luckiest, s.
+
+        A batch waits between nothing and the execution before it. PARD takes the 10 % quantile of the sum, so
+        that hardly a query is dropped that would have been in time.
+        """
+        rng = np.random.default_rng(0)
+        waits = {name: np.zeros(SAMPLES) for name in latency}  # s, of all stages behind
+        for stage in reversed(self.plan.stages):
+            called = [call.stage for call in self.query.by_name[stage.name].next]
+            for name in called:
+                own = waits[name] + rng.uniform(0.0, latency[name], SAMPLES)
+                waits[stage.name] = np.maximum(waits[stage.name], own)
+        return {name: float(np.quantile(some, LIKELY)) for name, some in waits.items()}
