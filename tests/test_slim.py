@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.command_line import Run, run
 from tuner.plugin import EXTRAS
@@ -61,6 +64,30 @@ def test_extras_hold_what_the_base_does_not() -> None:
     for package, extra in EXTRAS.items():
         assert any(line.startswith(package) for line in extras[extra]), package
         assert not any(line.startswith(package) for line in PROJECT["dependencies"]), package
+
+
+def test_an_installation_without_extras_is_no_larger_than_the_page_says() -> None:
+    """The files of every package that the base needs; docs/compatibility.md names the largest ones."""
+    wanted, found = [Requirement(line) for line in PROJECT["dependencies"]], dict[str, int]()
+    while wanted:
+        package = wanted.pop()
+        if package.name.lower() in found:
+            continue
+        there = distribution(package.name)
+        places = [Path(str(file.locate())) for file in there.files or ()]
+        found[package.name.lower()] = sum(
+            p.stat().st_size for p in places if p.suffix != ".pyc" and p.is_file()
+        )
+        extras = package.extras or {""}
+        needs = map(Requirement, there.requires or ())
+        wanted += [
+            n for n in needs if n.marker is None or any(n.marker.evaluate({"extra": e}) for e in extras)
+        ]
+
+    page = (Path(__file__).parents[1] / "docs" / "compatibility.md").read_text()
+    said = re.search(r"takes (\d+) MB", page)
+    assert said is not None
+    assert sum(found.values()) / 1e6 <= 1.03 * int(said[1]), sorted(found.items(), key=lambda item: -item[1])
 
 
 @pytest.mark.alone

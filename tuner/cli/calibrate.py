@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.cli.options import ForeignLimit, Knobs, Target
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Load, parse_grids, parse_window
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -45,7 +48,7 @@ def calibrate(
     server's highest load. The file is for `tuner train --server FILE` and `sim://MODEL?server=FILE`. At the
     end the server runs what it ran before.
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from tuner.cli.console import make_console
     from tuner.files.storage import make_folder_of
@@ -64,5 +67,25 @@ def calibrate(
     ) as attachment:
         model, _ = measure_model(attachment, window, rates=rates)
         model.save(out)
-        make_console().print(model)
+        make_console().print(_table(asdict(model)))
         print(out)
+
+
+def _table(model: dict[str, object]) -> Table:
+    """Return the constants of a server model; times are in seconds."""
+    from rich.table import Table
+
+    table = Table(title=f"what the simulator knows of {model.pop('name')}", title_justify="left")
+    table.add_column("constant, s and cores")
+    table.add_column("value", overflow="fold")
+    for name, value in model.items():
+        table.add_row(name.replace("_", " "), _text(value))
+    return table
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
