@@ -46,6 +46,7 @@ class AgentTask(NamedTuple):
     name="guard-agents",
     title="Safe exploration in OnlineTune's terms: agents behind the guard and without it",
     minutes=15,
+    shown=40,
 )
 class GuardAgents(Experiment[AgentTask, dict[str, float]]):
     """Every agent, with and without the guard, under every load in which nothing else goes wrong."""
