@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -17,10 +18,9 @@ def build() -> ModuleType:
     """The script that builds the site; Sphinx itself runs in `make docs`."""
     sys.path.insert(0, HERE)
     try:
-        import build
+        return import_module("build")
     finally:
         sys.path.remove(HERE)
-    return build
 
 
 def test_every_command_and_field_is_in_the_reference(
