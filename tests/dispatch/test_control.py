@@ -68,6 +68,7 @@ def test_what_it_shows_and_changes() -> None:
         status, page = await ask(control, get("/metrics"))
         assert status == 200
         assert b'servetune_dispatch_answers_total{session="m",status="ok"} 1.0' in page
+        assert b'servetune_desired_accelerators{pool="m"} 1.0' in page
         assert (await ask(control, get("/readyz")))[0] == 200
         assert (await ask(control, get("/nothing")))[0] == 404
         assert (await ask(control, get("/metrics", "elsewhere")))[0] == 421

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.planning.autoscale import ScalingRule, metric_text
+from tuner.planning.autoscale import ScalingRule, ScalingWatch, metric_text
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,24 @@ def test_mistakes_are_refused() -> None:
     """A threshold of 1 would never be passed."""
     with pytest.raises(ValueError, match="must hold"):
         ScalingRule(threshold=1.0)
+
+
+def test_a_watch_advises_from_the_last_seconds() -> None:
+    """What is long past does not count, nor do the sessions of other accelerators."""
+    watch = ScalingWatch(seconds=30.0)
+    for second in range(100):
+        watch.answered("a", second, bad=second < 50)
+        watch.answered("other", second, bad=True)
+        watch.executed("a", second, 0.9)
+
+    assert watch.advise(["a"], 100.0, 2).desired == 1  # 45 % busy, a tenth of headroom
+    assert watch.advise(["a", "other"], 100.0, 2).desired == 4
+    assert watch.advise(["a"], 100.0, 0).desired == 0
+
+
+def test_a_watch_changes_nothing_until_it_has_seen_enough() -> None:
+    """The first request may be late for many reasons."""
+    watch = ScalingWatch()
+    watch.answered("a", 0.0, bad=True)
+
+    assert watch.advise(["a"], 1.0, 3).desired == 3

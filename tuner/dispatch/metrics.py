@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +19,7 @@ from tuner import __version__
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.request import Status
 from tuner.dispatch.totals import Totals
+from tuner.planning.autoscale import METRIC, ScalingWatch
 
 __all__ = ["Metrics"]
 
@@ -25,15 +27,23 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, a
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0)
 """Bounds of the histograms of durations, s."""
+CLIENTS = (Status.INVALID, Status.NOT_FOUND, Status.UNSUPPORTED)
+"""What a request ends with for which more accelerators would not help."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Bounds of the histogram of batch sizes."""
 
 
 class Metrics:
-    """Counts what happens (a :class:`~tuner.dispatch.pool.rules.Observer`), and writes it as a page."""
+    """Counts what happens (a :class:`~tuner.dispatch.pool.rules.Observer`), and writes it as a page.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Returns the time, s.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.totals = Totals()
+        self._clock = clock
+        self._scaling = ScalingWatch()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
@@ -67,6 +77,10 @@ class Metrics:
             "round_trip_seconds", "The shortest recent way to a backend and back.", "backend"
         )
 
+        self._desired = Gauge(
+            METRIC, "Model instances that a pool should have.", ["pool"], registry=self.registry
+        )
+
     def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
         return Gauge(f"servetune_dispatch_{name}", words, labels, registry=self.registry)
 
@@ -80,6 +94,8 @@ class Metrics:
     def ended(self, session: str, status: Status | None, seconds: float) -> None:
         """A request was answered, or refused."""
         self.totals.ended(status, seconds)
+        if status not in CLIENTS:
+            self._scaling.answered(session, self._clock(), bad=status is not None)
         self._answers.labels(session, "ok" if status is None else status.value).inc()
         if status is None:
             self._latency.labels(session).observe(seconds)
@@ -87,6 +103,7 @@ class Metrics:
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""
         self.totals.executed(items, seconds)
+        self._scaling.executed(session, self._clock(), seconds)
         self._size.labels(session, server).observe(items)
         self._execution.labels(session, server).observe(seconds)
 
@@ -98,9 +115,18 @@ class Metrics:
 
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
-        for gauge in (self._queue, self._up, self._trip):  # sessions and backends may have gone
+        for gauge in (
+            self._queue,
+            self._up,
+            self._trip,
+            self._desired,
+        ):  # sessions and backends may have gone
             gauge.clear()
         for pool in pools:
+            names = [session.name for session in pool.sessions]
+            instances = sum(server.instances for server in pool.servers if server.up)
+            desired = self._scaling.advise(names, self._clock(), instances).desired
+            self._desired.labels(",".join(names)).set(desired)
             for session in pool.sessions:
                 self._queue.labels(session.name).set(pool.waiting(session.name))
             for server in pool.servers:

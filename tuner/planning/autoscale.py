@@ -10,9 +10,12 @@ Where we differ: some of the idle time is kept as headroom, for with none of it 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["METRIC", "ScalingAdvice", "ScalingRule", "metric_text"]
+__all__ = ["METRIC", "ScalingAdvice", "ScalingRule", "ScalingWatch", "metric_text"]
 
 METRIC = "servetune_desired_accelerators"
 """The name of the gauge that an autoscaler such as KEDA or the HPA of Kubernetes reads."""
@@ -70,6 +73,71 @@ class ScalingRule:
             desired, reason = accelerators, "the accelerators are busy, and the requests in time"
         desired = min(max(desired, self.least), self.most)
         return ScalingAdvice(accelerators=accelerators, desired=desired, reason=reason)
+
+
+class _Sums(NamedTuple):
+    """Of a session since the beginning."""
+
+    requests: int = 0
+    bad: int = 0
+    busy: float = 0.0
+    """s that accelerators executed."""
+
+
+class ScalingWatch:
+    """Counts what happens to the requests of sessions, and advises from the last seconds of it.
+
+    Report every answer and every batch when it ends; ask whenever advice is wanted.
+
+    Args:
+        rule: When to ask for how much.
+        seconds: That advice looks back, about.
+    """
+
+    def __init__(self, rule: ScalingRule | None = None, *, seconds: float = 30.0) -> None:
+        self._rule = rule or ScalingRule()
+        self._seconds = seconds
+        self._now: dict[str, _Sums] = {}
+        self._past: deque[tuple[float, dict[str, _Sums]]] = deque()
+
+    def answered(self, session: str, now: float, *, bad: bool) -> None:
+        """A request was answered; it is bad if it was late or dropped."""
+        self._add(session, now, _Sums(1, int(bad), 0.0))
+
+    def executed(self, session: str, now: float, seconds: float) -> None:
+        """An accelerator has executed a batch."""
+        self._add(session, now, _Sums(0, 0, seconds))
+
+    def advise(self, sessions: Iterable[str], now: float, accelerators: int) -> ScalingAdvice:
+        """Return the advice for sessions that share accelerators; no change until enough was seen."""
+        self._remember(now)
+        begin, past = self._past[0]
+        passed = now - begin
+        if not accelerators or passed < self._seconds / 2:
+            return ScalingAdvice(
+                accelerators=accelerators, desired=accelerators, reason="too little was seen"
+            )
+        pairs = [(self._now.get(name, _Sums()), past.get(name, _Sums())) for name in sessions]
+        requests = sum(late.requests - early.requests for late, early in pairs)
+        bad = sum(late.bad - early.bad for late, early in pairs)
+        busy = sum(late.busy - early.busy for late, early in pairs)
+        return self._rule.advise(
+            accelerators=accelerators,
+            bad_rate=bad / requests if requests else 0.0,
+            idle=max(1 - busy / passed / accelerators, 0.0),
+        )
+
+    def _add(self, session: str, now: float, more: _Sums) -> None:
+        self._remember(now)
+        sums = self._now.get(session, _Sums())
+        self._now[session] = _Sums(*(one + other for one, other in zip(sums, more, strict=True)))
+
+    def _remember(self, now: float) -> None:
+        """Keep the sums of about once a second, and one that is as old as advice looks back."""
+        if not self._past or now - self._past[-1][0] >= self._seconds / 30:
+            self._past.append((now, dict(self._now)))
+        while len(self._past) > 1 and self._past[1][0] <= now - self._seconds:
+            self._past.popleft()
 
 
 def metric_text(desired: int, cluster: str) -> str:
