@@ -38,8 +38,7 @@ def makes_environments(make: Callable[Rest, Made]) -> Callable[..., Made]:
         try:
             env = make(*given, **arguments)
         except InvalidInput as error:
-            error.rename(PARAMETERS)
-            raise
+            raise error.renamed(PARAMETERS) from error
         env.render_mode = render_mode
         env.made_by = functools.partial(wrapper, *given, render_mode=render_mode, **arguments)
         return env

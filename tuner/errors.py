@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from tuner.printable import one_line, printable
 
@@ -75,20 +76,17 @@ class InvalidInput(TunerError, ValueError):
     def __init__(self, setting: str, problem: str, fix: str = "") -> None:
         super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
         self.setting = setting
-        self._first = self.setting, self.args
 
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Call options what this caller knows them by.
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return this error with options called what another caller knows them by.
 
         Args:
             names: Option of the command line -> the name to say instead.
         """
-        self.setting = names.get(self.setting, self.setting)
-        self.args = (FLAG.sub(lambda found: names.get(found[0], found[0]), str(self)),)
-
-    def restore_names(self) -> None:
-        """Undo :meth:`rename`."""
-        self.setting, self.args = self._first
+        said = FLAG.sub(lambda found: names.get(found[0], found[0]), str(self))
+        other = type(self).__new__(type(self), said)
+        vars(other).update(vars(self), setting=names.get(self.setting, self.setting))
+        return other
 
 
 def check_choice(setting: str, value: object, known: Iterable[str]) -> None:

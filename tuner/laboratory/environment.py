@@ -53,8 +53,7 @@ def make_environment(
     try:
         return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
     except InvalidInput as error:
-        error.restore_names()  # environments name their Python parameters; who comes here has options
-        raise
+        raise error.__cause__ or error from None  # environments name Python parameters; here are options
 
 
 def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") -> None:
