@@ -18,12 +18,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, Self
-
-import uvicorn
-from uvicorn.server import ServerState
 
 from tuner import __version__
 from tuner.adapters.connection.credentials import is_loopback
@@ -32,8 +28,8 @@ from tuner.dispatch.knobs import POLICIES, current, set_knobs
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.totals import BOUNDS
 from tuner.errors import InvalidInput, StorageError
-from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
-from tuner.web.seldom import log_seldom
+from tuner.web.listener import Listener
+from tuner.web.metrics import PROMETHEUS
 from tuner.web.token import same_token
 
 __all__ = ["Control"]
@@ -42,7 +38,6 @@ LONGEST_BODY = 16_384
 """Bytes."""
 CHANGES = ("/v1/knobs", "/v1/reload")
 Reload = Callable[[], Awaitable[None]]
-PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 JSON = b"application/json"
 
 
@@ -75,8 +70,7 @@ class Control:
         self._token = token
         self._reload = reload
         self._names = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else set[str]()
-        self._server: asyncio.Server | None = None
-        self._state = ServerState()
+        self._listener: Listener | None = None
 
     async def start(self, address: tuple[str, int]) -> Self:
         """Listen at an address.
@@ -84,39 +78,19 @@ class Control:
         Raises:
             InvalidInput: It cannot be used.
         """
-        host, port = address
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise InvalidInput("listen.control", f"{host}:{port} cannot be used: {error.strerror}") from error
-        log_seldom()
-        settings = uvicorn.Config(
-            self, log_config=None, access_log=False, server_header=False, date_header=False, lifespan="off",
-            ws="none", interface="asgi3", proxy_headers=False,
-        )  # fmt: skip
-        settings.load()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(settings, self._state, {}, loop), sock=listening, backlog=ACCEPTED_AT_ONCE
-        )
+        self._listener = await Listener.start(self, address, "listen.control")
         return self
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        assert self._listener is not None
+        return self._listener.address
 
     async def stop(self) -> None:
         """End every connection."""
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)  # the transports close in the loop's next turn
+        if self._listener is not None:
+            await self._listener.stop()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer one request (ASGI)."""
@@ -167,7 +141,7 @@ class Control:
             return await (self._set(receive) if scope["path"] == "/v1/knobs" else self._reloaded())
         pools = self._dispatcher.pools
         if scope["path"] == "/metrics":
-            return _Answer(200, self._metrics.page(pools), PROMETHEUS)
+            return _Answer(200, self._metrics.page(pools), PROMETHEUS.encode())
         if scope["path"] == "/v1/state":
             return _Answer(200, json.dumps(self.state()).encode())
         if scope["path"] == "/healthz":

@@ -5,25 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
-from tuner import __version__
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.request import Status
 from tuner.dispatch.totals import Totals
 from tuner.planning.autoscale import METRIC, ScalingWatch
+from tuner.web.metrics import make_registry
 
 __all__ = ["Metrics"]
-
-disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0)
 """Bounds of the histograms of durations, s."""
@@ -44,9 +34,7 @@ class Metrics:
         self.totals = Totals()
         self._clock = clock
         self._scaling = ScalingWatch()
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
+        self.registry = make_registry("servetune_dispatch")
         self._arrivals = self._counter("requests", "Requests that arrived.", "session")
         self._answers = self._counter("answers", "Requests that ended, by how.", "session", "status")
         self._latency = Histogram(

@@ -9,28 +9,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
-from tuner import __version__
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import ACTIONS
 from tuner.measurement import QUANTITIES
+from tuner.web.metrics import make_registry
 
 if TYPE_CHECKING:
     from tuner.control.daemon.worker import Worker, WorkerReport
     from tuner.control.decide.orders import Orders
 
 __all__ = ["Exporter"]
-
-disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
 
 RECENT = 100
 """How many usable windows the attainment of the SLO looks back."""
@@ -45,12 +35,10 @@ class Exporter:
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = make_registry("servetune")
         self._lock = threading.Lock()
         self._recent: dict[str, deque[bool]] = {}
         self._known: set[str] = set()
-        ProcessCollector(registry=self.registry)
-        self._gauge("build_info", "Version of servetune.", "version").labels(__version__).set(1)
         self._info = self._gauge(
             "target_info", "Mode, SLO and objective of a target.", "mode", "slo", "objective"
         )
@@ -88,8 +76,7 @@ class Exporter:
         self._by_target = [m for m in metrics if isinstance(m, Gauge | Counter | Histogram)]
 
     def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
-        names = list(labels) if name == "build_info" else ["target", *labels]
-        return Gauge(f"servetune_{name}", words, names, registry=self.registry)
+        return Gauge(f"servetune_{name}", words, ["target", *labels], registry=self.registry)
 
     def _counter(self, name: str, words: str, *labels: str) -> Counter:
         return Counter(f"servetune_{name}", words, ["target", *labels], registry=self.registry)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import socket
 import threading
 from collections.abc import Callable
 from importlib.resources import files
@@ -27,15 +26,16 @@ from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
 from tuner.control.web.exporter import Exporter
 from tuner.control.web.views import Health
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import StorageError
 from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
+from tuner.web.listener import bound
+from tuner.web.metrics import PROMETHEUS
 from tuner.web.seldom import log_seldom
 
 __all__ = ["WebServer"]
 
 HANGS = 180.0
 """Silence of the daemon, s, that ``/healthz`` reports as a problem; a reload may wait 120 s for targets."""
-PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebServer:
@@ -68,11 +68,7 @@ class WebServer:
     def __enter__(self) -> Self:
         host, port = self._config.listen
         port = self._port or port  # the same port when it is entered again, also if the file asks for any
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise InvalidInput("http.listen", f"{host}:{port} cannot be used: {error.strerror}") from error
+        listening = bound((host, port), "http.listen")
         log_seldom()
         self._store = Store(self._daemon.config.state, existing=True)
         self._port = port = listening.getsockname()[1]

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.grpc_server import start_grpc
-from tuner.dispatch.front.http_server import HttpServer
+from tuner.dispatch.front.http_server import start_http
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.grant import Grants
 from tuner.dispatch.request import Service
+from tuner.web.listener import Listener
 
 __all__ = ["Fronts"]
 
@@ -33,7 +34,7 @@ class Fronts:
         self._config = config
         self._intake = Intake(service, config.most_requests, grants)
         self._grpc: Any = None
-        self._http: HttpServer | None = None
+        self._http: Listener | None = None
 
     async def start(self) -> None:
         """Listen.
@@ -47,7 +48,7 @@ class Fronts:
             if config.grpc is not None:
                 self._grpc, self.grpc_address = await start_grpc(self._intake, config, config.grpc)
             if config.http is not None:
-                self._http = await HttpServer.start(self._intake, config, config.http)
+                self._http = await start_http(self._intake, config, config.http)
                 self.http_address = self._http.address
         except BaseException:
             await self.stop()

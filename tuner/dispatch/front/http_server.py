@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from typing import Any, Self
 
 import h11
-import uvicorn
-from uvicorn.server import ServerState
 
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.http_app import Application
 from tuner.dispatch.front.intake import Intake
-from tuner.errors import InvalidInput, StorageError
-from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
-from tuner.web.seldom import log_seldom
+from tuner.errors import StorageError
+from tuner.web.connection import Connection
+from tuner.web.listener import Listener
 
-__all__ = ["HttpServer"]
+__all__ = ["start_http"]
 
 MOST_CONNECTIONS = 1_024
 """Connections at the same time, but for those that have just begun."""
@@ -28,8 +24,6 @@ LONGEST_EXCHANGE = 120.0
 """Longest time from the start of a connection, or its last answer, to the end of the next answer, s.
 
 The time in which a whole request waits for the dispatcher does not count: its deadline ends that."""
-LONGEST_HANDSHAKE = 10.0
-"""Time for the start of TLS, s."""
 
 
 class FrontConnection(Connection):
@@ -72,71 +66,21 @@ class FrontConnection(Connection):
         return self.cycle is not None and not self.cycle.response_complete
 
 
-class HttpServer:
-    """Listens on the running event loop.
+async def start_http(intake: Intake, config: FrontConfig, address: Address) -> Listener:
+    """Listen at an address on the running event loop.
 
-    uvicorn's own server would catch the signals of the process, which are not its business here.
+    Raises:
+        InvalidInput: The address cannot be used.
+        StorageError: A certificate cannot be used.
     """
-
-    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
-        self._server = server
-        self._state = state
-
-    @classmethod
-    async def start(cls, intake: Intake, config: FrontConfig, address: Address) -> Self:
-        """Listen at an address.
-
-        Raises:
-            InvalidInput: The address cannot be used.
-            StorageError: A certificate cannot be used.
-        """
-        host, port = address
-        tls = _tls(config)
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise InvalidInput("listen.http", f"{host}:{port} cannot be used: {error.strerror}") from error
-        log_seldom()
-        settings = uvicorn.Config(
-            Application(intake, config.token, config.largest_message),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            lifespan="off",
-            ws="none",
-            interface="asgi3",
-            timeout_keep_alive=int(LONGEST_EXCHANGE),
-            proxy_headers=False,
-        )
-        settings.load()
-        loop, state = asyncio.get_running_loop(), ServerState()
-
-        def connection() -> FrontConnection:
-            return FrontConnection(settings, state, {}, loop)
-
-        waits: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": LONGEST_HANDSHAKE}
-        server = await loop.create_server(
-            connection, sock=listening, ssl=tls, backlog=ACCEPTED_AT_ONCE, **waits
-        )
-        return cls(server, state)
-
-    @property
-    def address(self) -> Address:
-        """Where it listens."""
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
-
-    async def stop(self) -> None:
-        """End every connection."""
-        self._server.close()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        tasks = list(self._state.tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return await Listener.start(
+        Application(intake, config.token, config.largest_message),
+        address,
+        "listen.http",
+        connection=FrontConnection,
+        keep_alive=LONGEST_EXCHANGE,
+        tls=_tls(config),
+    )
 
 
 def _tls(config: FrontConfig) -> ssl.SSLContext | None:

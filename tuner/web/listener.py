@@ -1,0 +1,112 @@
+"""A web server that listens on the running event loop.
+
+uvicorn's own server would catch the signals of the process, which are not its business here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Any, Self
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from tuner.errors import InvalidInput
+from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
+from tuner.web.seldom import log_seldom
+
+__all__ = ["Listener", "bound"]
+
+LONGEST_HANDSHAKE = 10.0
+"""Time for the start of TLS, s."""
+
+
+def bound(address: tuple[str, int], setting: str) -> socket.socket:
+    """Return a socket that listens at a host and a port; port 0 takes any free one.
+
+    Raises:
+        InvalidInput: The address cannot be used.
+    """
+    host, port = address
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInput(setting, f"{host}:{port} cannot be used: {error.strerror}") from error
+
+
+class Listener:
+    """Listens from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
+        self._server = server
+        self._state = state
+
+    @classmethod
+    async def start(
+        cls,
+        application: Any,
+        address: tuple[str, int],
+        setting: str,
+        *,
+        connection: type[Connection] = Connection,
+        keep_alive: float = 5.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Listen at an address.
+
+        Args:
+            application: Answers requests (ASGI).
+            address: A host and a port.
+            setting: That names the address, for messages.
+            connection: What a connection is.
+            keep_alive: s that a connection without a request stays open.
+            tls: In the clear if None.
+
+        Raises:
+            InvalidInput: The address cannot be used.
+        """
+        listening = bound(address, setting)
+        log_seldom()
+        settings = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            lifespan="off",
+            ws="none",
+            interface="asgi3",
+            timeout_keep_alive=int(keep_alive),
+            proxy_headers=False,
+        )
+        settings.load()
+        loop, state = asyncio.get_running_loop(), ServerState()
+        waits: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": LONGEST_HANDSHAKE}
+        server = await loop.create_server(
+            lambda: connection(settings, state, {}, loop),
+            sock=listening,
+            ssl=tls,
+            backlog=ACCEPTED_AT_ONCE,
+            **waits,
+        )
+        return cls(server, state)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def stop(self) -> None:
+        """End every connection."""
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        tasks = list(self._state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the transports close in the loop's next turn
