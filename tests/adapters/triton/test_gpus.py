@@ -12,7 +12,9 @@ import pytest
 from tests.builders import configuration
 from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.gpu import GpuUse, gpu_figures
+from tuner.adapters.triton.embedded import TritonOptions
 from tuner.adapters.triton.metrics import parse_metrics
+from tuner.adapters.triton.repository import make_repository
 from tuner.errors import InvalidInput
 from tuner.profiler.attachment import require_resource
 from tuner.profiler.gpu import GpuReading
@@ -118,3 +120,16 @@ def test_power_from_the_energy() -> None:
 
     assert gpu_figures(ends, 2.0)["gpu_power"] == pytest.approx(150.0)
     assert math.isnan(gpu_figures([[GpuUse(uuid="b", energy=1.0)], ends[1]], 2.0)["gpu_power"])
+
+
+@pytest.mark.parametrize(("gpu", "kind"), [(True, "KIND_GPU"), (False, "KIND_CPU")])
+def test_an_embedded_server_serves_on_gpus_if_it_shall(
+    gpu: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its models' instances are there, and it exports their use."""
+    monkeypatch.setattr("tuner.adapters.triton.repository._network", lambda *_: tmp_path / "model.onnx")
+
+    make_repository(tmp_path, ["mlp"], gpu=gpu)
+
+    assert kind in (tmp_path / "mlp" / "config.pbtxt").read_text()
+    assert f"--allow-gpu-metrics={str(gpu).lower()}" in TritonOptions(gpu=gpu).flags(["mlp"])
