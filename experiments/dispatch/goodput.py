@@ -21,6 +21,8 @@ __all__ = ["DispatchGoodput", "bad_rates"]
 
 ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
+WARM_UP = 3.0
+"""s of load before the first trial of each system."""
 SYSTEMS = ("symphony", "eager")
 DELAYS_MS = (0.0, 2.0, 5.0, 10.0)
 """Batch delays of the servers' own batching; the best of them counts."""
@@ -80,7 +82,9 @@ class DispatchGoodput(Experiment[float, dict[str, float]]):
         """Return the highest rate that was within the SLOs, requests/s of all models."""
         low, high = 0.0, self.most
         rate = high / 4
-        clients.offer(arrivals(_rates(high / 16), 1.0, seed))  # warms up, and teaches the profiles
+        # Every system warms up under the rate of its first trial: the dispatcher learns how long batches take
+        # from those that it sends, and a trial that fails is not repeated.
+        clients.offer(arrivals(_rates(rate), WARM_UP, seed + 1))
         for _ in range(self.trials):
             offered = arrivals(_rates(rate), self.seconds, seed, burstiness)
             bad = bad_rates(clients.offer(offered, seed=seed))
