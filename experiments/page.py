@@ -23,9 +23,9 @@ INDEX = """# The papers' tables and figures, again
 
 Each page shows one table or figure of a paper beside what `tuner experiment run NAME` measures, and says
 what is reproduced, what is not and why; some show what goes beyond the papers. All is measured in
-simulation but for `sim-to-real`, which runs on a live Triton. The pages are written by
-`tuner experiment page` from the results stored in `experiments/results/` and the notes beside them. What
-else was measured on live servers is on [a page of its own](../results.md).
+simulation but for `sim-to-real`, which runs on a live Triton, and `nexus-fig15`, which executes models. The
+pages are written by `tuner experiment page` from the results stored in `experiments/results/` and the notes
+beside them. What else was measured on live servers is on [a page of its own](../results.md).
 """
 PAGE = """# {title}
 

@@ -130,7 +130,7 @@ class ScalingWatch:
     def _add(self, session: str, now: float, more: _Sums) -> None:
         self._remember(now)
         sums = self._now.get(session, _Sums())
-        self._now[session] = _Sums(*(one + other for one, other in zip(sums, more, strict=True)))
+        self._now[session] = _Sums(sums.requests + more.requests, sums.bad + more.bad, sums.busy + more.busy)
 
     def _remember(self, now: float) -> None:
         """Keep the sums of about once a second, and one that is as old as advice looks back."""

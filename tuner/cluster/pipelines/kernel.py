@@ -10,8 +10,8 @@ Rules
 * A query is good if all its requests were answered within its SLO; it fails when one of them is dropped, and
   makes no further calls then. What waits of it elsewhere is not called back.
 * Proactive deadlines (PARD, arXiv 2602.08747): the deadline of a stage leaves the time that the stages behind
-  it need at present: hops, executions, the waiting beyond that for a batch to gather, and the least that
-  batches wait, as a rule. Waiting and execution are means over about a second.
+  it need at present: hops, executions, the waiting beyond that for a batch to gather, and what
+  batches wait at most, as a rule. Waiting and execution are means over about a second.
 
 Where we differ from PARD: its stages serve the requests with the most time left first under overload; ours
 drop from the head of the queue instead, as the contract of policies has the oldest first.

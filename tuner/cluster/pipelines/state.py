@@ -58,7 +58,7 @@ STAGE = np.dtype(
         ("wait", "f8"),  # s from arrival at the stage to the start of the execution, of late
         ("execution", "f8"),  # s of a batch, of late
         ("seen", "f8"),  # s, when the last batch was sent
-        ("gathering", "f8"),  # s, what batches of the stages behind wait for at least, as a rule
+        ("gathering", "f8"),  # s, what batches of the stages behind wait for at most, as a rule
         ("behind", "f8"),  # s, what the stages behind it need
     ],
     align=True,
@@ -110,7 +110,7 @@ class StageSpec(NamedTuple):
     execution: float
     """s that its planned batch takes."""
     gathering: float
-    """s that its requests, behind it, wait at least for batches to gather, as a rule."""
+    """s that its requests, behind it, wait at most for batches to gather, as a rule."""
 
 
 class PipelineSpec(NamedTuple):

@@ -1,0 +1,1 @@
+"""PARD: dropping the requests of queries before work is spent on them in vain."""
