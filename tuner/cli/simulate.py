@@ -66,10 +66,7 @@ def simulate(
     epoch, from the requests that came; a `query` calls several models, one
     after the other: docs/simulate.md.
     """
-    from tuner.cli.console import make_console, make_progress, print_notes
-    from tuner.cluster import EventLog
-    from tuner.cluster import simulate as run
-    from tuner.cluster.worth import doubts
+    from tuner.cli.console import make_console, print_notes
     from tuner.files.yaml_file import keys_of
 
     if "query" in keys_of(file):
@@ -80,7 +77,6 @@ def simulate(
     scenario = load_scenario(file, "simulate", seed, seconds, out, trace, metrics)
     console = make_console()
     print_notes(console, scenario.notes)
-    log = EventLog(TRACED) if trace is not None else None
     if scenario.planner is not None:
         _refuse(trace, "--trace", "is not written with a planner")
         epochs = _simulate_epochs(scenario, console, out)
@@ -88,6 +84,17 @@ def simulate(
             _save_metrics(metrics, epochs.records[-1].desired, file.stem)
         return
     _refuse(metrics, "--metrics", "needs a scenario with a planner")
+    _simulate_as_it_is(scenario, console, out, trace)
+
+
+def _simulate_as_it_is(scenario: Scenario, console: Console, out: Path | None, trace: Path | None) -> None:
+    """Simulate a cluster that is not planned again."""
+    from tuner.cli.console import make_progress, print_notes
+    from tuner.cluster import EventLog
+    from tuner.cluster import simulate as run
+    from tuner.cluster.worth import doubts
+
+    log = EventLog(TRACED) if trace is not None else None
     with make_progress(console) as progress:
         task = progress.add_task("simulating", total=100)
         scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
