@@ -50,7 +50,7 @@ class ScalingAdviceOfACluster(RepeatedExperiment[tuple[EpochRecord, ...]]):
             planner="symphony",
             epoch_s=EPOCH,
             accelerators=self.accelerators,
-            sessions=changing_sessions(self.accelerators, self.seconds, seed),
+            sessions=tuple(changing_sessions(self.accelerators, self.seconds, seed)),
             seconds=self.seconds,
             warmup_seconds=0.0,
             seed=seed,
