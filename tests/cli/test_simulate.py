@@ -12,6 +12,7 @@ import pytest
 
 from tests.command_line import Run
 from tests.docs.page import blocks, run_commands
+from tuner.cluster.pipelines.scenario import PipelineScenario
 from tuner.cluster.scenario import Scenario
 from tuner.files.yaml_file import load_yaml
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, options_of
@@ -234,14 +235,16 @@ def test_commands_of_the_page_run(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_page_is_valid(tmp_path: Path) -> None:
-    """The first block is a whole file, the second a network to put in its place."""
-    whole, network = blocks(ROOT / "docs" / "simulate.md", "yaml")
+    """The first block is a whole file, the second a network to put in its place, the third a query."""
+    whole, network, query = blocks(ROOT / "docs" / "simulate.md", "yaml")
     (tmp_path / "whole.yaml").write_text(whole)
     other = "".join(line for line in whole.splitlines(keepends=True) if not line.startswith("network"))
     (tmp_path / "other.yaml").write_text(other + network)
+    (tmp_path / "query.yaml").write_text(query)
 
     assert load_yaml(tmp_path / "whole.yaml", Scenario).total_rate == 5000
     assert load_yaml(tmp_path / "other.yaml", Scenario).network.allowed().control == pytest.approx(0.2e-3)
+    assert len(load_yaml(tmp_path / "query.yaml", PipelineScenario).query.stages) == 2
 
 
 @pytest.mark.parametrize("policy", POLICIES)
