@@ -17,7 +17,8 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=23'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,docs,research]'
+# setuptools warns of every editable install.
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,docs,research]'
 	touch $(STAMP)
 
 demo: $(STAMP)
