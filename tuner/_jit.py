@@ -3,6 +3,8 @@
 numba's cache does not notice that a callee in another file changed and would return old answers. The
 cache therefore lives in a folder named by a hash of all kernel sources.
 
+Processes that begin together need the same functions: one of them compiles, the others wait and load.
+
 The index of the cache names the types that a function was compiled for, and a process that cannot import one
 of them cannot read the index at all. What is compiled for types that are not ours, such as a policy of
 somebody's own, is therefore not stored; and an index that cannot be read is begun again.
@@ -10,11 +12,13 @@ somebody's own, is therefore not stored; and an index that cannot be read is beg
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import local
 from typing import Any, TypeVar
 
 import numba
@@ -24,6 +28,9 @@ from platformdirs import user_cache_path
 __all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+LOCKS = 64
+"""Files in the cache that processes lock while they compile. Functions that share a file take turns."""
+_compiling = local()
 
 
 def _kernel_files() -> list[Path]:
@@ -79,12 +86,50 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
             super().save_overload(sig, data)
 
 
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Hold the lock of what has a name against all processes; without a folder to write in, hold nothing.
+
+    What is compiled meanwhile for its sake needs no lock: who waits holds none, so nobody waits for ever.
+    """
+    number = hashlib.sha256(name.encode()).digest()[0] % LOCKS
+    folder = Path(numba.config.CACHE_DIR)  # type: ignore[attr-defined]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f"{number:02}.lock").open("w")
+    except OSError:
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        _compiling.now = True
+        try:
+            yield
+        finally:
+            _compiling.now = False
+
+
 def _compiled(function: F, **options: Any) -> F:
     made: F = numba.njit(nogil=True, **options)(function)
     if hasattr(made, "enable_caching"):  # compilation is not switched off
         cached: Any = made
         cached._cache = _Cache(function)  # what `enable_caching` does, with a cache of ours
+        cached.compile = _in_turn(cached)
     return made
+
+
+def _in_turn(made: Any) -> Callable[[Any], Any]:
+    """Return a function's ``compile``, which waits while another process compiles the same."""
+    compiled = made.compile
+
+    def compile_in_turn(signature: Any) -> Any:
+        if getattr(_compiling, "now", False):
+            return compiled(signature)
+        with _locked(f"{made.py_func.__module__}.{made.py_func.__qualname__}{signature}"):
+            return compiled(signature)
+
+    return compile_in_turn
 
 
 def njit(function: F) -> F:
