@@ -48,7 +48,7 @@ DYNAMIC_WINDOWS = 3000
 """The authors' schedule has 3,000 iterations."""
 WIKI_WINDOWS = 2000
 """The paper shows about 2,000 minutes; a window of 1,000 requests at 14 requests/s is 71 s."""
-QUICK_WINDOWS = 40
+QUICK_WINDOWS = 20
 MEAN = {"slo": "mean=550ms"}
 """Arguments of the environments where the objective is the least mean latency."""
 FIGURES: Mapping[str, tuple[Callable[[Figures], float], str]] = {
