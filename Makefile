@@ -1,7 +1,8 @@
 # make demo  set up, then tune a real Triton server (4 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
 # make test  set up, then run the tests, live servers included (10 minutes on 2 cores), in three processes (WORKERS=1 for one)
-# make test-long  the rest (5 minutes): what runs by the ten thousand, and tests that measure live servers one by one
+# make test-long  the rest (6 minutes): what runs by the ten thousand, trainings, experiments in short, and tests that
+#                 measure live servers one by one
 # make test-fast  without those that start servers or take long
 # make docs  the documentation as a site in build/site; a warning is an error (make pictures takes its pictures again)
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation

@@ -25,6 +25,7 @@ FEWER = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("one_core")
 def test_commands_of_the_training_page_run(run: Run) -> None:
@@ -45,6 +46,7 @@ def test_code_of_the_environments_page_runs(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("one_core")
 def test_commands_of_the_agents_page_run(run: Run) -> None:

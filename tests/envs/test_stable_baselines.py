@@ -63,6 +63,7 @@ def test_learns_for_some_windows(name: str, kind: type[DQN | PPO]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_example_finds_a_good_configuration() -> None:
     """After 1,500 windows of docs/examples/sb3.py both are far better than chance, one nearly the best."""
     specification = importlib.util.spec_from_file_location("example_sb3", EXAMPLE)

@@ -18,6 +18,7 @@ TOOL = Path(sys.executable).with_name("schemathesis")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not TOOL.exists(), reason="needs schemathesis")
 def test_no_request_breaks_it(bed: Bed) -> None:

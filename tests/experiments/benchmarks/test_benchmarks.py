@@ -68,6 +68,7 @@ def test_decision_is_measured_beside_plain_python(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["engine", "scheduler"])
 def test_benchmarks_run(tmp_path: Path, name: str) -> None:
     """Every row is a positive figure; ids are different."""

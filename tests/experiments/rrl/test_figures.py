@@ -206,6 +206,7 @@ def test_comparisons_are_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # networks are trained
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [RivalAgents, RegionSize, CpuLatency, GpuLatency, StrictSlo, LeastResources])
 def test_experiments_run_and_are_drawn(tmp_path: Path, kind: type[Experiment[Any, Any]]) -> None:
     """The short version: every case has rows beside the published values, and the figure is written."""
