@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tuner.dispatch.backends.connection import Lost
-from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.pending import Pending
-from tuner.dispatch.pool.rules import Observer
+from tuner.dispatch.pool.sender import Sender
 from tuner.dispatch.pool.tensors import merge, split
 from tuner.dispatch.request import Refused, Reply
 
-__all__ = ["Elsewhere", "ProxySender"]
-
-Elsewhere = Callable[[Sequence[Pending], str], None]
-"""Lets requests go to another server, because of a reason."""
+__all__ = ["ProxySender"]
 
 
-class ProxySender:
-    """The way of batches through the dispatcher.
+class ProxySender(Sender):
+    """The way of batches through the dispatcher."""
 
-    Args:
-        beliefs: Learn from every batch.
-        observer: Hears of every batch.
-        elsewhere: Takes the requests of a server that is lost.
-    """
-
-    def __init__(self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere) -> None:
-        self._beliefs = beliefs
-        self._observer = observer
-        self._elsewhere = elsewhere
-
-    async def send(self, batch: Batch) -> None:
-        """Send one batch; answer its requests, or let them go elsewhere."""
+    async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
+        """Send the requests as one; answer them, or let them go elsewhere."""
         server, stream = batch.lane.server, batch.stream
-        requests = [one for one in batch.requests if not one.over]
-        if not requests:
-            return
-        if not server.up:
-            self._elsewhere(requests, server.reason)
-            return
         counts = [one.items for one in requests]
         like, inputs = requests[0].request, merge([one.request for one in requests])
         loop = asyncio.get_running_loop()
@@ -63,15 +42,10 @@ class ProxySender:
         else:
             for one, part in zip(requests, outputs, strict=True):
                 one.answer(Reply(part, reply.version))
-            self._learn(batch, sum(counts), began)
-
-    def _learn(self, batch: Batch, items: int, began: float) -> None:
-        """Learn from a batch that has just ended how long its server worked on it."""
-        now, server = asyncio.get_running_loop().time(), batch.lane.server
-        seconds = max(now - max(began, batch.lane.free) - server.round_trip, 1e-6)
-        self._beliefs.profile(server, batch.stream).observe(items, seconds, now)
-        batch.lane.free = now
-        self._observer.executed(batch.stream.session.name, server.address, items, seconds)
+            now = loop.time()
+            seconds = max(now - max(began, batch.lane.free) - server.round_trip, 1e-6)
+            self._learn(batch, sum(counts), seconds)
+            batch.lane.free = now
 
     async def _one_by_one(self, batch: Batch, requests: Sequence[Pending], refused: Refused) -> None:
         """Find out which request a server refused a batch for: no other one should suffer from it."""

@@ -1,0 +1,51 @@
+"""The way of a batch to its server; how it goes there is the subclasses' part."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from tuner.dispatch.pool.beliefs import Beliefs
+from tuner.dispatch.pool.lanes import Batch
+from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.rules import Observer
+
+__all__ = ["Elsewhere", "Sender"]
+
+Elsewhere = Callable[[Sequence[Pending], str], None]
+"""Lets requests go to another server, because of a reason."""
+
+
+class Sender(ABC):
+    """Sends the batches of a pool.
+
+    Args:
+        beliefs: Learn from every batch.
+        observer: Hears of every batch.
+        elsewhere: Takes the requests of a server that is lost.
+    """
+
+    def __init__(self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere) -> None:
+        self._beliefs = beliefs
+        self._observer = observer
+        self._elsewhere = elsewhere
+
+    async def send(self, batch: Batch) -> None:
+        """Send those of a batch's requests that somebody waits for; see :data:`~.lanes.Send`."""
+        server = batch.lane.server
+        requests = [one for one in batch.requests if not one.over]
+        if requests and server.up:
+            await self._carry(batch, requests)
+        else:
+            self._elsewhere(requests, server.reason)
+
+    @abstractmethod
+    async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
+        """Send requests, at least one, to the server of their batch, which is up."""
+
+    def _learn(self, batch: Batch, items: int, seconds: float) -> None:
+        """Learn that the server of a batch worked on some items for so long, s; that has just ended."""
+        now, server = asyncio.get_running_loop().time(), batch.lane.server
+        self._beliefs.profile(server, batch.stream).observe(items, seconds, now)
+        self._observer.executed(batch.stream.session.name, server.address, items, seconds)
