@@ -13,10 +13,11 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
+from tuner.dispatch.backends.connection import Connection
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.process import DispatchProcess, run_dispatch
 from tuner.dispatch.request import Refused, Reply, Status
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, StorageError
 
 
 def on(name: str, *servers: str, **more: object) -> dict[str, object]:
@@ -75,6 +76,32 @@ def test_what_stays_is_not_disturbed() -> None:
             assert (stays.session("m").slo, stays.session("m").queue) == (20 * MS, 5)
             answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(7)])
             assert sum(isinstance(one, Refused) and one.status is Status.EXHAUSTED for one in answers) >= 1
+
+    run(main())
+
+
+def test_a_backend_that_cannot_be_connected_changes_nothing() -> None:
+    """Not even the limits of sessions that could go on; what was begun for the others ends."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=2)
+        connect = found.connect
+
+        def unreadable(target: str) -> Connection:
+            if "/broken" in target:
+                raise StorageError("ca.pem cannot be read")
+            return connect(target)
+
+        found.connect = unreadable
+        async with found as dispatcher:
+            before, pools = asyncio.all_tasks(), list(dispatcher.pools)
+            with pytest.raises(StorageError, match="cannot be read"):
+                await dispatcher.reload(config(on("m", "a", queue=7), on("new", "b"), on("broken", "c")))
+            assert dispatcher.pools == pools
+            assert pools[0].session("m").queue == 1000
+            assert dispatcher.sessions == ("m",)
+            assert asyncio.all_tasks() == before
+            await dispatcher.infer(request())
 
     run(main())
 

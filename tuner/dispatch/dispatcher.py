@@ -23,6 +23,7 @@ from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import Observer, PoolSession
 from tuner.dispatch.pool.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
+from tuner.errors import StorageError
 
 __all__ = ["Connect", "Dispatcher"]
 
@@ -231,16 +232,28 @@ class Dispatcher:
         Args:
             config: The new configuration.
             wait: Longest time for the servers of new pools to come up, s.
+
+        Raises:
+            StorageError: A certificate or token of a backend cannot be read; nothing changes.
         """
         old = {members: pool for pool, members in self._members.items() if pool in self.pools}
-        pools, begun = [], []
-        for members in _pools(config.sessions):
-            pool = old.pop(_Members.of(members, config), None)
-            if pool is None:
-                begun.append(pool := self._begun(members, config))
-            else:
-                pool.set(config.rules(), [_pool_session(one) for one in members])
-            pools.append(pool)
+        kept: list[tuple[Pool, list[SessionConfig]]] = []
+        pools: list[Pool] = []
+        begun: list[Pool] = []
+        try:
+            for members in _pools(config.sessions):
+                pool = old.pop(_Members.of(members, config), None)
+                if pool is None:
+                    begun.append(pool := self._begun(members, config))
+                else:
+                    kept.append((pool, members))
+                pools.append(pool)
+        except StorageError:
+            for pool in begun:
+                await self._end(pool)
+            raise
+        for pool, members in kept:
+            pool.set(config.rules(), [_pool_session(one) for one in members])
         await self._come_up(begun, wait)
         self.config, self.pools = config, pools
         self._beliefs.quantile = config.quantile

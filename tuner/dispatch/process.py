@@ -109,10 +109,10 @@ class DispatchProcess:
                         raise InvalidInput(field, problem, "start another dispatcher, or change it back")
                 rules = config.rules()
                 await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
+                await self.dispatcher.reload(config)
             except (InvalidInput, StorageError) as error:
                 self._say(f"the file was not reloaded, everything stays as it was: {error}")
                 raise
-            await self.dispatcher.reload(config)
             self._config = config
         self._say(self._summary())
 
