@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.dispatch.test_backend import TOKEN, Running
+from tests.adapters.dispatch.running import Running, target_of
 from tests.command_line import Say, run, tuner
 from tests.control.daemon.daemon_bed import Bed
 from tuner.adapters.dispatch import DispatchBackend
@@ -31,10 +31,7 @@ def running() -> Iterator[Running]:
 
 @pytest.fixture
 def target(running: Running, tmp_path: Path) -> str:
-    file = tmp_path / "token"
-    file.write_text(TOKEN)
-    file.chmod(0o600)
-    return f"dispatch://127.0.0.1:{running.control.address[1]}?token_file={file}"
+    return target_of(running, tmp_path)
 
 
 def test_a_run_brings_the_scheduler_within_the_slo(tuner: Say, target: str) -> None:
