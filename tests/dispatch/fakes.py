@@ -32,6 +32,8 @@ class FakeServer:
     """Whether our connection to it has a bug."""
     batches: list[tuple[str, int]] = field(default_factory=list)
     """Model and items of each batch that it executed."""
+    executing: int = 0
+    """Batches that it has and did not answer yet."""
     _free: float = 0.0
 
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
@@ -39,8 +41,14 @@ class FakeServer:
             raise ZeroDivisionError
         if not self.alive:
             raise Lost(f"{self.address}: connection refused")
-        loop = asyncio.get_running_loop()
-        items = inputs[0].shape[0]
+        self.executing += 1
+        try:
+            return await self._executed(model, inputs)
+        finally:
+            self.executing -= 1
+
+    async def _executed(self, model: str, inputs: tuple[Tensor, ...]) -> Reply:
+        loop, items = asyncio.get_running_loop(), inputs[0].shape[0]
         end = self._free = max(self._free, loop.time()) + self.alpha * items + self.beta
         while self.stuck:
             await asyncio.sleep(10 * MS)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +120,68 @@ def test_what_waits_goes_on_elsewhere() -> None:
             answers = await asyncio.gather(*calls)
             assert sum(isinstance(one, Reply) for one in answers) == 40
             assert sum(items for _, items in found.servers["b:1"].batches) >= 20
+
+    run(main())
+
+
+SLOW: dict[str, Any] = {"slo_ms": 1000.0, "profile": {"alpha_ms": 1.0, "beta_ms": 80.0}}
+
+
+def slow(policy: str) -> Bench:
+    """A server that takes 80 ms for a batch, and whose policy sends it the first request at once."""
+    options = {"deferral": 0.0} if policy == "symphony" else {}
+    found = bench(on("m", "a", **SLOW), servers=1, policy=policy, options=options)
+    found.servers["a:1"].beta = 80 * MS
+    return found
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+@pytest.mark.parametrize("change", ["knobs", "reload"])
+def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
+    """A busy server gets its next batch when it should be free, whatever has changed meanwhile."""
+    found = slow(policy)
+    server = found.servers["a:1"]
+
+    async def main() -> None:
+        async with found as dispatcher:
+            first = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(5 * MS)
+            assert server.executing == 1
+            if change == "knobs":
+                pool = dispatcher.pools[0]
+                pool.set(pool.rules, [replace(pool.session("m"), max_batch=7)])
+            else:
+                more = config(on("m", "a", **SLOW), on("n", "a"), policy=policy, options=found.config.options)
+                await dispatcher.reload(more)
+            second = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(10 * MS)
+            assert server.executing == 1
+            assert not first.done()
+            await asyncio.gather(first, second)
+        assert [items for _, items in server.batches] == [1, 1]
+
+    run(main())
+    assert [segment.spec.busy for segment in found.journal.segments][-1]
+    assert [segment.replay() for segment in found.journal.segments] == [None] * len(found.journal.segments)
+
+
+def test_what_is_left_in_an_old_pool_waits_for_the_new_one() -> None:
+    """A session that is gone answers what it has, never beside a batch of the sessions that there are."""
+    found = bench(on("m", "a", **SLOW), on("old", "a", **SLOW), servers=1, policy="eager")
+    server = found.servers["a:1"]
+    server.beta = 80 * MS
+
+    async def main() -> None:
+        async with found as dispatcher:
+            calls = [asyncio.ensure_future(dispatcher.infer(request(session=name))) for name in ("m", "old")]
+            await asyncio.sleep(5 * MS)
+            await dispatcher.reload(config(on("m", "a", **SLOW), policy="eager"))
+            calls += [asyncio.ensure_future(dispatcher.infer(request())) for _ in range(3)]
+            most = 0
+            while not all(call.done() for call in calls):
+                await asyncio.sleep(5 * MS)
+                most = max(most, server.executing)
+        assert most == 1
 
     run(main())
 

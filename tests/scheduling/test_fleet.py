@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def pair() -> Pair:
     cluster = build_cluster(one(5 * MS, 5 * MS, 1.0, accelerators=2, control=3 * MS))
     for number in range(20):
         push(cluster, 0, number, 0.0)
-    return cluster, make_fleet(2)
+    return cluster, make_fleet(cluster)
 
 
 def test_the_accelerator_that_is_free_first_is_next(pair: Pair) -> None:
@@ -87,3 +89,16 @@ def test_only_so_many_batches_are_on_the_way(pair: Pair) -> None:
     ended(cluster, fleet, 0)
 
     assert free_at(fleet, 0) == pytest.approx((3 + 10 * AHEAD) * MS)
+
+
+def test_what_executes_at_the_beginning() -> None:
+    """It ends when it should, or is overdue and keeps its accelerator from getting more."""
+    cluster = build_cluster(replace(one(5 * MS, 5 * MS, 1.0, accelerators=3), busy={0: 4 * MS, 2: -1 * MS}))
+    fleet = make_fleet(cluster)
+
+    assert [free_at(fleet, accelerator) for accelerator in (0, 1)] == [4 * MS, 0.0]
+    assert earliest(cluster, fleet) == 1
+    begin(cluster, 3 * MS)
+    ended(cluster, fleet, 2)
+    assert free_at(fleet, 2) == 3 * MS
+    assert not cluster.accelerators[2].outstanding

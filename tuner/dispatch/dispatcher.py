@@ -17,6 +17,7 @@ from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
+from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
@@ -69,6 +70,7 @@ class Dispatcher:
         self._say = warn
         self._journal = journal
         self._beliefs = Beliefs(config.quantile)
+        self._accelerators = Accelerators()
         self._places: dict[str, Pool] = {}
         self._metadata: dict[str, Metadata] = {}
         self._members: dict[Pool, _Members] = {}
@@ -204,7 +206,14 @@ class Dispatcher:
     def _begun(self, members: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
         """Make a pool, and begin to probe its servers."""
         sessions = [_pool_session(one) for one in members]
-        pool = Pool(sessions, config.rules(), self._observer, self._beliefs, self._journal)
+        pool = Pool(
+            sessions,
+            config.rules(),
+            self._observer,
+            self._beliefs,
+            self._accelerators,
+            journal=self._journal,
+        )
         pool.servers = self._servers(members, pool, config)
         self._members[pool] = _Members.of(members, config)
         loop = asyncio.get_running_loop()
@@ -255,6 +264,8 @@ class Dispatcher:
         for pool, members in kept:
             pool.set(config.rules(), [_pool_session(one) for one in members])
         await self._come_up(begun, wait)
+        for pool in begun:
+            pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, pools
         self._beliefs.quantile = config.quantile
         self._places = {one.name: pool for pool in pools for one in pool.sessions}

@@ -180,6 +180,7 @@ def _described(segment: Segment) -> dict[str, Any]:
         "options": _plain(segment.options),
         "kinds": [int(kind) for kind in segment.spec.kinds],
         "delays": asdict(segment.spec.delays),
+        "busy": list(segment.spec.busy.items()),
         "complete": segment.log.complete,
         "sessions": [{"name": one.name, "slo": one.slo} for one in segment.spec.sessions],
         "changes": [
@@ -214,7 +215,9 @@ def _segment(number: int, header: Any, arrays: Any) -> Segment:
         )
         for place, one in enumerate(header["changes"])
     ]
-    spec = ClusterSpec(sessions=sessions, kinds=header["kinds"], delays=Delays(**header["delays"]))
+    busy = {int(place): float(ends) for place, ends in header.get("busy", ())}  # older logs have none
+    delays = Delays(**header["delays"])
+    spec = ClusterSpec(sessions=sessions, kinds=header["kinds"], delays=delays, busy=busy)
     given = options(header["options"])
     return Segment(policy=header["policy"], options=given, spec=spec, log=log, changes=changes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -92,6 +92,9 @@ class ClusterSpec:
     kinds: Sequence[int]
     """Per accelerator its kind: the row of every session's latency table that it executes at."""
     delays: Delays = field(default_factory=Delays)
+    busy: Mapping[int, float] = field(default_factory=dict)
+    """Accelerators that execute a batch at time 0, and when it should have ended, s: the past if overdue.
+    The driver reports its end with `finish`, like that of any other."""
 
     def __post_init__(self) -> None:
         rows = min((session.latency.shape[0] for session in self.sessions), default=0)
@@ -99,6 +102,8 @@ class ClusterSpec:
             raise ValueError("a cluster needs at least one session and one accelerator")
         if not (min(self.kinds) >= 0 and max(self.kinds) < rows):
             raise ValueError(f"kinds of accelerators must lie in 0..{rows - 1}, but got {list(self.kinds)}")
+        if not all(place in range(len(self.kinds)) and np.isfinite(end) for place, end in self.busy.items()):
+            raise ValueError(f"busy accelerators must exist, and their batches end, but got {self.busy}")
 
 
 def linear_latency(alpha: float, beta: float, slo: float) -> np.ndarray:
@@ -118,7 +123,7 @@ def linear_latency(alpha: float, beta: float, slo: float) -> np.ndarray:
 def build_cluster(
     spec: ClusterSpec, *, queues: Sequence[tuple[int, int]] | None = None, commands: int | None = None
 ) -> Cluster:
-    """Return the state at time 0: everything idle, nothing waiting.
+    """Return the state at time 0: nothing waits, and what is not said to be busy is idle.
 
     Args:
         spec: What there is.
@@ -135,6 +140,8 @@ def build_cluster(
     pairs = list(queues) if queues is not None else [(index, -1) for index in range(len(sizes))]
     accelerators = records(len(spec.kinds), ACCELERATOR)
     accelerators["kind"] = spec.kinds
+    for place, ends in spec.busy.items():
+        accelerators[place].free_at, accelerators[place].outstanding = ends, 1
     board = records(1, BOARD)
     delays = spec.delays
     board[0] = (0.0, NEVER, 0, 1, 0.0, delays.control, delays.data, delays.response)

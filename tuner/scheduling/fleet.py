@@ -58,9 +58,12 @@ class Fleet(NamedTuple):
     sent: np.ndarray  # (N, AHEAD) SENT, the oldest first; the first `outstanding` of a row count
 
 
-def make_fleet(accelerators: int) -> Fleet:
-    """Return the state at time 0: all are free."""
-    return Fleet(tree_of(np.zeros(accelerators)), records((accelerators, AHEAD), SENT))
+def make_fleet(cluster: Cluster) -> Fleet:
+    """Return the state at time 0, when the accelerators execute at most one batch each."""
+    free = cluster.accelerators["free_at"]  # (N,) s
+    sent = records((free.size, AHEAD), SENT)
+    sent["start"][:, 0] = free  # with no length: only its end counts
+    return Fleet(tree_of(free), sent)
 
 
 @njit_flat

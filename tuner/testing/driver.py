@@ -104,8 +104,9 @@ def drive(
         AssertionError: It does not come to rest.
     """
     trace = PolicyRun(policy=policy)
-    lines: list[deque[float]] = [deque() for _ in policy[0].accelerators]  # ends of what was sent there
-    free = [0.0] * len(lines)
+    busy = policy[0].accelerators["outstanding"] > 0  # at time 0
+    free: list[float] = policy[0].accelerators["free_at"].tolist()
+    lines = [deque([end] if works else ()) for end, works in zip(free, busy, strict=True)]  # ends of batches
     now, come, sent = 0.0, 0, 0
     for _ in range(1000 + 20 * len(arrivals)):
         end, accelerator = min(((line[0], a) for a, line in enumerate(lines) if line), default=(NEVER, -1))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -232,6 +232,19 @@ class PolicyContract:
 
         assert_answered_once(case, trace)
         assert_in_order(case, trace, self.reorders, self.both_ends)
+
+    @settings(examined, max_examples=8)
+    @given(case=cases())
+    def test_begins_with_what_executes(self, case: PolicyCase) -> None:
+        """An accelerator that executes a batch at time 0 gets the next one for when that has ended."""
+        ends = 0.02  # s
+        case = replace(case, spec=replace(case.spec, busy={0: ends}))
+        trace = self.run(case)
+
+        assert_answered_once(case, trace)
+        starts = [command.start for _, command in trace.batches if command.accelerator == 0]
+        assert min(starts, default=ends) >= ends - TINY
+        assert not trace.policy[0].accelerators["outstanding"].any()
 
     def test_overload_passes(self) -> None:
         """After a flood all is answered, and of the last requests, which come slowly, most are served."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from tuner.dispatch.backends.server import WatchedServer
+from tuner.dispatch.pool.accelerators import Accelerator, Accelerators
 from tuner.dispatch.pool.beliefs import Stream
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.request import Status
@@ -24,15 +24,14 @@ FAILED = "the dispatcher failed on its batch; its log says why"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Lane:
-    """An accelerator: one of the instances of a server."""
+    """An accelerator, as one generation of a pool's lanes has it."""
 
     server: WatchedServer
     kind: int
     """The place of the server among those that are up."""
-    free: float = -math.inf
-    """When its last batch ended, s."""
+    accelerator: Accelerator
 
 
 @dataclass
@@ -55,21 +54,27 @@ Send = Callable[[Batch], Awaitable[None]]
 class Lanes:
     """The lanes of the servers that are up.
 
-    :meth:`renew` begins a generation of lanes. A batch of an earlier generation goes on, but its end means
-    nothing to the present scheduler.
+    :meth:`renew` begins a generation of lanes, for a new scheduler. What earlier generations or other pools
+    have sent goes on: the new scheduler learns from :attr:`busy_until` when that should have ended, and from
+    ``ended`` that it has. What another pool sends later is not known to it, so a batch waits here until those
+    of other pools have ended.
 
     Args:
         send: Sends a batch.
-        ended: Is called with the place of a lane of the present generation that is free again.
+        ended: Is called with the place of a lane of the present generation when a batch of the scheduler has
+            ended there, or all that was on the way when the generation began.
+        accelerators: Of all servers.
     """
 
-    def __init__(self, send: Send, ended: Callable[[int], None]) -> None:
+    def __init__(self, send: Send, ended: Callable[[int], None], accelerators: Accelerators) -> None:
         self._send = send
         self._ended = ended
+        self._accelerators = accelerators
         self._present: list[Lane] = []
-        self._known: dict[tuple[str, int], Lane] = {}
         self._generation = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.busy_until: dict[int, float] = {}
+        """Lanes that were busy when the generation began, and when they should be free, s."""
 
     @property
     def kinds(self) -> list[int]:
@@ -85,29 +90,46 @@ class Lanes:
         """Begin a generation: the lanes of these servers."""
         self._generation += 1
         self._present = [
-            self._lane(server, kind, number)
+            Lane(server, kind, self._accelerators.of(server.address, number))
             for kind, server in enumerate(servers)
             for number in range(server.instances)
         ]
+        self.busy_until = {}
+        for place, lane in enumerate(self._present):
+            if left := set(lane.accelerator.batches):
+                self.busy_until[place] = lane.accelerator.ends
+                self._follow(place, left)
 
-    def _lane(self, server: WatchedServer, kind: int, number: int) -> Lane:
-        """Return one of a server's lanes, which outlives schedulers: it may still execute a batch."""
-        lane = self._known.setdefault((server.address, number), Lane(server, kind))
-        lane.kind = kind
-        return lane
+    def _follow(self, place: int, left: set[asyncio.Task[None]]) -> None:
+        """Say that a lane is free when the batches that are left have ended, unless a generation begins."""
+        generation = self._generation
 
-    def launch(self, place: int, stream: Stream, requests: Sequence[Pending]) -> None:
-        """Send requests to a lane of the present generation."""
+        def ended(task: asyncio.Task[None]) -> None:
+            left.discard(task)
+            if not left and generation == self._generation:
+                self._ended(place)
+
+        for task in list(left):
+            task.add_done_callback(ended)
+
+    def launch(self, place: int, stream: Stream, requests: Sequence[Pending], ends: float) -> None:
+        """Send requests to a lane of the present generation; they should have been executed at a time, s."""
         lane = self._present[place]
         batches = [Batch(lane, stream, part) for part in _parts(requests, stream.largest)]
         ended = partial(self._give_back, lane, place, self._generation)
-        task = asyncio.get_running_loop().create_task(self._execute(batches, ended))
+        others = [batch for batch, sender in lane.accelerator.batches.items() if sender is not self]
+        task = asyncio.get_running_loop().create_task(self._execute(batches, others, ended))
+        lane.accelerator.take(task, self, ends)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _execute(self, batches: Iterable[Batch], ended: Callable[[], None]) -> None:
-        """Send batches one after the other, and give the lane back."""
+    async def _execute(
+        self, batches: Iterable[Batch], others: Collection[asyncio.Task[None]], ended: Callable[[], None]
+    ) -> None:
+        """Send batches one after the other, when those of other pools have ended, and give the lane back."""
         try:
+            if others:
+                await asyncio.wait(others)
             for batch in batches:
                 try:
                     await self._send(batch)
@@ -119,7 +141,7 @@ class Lanes:
             ended()
 
     def _give_back(self, lane: Lane, place: int, generation: int) -> None:
-        lane.free = asyncio.get_running_loop().time()
+        lane.accelerator.free = asyncio.get_running_loop().time()
         if generation == self._generation:
             self._ended(place)
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
+from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
@@ -76,6 +77,7 @@ class Pool:
         rules: How it schedules.
         observer: Hears of everything.
         beliefs: Of the servers; it learns.
+        accelerators: Of the servers; other pools may use them, too.
         journal: Records what its schedulers are asked and answer, if given.
     """
 
@@ -85,6 +87,8 @@ class Pool:
         rules: Rules,
         observer: Observer,
         beliefs: Beliefs,
+        accelerators: Accelerators,
+        *,
         journal: Journal | None = None,
     ) -> None:
         self.rules = rules
@@ -98,7 +102,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
         sender = make(beliefs, observer, self._elsewhere)
-        self._lanes = Lanes(sender.send, self._finished)
+        self._lanes = Lanes(sender.send, self._finished, accelerators)
         self._streams: list[Stream] = []
         self._places: dict[tuple[str, Hashable], int] = {}  # of the streams
         self._waiting: dict[int, Pending] = {}  # the scheduler's entries that mean something
@@ -226,10 +230,10 @@ class Pool:
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, self._tables(), strict=True)
         ]
-        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=self._delays())
+        self._origin, self._last = self._loop.time(), 0.0
+        busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
+        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=self._delays(), busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
-        self._origin = self._loop.time()
-        self._last = 0.0
         if self._journal is not None:
             self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
         self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
@@ -306,7 +310,7 @@ class Pool:
         for command in commands:
             requests = self._taken(command.numbers)
             if isinstance(command, Dispatch):
-                self._launch(command.accelerator, self._streams[command.session], requests)
+                self._launch(command, requests)
                 continue
             for one in requests:
                 self._dropped(one)
@@ -346,17 +350,18 @@ class Pool:
         self._last = max(self._last, wanted)  # the loop's timers may come a rounding early
         self._carry_out(self.scheduler.wake(self._last))
 
-    def _launch(self, place: int, stream: Stream, requests: Sequence[Pending]) -> None:
+    def _launch(self, command: Dispatch, requests: Sequence[Pending]) -> None:
         """Send requests to a lane."""
+        stream = self._streams[command.session]
         queue = self._queues[stream.session.name]
         for one in requests:
             one.sent = True
             one.tries += 1
             queue.items -= one.items
-        self._lanes.launch(place, stream, requests)
+        self._lanes.launch(command.accelerator, stream, requests, self._origin + command.finish)
 
     def _finished(self, place: int) -> None:
-        """A batch of a lane has ended."""
+        """A batch of a lane has ended, or what it executed when the scheduler began."""
         if self.scheduler is not None:
             self._carry_out(self.scheduler.finish(place, self._now()))
 

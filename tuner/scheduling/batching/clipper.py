@@ -80,7 +80,7 @@ LEARNED = np.dtype(
 )
 RUNNING = np.dtype(
     [
-        ("session", "i8"),
+        ("session", "i8"),  # -1 if it is not known
         ("requests", "i8"),
         ("sent", "f8"),  # s
     ],
@@ -146,15 +146,18 @@ def build(spec: ClusterSpec, options: ClipperOptions | None = None) -> Clipper:
     learned = records((sessions, max(spec.kinds) + 1), LEARNED)
     learned["limit"] = 1.0
     window = options.window if options.sizing == "throughput" else 1
+    cluster = build_cluster(spec)
+    running = records(accelerators, RUNNING)
+    running["session"] = -1
     residents, homes = _placement(options.assignment, sessions, accelerators)
     return Clipper(
-        cluster=build_cluster(spec),
+        cluster=cluster,
         rule=rule,
         learned=learned,
         samples=np.zeros((*learned.shape, window)),
         oldest=make_tree(sessions),
-        idle=tree_of(np.arange(accelerators)),
-        running=records(accelerators, RUNNING),
+        idle=tree_of(np.where(cluster.accelerators["outstanding"], np.inf, np.arange(accelerators))),
+        running=running,
         residents=residents,
         homes=homes,
     )
@@ -334,9 +337,11 @@ def _limit(policy: Clipper, session: int, accelerator: int, remaining: float) ->
 
 @njit_flat
 def _learn(policy: Clipper, accelerator: int, now: float) -> None:
-    """Take in how long the batch of an accelerator took."""
+    """Take in how long the batch of an accelerator took, if it is known which one it is."""
     cluster, rule, batch = policy.cluster, policy.rule[0], policy.running[accelerator]
     session, kind = batch.session, cluster.accelerators[accelerator].kind
+    if session < 0:
+        return
     took = now - batch.sent
     known = policy.learned[session, kind]
     if rule.sizing == AIMD:

@@ -117,11 +117,17 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
     cluster.sessions["budget"] = np.minimum(cluster.sessions["budget"], slo - options.margin)
     rule = records(1, RULE)
     rule[0] = (options.schedule_ahead, int(options.estimate == "measured"))
-    kinds, accelerators = cluster.latency.shape[0], len(spec.kinds)
+    kinds, accelerators = cluster.latency.shape[0], cluster.accelerators
     shape = (kinds, len(slo), len(sizes))
-    free = [tree_of(np.where(np.array(spec.kinds) == kind, 0.0, np.inf)) for kind in range(kinds)]
+    free_at = accelerators["free_at"]  # (N,) s
+    free = [tree_of(np.where(accelerators["kind"] == kind, free_at, np.inf)) for kind in range(kinds)]
     shortest = float(cluster.latency[:, :, 1].min())
     depth = min(options.schedule_ahead / shortest + 2, DEEPEST)
+    lines = records(free_at.size, LINE)
+    lines["tail"] = accelerators["outstanding"]
+    outstanding = records((free_at.size, 1 << math.ceil(math.log2(depth))), BATCH)
+    outstanding["session"][:, 0] = -1  # of a batch that executes at time 0 only the end is known
+    outstanding["start"][:, 0] = free_at
     return Clockwork(
         cluster=cluster,
         rule=rule,
@@ -134,8 +140,8 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
         chosen=np.zeros(shape[:2], np.int64),
         strategies=np.stack([make_tree(len(slo)) for _ in range(kinds)]),
         free=np.stack(free),
-        lines=records(accelerators, LINE),
-        outstanding=records((accelerators, 1 << math.ceil(math.log2(depth))), BATCH),
+        lines=lines,
+        outstanding=outstanding,
         runs=np.zeros((*(shape if rule[0].measured else (0, 0, 0)), WINDOW)),
         measured=np.zeros(shape, np.int64),
     )
@@ -161,7 +167,7 @@ def finish(policy: Clockwork, accelerator: int, now: float) -> int:
     begin(cluster, now)
     cluster.accelerators[accelerator].outstanding -= 1
     batch = policy.outstanding[accelerator, line.head & (policy.outstanding.shape[1] - 1)]
-    if policy.rule[0].measured:
+    if policy.rule[0].measured and batch.session >= 0:
         kind = cluster.accelerators[accelerator].kind
         _learn(policy, kind, batch.session, batch.size_index, now - max(batch.start, line.ended))
     line.head += 1

@@ -43,7 +43,8 @@ class Eager(NamedTuple):
 
 def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
-    return Eager(build_cluster(spec), make_fleet(len(spec.kinds)), make_tree(len(spec.sessions)))
+    cluster = build_cluster(spec)
+    return Eager(cluster, make_fleet(cluster), make_tree(len(spec.sessions)))
 
 
 @njit_inline

@@ -113,7 +113,7 @@ class Timeout(NamedTuple):
     timers: np.ndarray  # tree over sessions: when the oldest request will have waited for the delay, s
     deadlines: np.ndarray  # tree over sessions: deadline of the oldest request if it is dropped then, s
     idle: np.ndarray  # tree over accelerators: its number if idle
-    serves: np.ndarray  # (N,) session whose batch it executes
+    serves: np.ndarray  # (N,) session whose batch it executes, -1 if that is not known
 
 
 def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
@@ -137,10 +137,10 @@ def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
     queues = [(session, -1) for session in range(count)] * (2 if limited else 1)
     cluster = build_cluster(replace(spec, sessions=padded), queues=queues)
     cluster.sessions["largest"] = largest
-    idle = tree_of(np.arange(accelerators))
+    idle = tree_of(np.where(cluster.accelerators["outstanding"], np.inf, np.arange(accelerators)))
     trees = make_tree(count), make_tree(count), make_tree(count)
     preferred = _preferred(options, largest)
-    return Timeout(cluster, rules, preferred, *trees, idle, np.zeros(accelerators, np.int64))
+    return Timeout(cluster, rules, preferred, *trees, idle, np.full(accelerators, -1))
 
 
 def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
@@ -242,8 +242,9 @@ def finish(policy: Timeout, accelerator: int, now: float) -> int:
     policy.cluster.accelerators[accelerator].outstanding -= 1
     set_key(policy.idle, accelerator, float(accelerator))
     session = policy.serves[accelerator]
-    policy.rules[session].running -= 1
-    _requeue(policy, session, now)
+    if session >= 0:
+        policy.rules[session].running -= 1
+        _requeue(policy, session, now)
     _assign(policy, now)
     return OK
 

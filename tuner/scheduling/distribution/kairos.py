@@ -175,7 +175,7 @@ def arrive(policy: Kairos, session: int, source: int, number: int, now: float) -
 def finish(policy: Kairos, accelerator: int, now: float) -> int:
     """See :func:`tuner.scheduling.policy.finish`."""
     learn_last(policy, accelerator, ended(policy, accelerator, now))
-    if policy.rule[0].learns:
+    if policy.rule[0].learns and policy.pool.running[accelerator].items:
         _weigh(policy, policy.pool.running[accelerator].session)
     policy.cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
     return OK

@@ -36,7 +36,7 @@ RUNNING = np.dtype(
         ("start", "f8"),  # s, when its request began to execute, as believed
         ("length", "f8"),  # s, how long it takes, as believed
         ("session", "i8"),  # of that request
-        ("items", "i8"),  # of that request
+        ("items", "i8"),  # of that request, 0 if it is not known
     ],
     align=True,
 )
@@ -69,9 +69,9 @@ class Pooled(Protocol):
 
 
 def make_pool(cluster: Cluster) -> Pool:
-    """Return all instances idle."""
+    """Return the state at time 0, when the instances execute at most one request each."""
     state = records(1, STATE)
-    state[0].idle = cluster.accelerators.size
+    state[0].idle = cluster.accelerators.size - np.count_nonzero(cluster.accelerators["outstanding"])
     return Pool(state, records(cluster.accelerators.shape, RUNNING))
 
 
