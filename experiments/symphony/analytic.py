@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row
-from tuner.experiments.symphony.two_models import panel_name
+from tuner.experiments.symphony.clusters.two_models import panel_name
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 from tuner.report.series import Series

@@ -14,7 +14,7 @@ from tuner.cluster import Scenario, simulate
 from tuner.cluster.goodput import goodput
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import SYSTEMS
+from tuner.experiments.symphony.clusters.two_models import SYSTEMS
 from tuner.experiments.zoo import NETWORK, TABLE_4
 from tuner.report import style
 from tuner.report.series import Series, curve

@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.microbenchmark import (
+from tuner.experiments.symphony.clusters.microbenchmark import (
     MIXED,
     RATIOS,
     SAMPLE_SEED,

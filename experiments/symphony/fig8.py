@@ -8,7 +8,7 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import Alone, AtGoodput, panel_name
+from tuner.experiments.symphony.clusters.two_models import Alone, AtGoodput, panel_name
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 

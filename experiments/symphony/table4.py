@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tuner.experiments.frame.experiment import Answers, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.symphony.two_models import IDEAL, SYSTEMS, Alone, AtGoodput, panel_name
+from tuner.experiments.symphony.clusters.two_models import IDEAL, SYSTEMS, Alone, AtGoodput, panel_name
 from tuner.experiments.zoo import TABLE_4, Setup
 from tuner.report import style
 

@@ -19,8 +19,16 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
+from tuner.experiments.symphony.clusters.microbenchmark import (
+    MIXED,
+    MODELS,
+    ClusterPoint,
+    keeps,
+    line,
+    points,
+    rate,
+)
 from tuner.experiments.symphony.fig4 import shares_below
-from tuner.experiments.symphony.microbenchmark import MIXED, MODELS, ClusterPoint, keeps, line, points, rate
 from tuner.report import style
 from tuner.report.series import Series
 from tuner.scheduling.knobs import DROP_RULES

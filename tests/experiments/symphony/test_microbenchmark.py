@@ -14,9 +14,9 @@ from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
 from tuner.experiments.frame.options import ExperimentOptions
 from tuner.experiments.frame.result import Result
-from tuner.experiments.symphony import fig4, microbenchmark, tuned
-from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
-from tuner.experiments.symphony.microbenchmark import (
+from tuner.experiments.symphony import fig4, tuned
+from tuner.experiments.symphony.clusters import microbenchmark
+from tuner.experiments.symphony.clusters.microbenchmark import (
     MIXED,
     MODELS,
     SAMPLED,
@@ -30,6 +30,7 @@ from tuner.experiments.symphony.microbenchmark import (
     sample,
     scenario,
 )
+from tuner.experiments.symphony.fig4 import make_rows, make_series, ratios
 from tuner.experiments.symphony.tuned import TunedCluster, candidates, choose, reordered
 from tuner.scheduling.batching.symphony import SymphonyOptions as Scheduler
 from tuner.scheduling.knobs import KNOBS, configuration_of

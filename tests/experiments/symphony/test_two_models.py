@@ -12,11 +12,11 @@ import pytest
 from tests.experiments.quick import quick
 from tuner.cluster import simulate
 from tuner.experiments.symphony import fig10
+from tuner.experiments.symphony.clusters.two_models import SYSTEMS, Alone, panel_name, scenario
 from tuner.experiments.symphony.fig8 import BatchSizes, share_in_batches_of
 from tuner.experiments.symphony.fig9 import QueueingDelays, delays
 from tuner.experiments.symphony.fig10 import FlatTop, LoadCurve, ideal_bad, ideal_idle, off_the_top
 from tuner.experiments.symphony.table4 import GoodputAndBatch, TwoModelGoodput
-from tuner.experiments.symphony.two_models import SYSTEMS, Alone, panel_name, scenario
 from tuner.experiments.zoo import TABLE_4
 from tuner.scheduling.log import ARRIVE, ENTRY, REFUSE, SEND
 
