@@ -11,10 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.cluster.scenario import Network, Session
+from tuner.cluster.goodput import capacity
+from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.scheduling.cluster import linear_latency
 
-__all__ = ["A100", "GTX_1080TI", "NETWORK", "TABLE_4", "Model", "Setup", "model", "strong", "weak"]
+__all__ = [
+    "A100",
+    "GTX_1080TI",
+    "NETWORK",
+    "TABLE_4",
+    "Model",
+    "Setup",
+    "model",
+    "strong",
+    "weak",
+    "zoo_scenario",
+]
 
 NETWORK = Network(control_ms=0.1, data_ms_per_request=0.05, response_ms=2.0)
 """The delays that the authors' scheduler allows for."""
@@ -81,6 +93,18 @@ def strong(zoo: tuple[Model, ...]) -> tuple[Model, ...]:
 def weak(zoo: tuple[Model, ...]) -> tuple[Model, ...]:
     """Return the models that batching helps little: beta / alpha < 2 (Figure 6, ``lt2``)."""
     return tuple(one for one in zoo if one.batching < 2)
+
+
+def zoo_scenario(requests: float, *, least: float = 0.0, **given: Any) -> Scenario:
+    """Return a cluster with the delays of the authors' network, which is measured over a number of requests.
+
+    Args:
+        requests: About how many the accelerators can serve, at best, while is measured.
+        least: s that are measured at least.
+        **given: Further fields of the scenario.
+    """
+    empty = Scenario(rate=1000.0, network=NETWORK, **{"warmup_seconds": 1.0, **given})
+    return empty.model_copy(update={"seconds": max(requests / capacity(empty), least)})
 
 
 LATENCIES: dict[str, tuple[tuple[float, float] | None, tuple[float, float] | None]] = {

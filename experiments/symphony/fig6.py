@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from tuner.cluster.goodput import Good, capacity, goodput
+from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.zoo import A100, GTX_1080TI, NETWORK, Model, strong, weak
+from tuner.experiments.zoo import A100, GTX_1080TI, Model, strong, weak, zoo_scenario
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -123,17 +123,14 @@ def chosen(zoo: str, models: str) -> tuple[Model, ...]:
 def scenario(task: Bar, requests: float, seed: int) -> Scenario:
     """Return the cluster of a bar; all models are equally popular and arrivals are Poisson."""
     policy, frontends = SYSTEMS[task.system]
-    empty = Scenario(
+    return zoo_scenario(
+        requests,
         policy=policy,
         frontends=frontends,
         accelerators=ACCELERATORS,
-        rate=1000.0,
         sessions=tuple(one.session() for one in chosen(task.zoo, task.models)),
-        network=NETWORK,
-        warmup_seconds=1.0,
         seed=seed,
     )
-    return empty.model_copy(update={"seconds": requests / capacity(empty)})
 
 
 def _gain(name: str, rates: dict[str, list[float]], published: float | None, text: str) -> Row:

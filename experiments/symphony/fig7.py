@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from tuner.cluster.goodput import capacity, goodput
+from tuner.cluster.goodput import goodput
 from tuner.cluster.scenario import Scenario
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.experiments.zoo import GTX_1080TI, NETWORK, model
+from tuner.experiments.zoo import GTX_1080TI, model, zoo_scenario
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -87,17 +87,14 @@ class GoodputBySlo(Experiment[Popular, float]):
 def scenario(task: Popular, requests: float, seed: int) -> Scenario:
     """Return the cluster of a task."""
     session = MODEL.session(task.slo_ms, arrival=ARRIVALS[task.arrivals], copies=MODELS)
-    empty = Scenario(
+    return zoo_scenario(
+        requests,
         policy=task.policy,
         accelerators=ACCELERATORS,
-        rate=1000.0,
         popularity=POPULARITIES[task.popularity],
         sessions=(session,),
-        network=NETWORK,
-        warmup_seconds=1.0,
         seed=seed,
     )
-    return empty.model_copy(update={"seconds": requests / capacity(empty)})
 
 
 def _panel(popularity: str, arrivals: str) -> str:

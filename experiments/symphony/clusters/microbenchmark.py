@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.cluster import simulate
-from tuner.cluster.goodput import Good, capacity, goodput
+from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.scenario import Scenario
-from tuner.experiments.zoo import GTX_1080TI, NETWORK, Model, model
+from tuner.experiments.zoo import GTX_1080TI, Model, model, zoo_scenario
 
 __all__ = [
     "MIXED",
@@ -124,17 +124,16 @@ def scenario(
         one.session(point.slo_ms or None, arrival=f"gamma:{point.shape}", copies=copies)
         for one in point.models
     )
-    empty = Scenario(
+    return zoo_scenario(
+        requests,
+        least=LEAST,
         policy=policy,
         options=dict(options),
         accelerators=point.accelerators,
-        rate=1000.0,
         sessions=sessions,
-        network=NETWORK,
         warmup_seconds=0.5,
         seed=seed,
     )
-    return empty.model_copy(update={"seconds": max(requests / capacity(empty), LEAST)})
 
 
 def rate(
