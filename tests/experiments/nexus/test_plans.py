@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
 from tuner.experiments.nexus.bound import mix
+from tuner.experiments.nexus.fig2 import WorkedExample
 from tuner.experiments.nexus.fig4 import PUBLISHED, SplitOfASlo, SplitTask
 from tuner.experiments.nexus.fig16 import MIXES, SESSIONS, sessions_of
 from tuner.experiments.nexus.fig17 import QueryAnalysis, QueryTask
+
+
+def test_all_numbers_of_the_worked_example(tmp_path: Path) -> None:
+    """Exactly; and the duty cycles are drawn."""
+    result = quick(WorkedExample).run()
+    rows = {row.id: row for row in result.rows}
+
+    published = [row for row in result.rows if row.published is not None]
+    assert len(published) == 15
+    assert [row.measured for row in published] == pytest.approx([row.published for row in published])
+    assert rows["A, B and C: accelerators"].note == "A with B; C"
+    assert WorkedExample.plot(result, tmp_path)[0].exists()
 
 
 @pytest.mark.parametrize("gamma", PUBLISHED)

@@ -4,30 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.planning.packing.form import LoadProfile
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import ClusterPlan
-from tuner.planning.pools.catalogue import Table
-
-TABLE_2 = {
-    "a": (0.2, {4: 50.0, 8: 75.0, 16: 100.0}),
-    "b": (0.25, {4: 50.0, 8: 90.0, 16: 125.0}),
-    "c": (0.25, {4: 60.0, 8: 95.0, 16: 125.0}),
-}
-"""Nexus: SLO, s, and ms by batch size."""
-
-
-def paper_loads(**rates: float) -> list[SessionLoad]:
-    """The sessions of Table 2 at these rates."""
-    return [
-        SessionLoad(
-            name=name,
-            latency=LoadProfile(profile_ms=Table(TABLE_2[name][1])).latency(1.0),
-            budget=TABLE_2[name][0],
-            rate=rate,
-        )
-        for name, rate in rates.items()
-    ]
 
 
 def line(name: str, rate: float, *, slo: float = 0.1, memory: float = 0.0, beta: float = 0.01) -> SessionLoad:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planning.packing.builders import line, paper_loads, random_loads
+from tests.planning.packing.builders import line, random_loads
 from tests.planning.packing.naive import naive_pack
+from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.packing.exact import fewest_nodes
 from tuner.planning.packing.squishy import pack
 
 
 def test_figure_2_of_the_paper() -> None:
     """A in batches of 8 each 125 ms, B with 4 beside it; C does not fit."""
-    nodes = pack(paper_loads(a=64.0, b=32.0, c=32.0))
+    nodes = pack(example_loads({"A": 64.0, "B": 32.0, "C": 32.0}))
 
     assert [node.loads for node in nodes] == [((0, 64.0), (1, 32.0)), ((2, 32.0),)]
     assert nodes[0].cycle == 0.125
@@ -23,7 +24,7 @@ def test_figure_2_of_the_paper() -> None:
 
 def test_saturated_throughput_of_the_paper() -> None:
     """An accelerator of its own serves 160 requests/s of A, 128 of B and 128 of C."""
-    loads = paper_loads(a=320.0, b=256.0, c=256.0)
+    loads = example_loads({"A": 320.0, "B": 256.0, "C": 256.0})
 
     assert [load.peak for load in loads] == pytest.approx([160.0, 128.0, 128.0])
     nodes = pack(loads)

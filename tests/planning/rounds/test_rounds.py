@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.planning.packing.builders import paper_loads, random_loads
+from tests.planning.packing.builders import random_loads
 from tuner.errors import InvalidInput
+from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.rounds.allocation import admit, nodes_for
 from tuner.planning.rounds.placement import place_round
 from tuner.planning.rounds.replay import InferenceJob, read_replay, write_replay
@@ -55,7 +56,7 @@ def test_broken_lines_are_named(tmp_path: Path, line: str, words: str) -> None:
 
 def test_nexus_needs_fewer_accelerators_than_fifo() -> None:
     """Two of three jobs of the paper share one; FIFO needs one for each."""
-    loads = paper_loads(a=64.0, b=32.0, c=32.0)
+    loads = example_loads({"A": 64.0, "B": 32.0, "C": 32.0})
 
     assert len(nodes_for("nexus", loads)) == 2
     assert len(nodes_for("fifo", loads)) == 3
@@ -90,9 +91,7 @@ def test_placement_of_the_report() -> None:
 
 def test_rounds_keep_what_was_loaded() -> None:
     """The same jobs again load nothing."""
-    models = {
-        name: ReplayedModel(load.latency, 0.5) for name, load in zip("ab", paper_loads(a=1, b=1), strict=True)
-    }
+    models = {load.name.lower(): ReplayedModel(load.latency, 0.5) for load in example_loads({"A": 1, "B": 1})}
     again = [job._replace(name=f"{job.name}'", arrival=job.arrival + 120) for job in JOBS]
 
     first, second, third, fourth = replay_rounds(JOBS + again, models, accelerators=2, seconds=60.0)
