@@ -18,6 +18,7 @@ EXTRAS = {
     "matplotlib": "lab",
     "onnx": "demo",
     "onnxruntime": "demo",
+    "opentelemetry": "tracing",
     "optuna": "lab",
     "tensorboard": "learn",
     "torch": "learn",

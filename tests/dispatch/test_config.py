@@ -53,6 +53,8 @@ def test_a_file(tmp_path: Path) -> None:
         ("8011/mlp", "8001/mlp", "127.0.0.1:8001 is given twice"),
         ("triton://127.0.0.1:8001/mlp", "sim://mlp", "batches cannot be sent to sim://"),
         ("127.0.0.1:9100", "9100", "must be such as 127.0.0.1:9100"),
+        ("sessions:", "tracing: {endpoint: collector:4317}\nsessions:", "tracing.endpoint: "),
+        ("sessions:", "tracing: {endpoint: http://a:1, ratio: 2}\nsessions:", "tracing.ratio: "),
         ('grpc: "127.0.0.1:9100", http: "[::1]:9101"', "", "nothing listens for clients"),
     ],
 )

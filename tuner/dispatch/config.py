@@ -22,7 +22,7 @@ from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
 
-__all__ = ["DispatchConfig", "ListenSection", "SessionConfig"]
+__all__ = ["DispatchConfig", "ListenSection", "SessionConfig", "TracingSection"]
 
 OFFLINE = ("oracle", "nexus")
 """Policies that need to know all requests, or their rates, beforehand."""
@@ -88,6 +88,15 @@ class NetworkSection(StrictPart):
     response_ms: NotNegative
 
 
+class TracingSection(StrictPart):
+    """Where the traces of requests go, for OpenTelemetry; the extra ``tracing`` is needed."""
+
+    endpoint: str = Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)
+    """A collector that speaks OTLP over gRPC, as ``http://127.0.0.1:4317``."""
+    ratio: Annotated[Positive, Field(le=1)] = 1.0
+    """Share of the traces that are recorded; of those that a caller began, the caller decides."""
+
+
 class SessionConfig(StrictPart):
     """A model with an SLO, and where it is served."""
 
@@ -140,6 +149,8 @@ class DispatchConfig(StrictPart):
     """Batches that each backend executes at a time."""
     network: NetworkSection | None = None
     """Measured if not given."""
+    tracing: TracingSection | None = None
+    """Requests are not traced if not given."""
     quantile: Annotated[float, Field(strict=True, ge=0.5, lt=1)] = 0.95
     """Share of the batches that should not take longer than the learned profiles say."""
     sessions: Annotated[tuple[SessionConfig, ...], Some]

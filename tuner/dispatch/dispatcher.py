@@ -23,7 +23,9 @@ from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import Observer, PoolSession
 from tuner.dispatch.pool.tensors import count_items, kind_of
-from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
+from tuner.dispatch.tracing import Tracing
+from tuner.dispatch.visit import Visit
 from tuner.errors import StorageError
 
 __all__ = ["Connect", "Dispatcher"]
@@ -50,6 +52,7 @@ class Dispatcher:
         observer: Hears of everything.
         warn: Receives what the operator should know.
         journal: Records what the schedulers are asked and answer, if given.
+        tracing: Traces the requests, if given.
     """
 
     def __init__(
@@ -59,6 +62,8 @@ class Dispatcher:
         observer: Observer,
         warn: Callable[[str], None],
         journal: Journal | None = None,
+        *,
+        tracing: Tracing | None = None,
     ) -> None:
         self.config = config
         self.pools: list[Pool] = []
@@ -69,6 +74,7 @@ class Dispatcher:
         self._warned: set[str] = set()
         self._say = warn
         self._journal = journal
+        self._tracing = tracing
         self._beliefs = Beliefs(config.quantile)
         self._accelerators = Accelerators()
         self._places: dict[str, Pool] = {}
@@ -120,18 +126,16 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         now = loop.time()
         pool, name = self._place(request.session), request.session
-        self._observer.arrived(name)
-        try:
+        with self._visit(name, request.trace, now) as visit:
             if self.config.mode == "grants":
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
             items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
             due = self._due(pool, name, request.deadline, now)
-            pending = Pending(request, items, now, due, loop.create_future(), kind_of(request))
-            reply: Reply = await self._answered(pending, pool)
-        except Refused as refused:
-            self._observer.ended(name, refused.status, loop.time() - now)
-            raise
-        self._observer.ended(name, None, loop.time() - now)
+            future, kind = loop.create_future(), kind_of(request)
+            reply: Reply = await self._answered(
+                Pending(request, items, now, due, future, kind, visit.trace), pool
+            )
+        visit.over()
         return reply
 
     async def grant(self, ask: Ask) -> Grant:
@@ -139,24 +143,28 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         now = loop.time()
         pool, name = self._place(ask.session), ask.session
-        self._observer.arrived(name)
-        try:
+        with self._visit(name, ask.trace, now) as visit:
             items = 1 if pool.up and not pool.takes_items(name) else ask.items
             due = self._due(pool, name, ask.deadline, now)
-            pending = Pending(Request(name, ()), items, now, due, loop.create_future(), ask.kind)
-            grant: Grant = await self._answered(pending, pool)
-        except Refused as refused:
-            self._observer.ended(name, refused.status, loop.time() - now)
-            raise
+            request, future = Request(name, ()), loop.create_future()
+            grant: Grant = await self._answered(
+                Pending(request, items, now, due, future, ask.kind, visit.trace), pool
+            )
 
         def ended(what: asyncio.Future[Ended]) -> None:
             seconds, lost = what.result()
-            if seconds is not None or lost:
-                status = Status.UNAVAILABLE if lost else None
-                self._observer.ended(name, status, loop.time() - now)
+            if seconds is None and not lost:
+                visit.withdrawn()
+            else:
+                visit.over(Status.UNAVAILABLE if lost else None, lost)
 
         grant.ended.add_done_callback(ended)
         return grant
+
+    def _visit(self, session: str, caller: TraceContext | None, now: float) -> Visit:
+        """Return what reports the way of a request that arrives now."""
+        trace = None if self._tracing is None else self._tracing.begin(session, caller, now)
+        return Visit(session, self._observer, trace, now)
 
     def _due(self, pool: Pool, session: str, deadline: float | None, now: float) -> float:
         """Return when the answer to a request becomes worthless.

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from tuner.dispatch.request import TraceContext
+
 __all__ = ["CONVERSE", "Ask", "Ended", "Grant", "Grants"]
 
 
@@ -23,6 +25,8 @@ class Ask(NamedTuple):
     deadline: float | None = None
     """From when its answer is worthless, s on the clock of ``time.monotonic``; if None, the session's SLO
     after its arrival."""
+    trace: TraceContext | None = None
+    """The span of a distributed trace that it belongs to, if it is traced."""
 
 
 class Ended(NamedTuple):
@@ -42,11 +46,13 @@ class Grant:
         backend: Where, as ``scheme://host:port``.
         model: Under which name.
         timeout: s until the answer is worthless.
+        trace: The span that the backend's work belongs to, if it is traced.
     """
 
     backend: str
     model: str
     timeout: float
+    trace: TraceContext | None = None
     ended: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """What came of it; the backend counts as busy until then."""
 

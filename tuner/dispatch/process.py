@@ -16,6 +16,7 @@ from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.metrics import Metrics
+from tuner.dispatch.tracing import Tracing
 from tuner.errors import InvalidInput, StorageError
 from tuner.scheduling.scheduler import compile_policy
 from tuner.web.token import read_token
@@ -53,8 +54,11 @@ class DispatchProcess:
         self._journal = Journal() if log is not None else None
         self._ended = asyncio.Event()
         self.metrics = Metrics()
-        self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal)
-        front = front_config(config.listen)
+        self._tracing = None
+        if config.tracing is not None:
+            self._tracing = Tracing.over_otlp(config.tracing.endpoint, config.tracing.ratio)
+        self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal, tracing=self._tracing)
+        front = front_config(config.listen, traces=config.tracing is not None)
         grants = self.dispatcher if config.mode == "grants" else None
         self.fronts = Fronts(self.dispatcher, front, grants)
         host = config.listen.control[0] if config.listen.control is not None else ""
@@ -89,6 +93,8 @@ class DispatchProcess:
         finally:
             await self.control.stop()
             await self.dispatcher.close()
+            if self._tracing is not None:
+                await asyncio.to_thread(self._tracing.close)
             if self._journal is not None and self._log is not None:
                 self._journal.save(self._log)
         self._say("ended")
@@ -103,7 +109,7 @@ class DispatchProcess:
         async with self.dispatcher.changing:
             try:
                 config = await asyncio.to_thread(self._read)
-                for field in ("listen", "mode"):
+                for field in ("listen", "mode", "tracing"):
                     if getattr(config, field) != getattr(self._config, field):
                         problem = "cannot change while it runs"
                         raise InvalidInput(field, problem, "start another dispatcher, or change it back")
@@ -134,8 +140,8 @@ class DispatchProcess:
         )
 
 
-def front_config(listen: ListenSection) -> FrontConfig:
-    """Return where the fronts listen.
+def front_config(listen: ListenSection, *, traces: bool = False) -> FrontConfig:
+    """Return where the fronts listen, and whether they read which traces their callers name.
 
     Raises:
         InvalidInput: The token cannot be used.
@@ -150,6 +156,7 @@ def front_config(listen: ListenSection) -> FrontConfig:
         key=listen.key,
         client_ca=listen.client_ca,
         token=token,
+        traces=traces,
     )
 
 

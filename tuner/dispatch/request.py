@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-__all__ = ["Metadata", "Refused", "Reply", "Request", "Service", "Status", "Tensor", "TensorKind"]
+__all__ = [
+    "Metadata",
+    "Refused",
+    "Reply",
+    "Request",
+    "Service",
+    "Status",
+    "Tensor",
+    "TensorKind",
+    "TraceContext",
+]
 
 
 class Status(Enum):
@@ -81,6 +91,18 @@ class Metadata:
     outputs: tuple[TensorKind, ...]
 
 
+class TraceContext(NamedTuple):
+    """A span of a distributed trace, as W3C's headers name it."""
+
+    traceparent: str
+    tracestate: str = ""
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers that pass it on."""
+        given = self._asdict().items()
+        return tuple((name, value) for name, value in given if value)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One inference.
@@ -93,6 +115,7 @@ class Request:
             session's SLO after its arrival.
         version: The version of the model; the server's choice if empty.
         parameters: Further parameters of the protocol. Requests with unlike ones do not share a batch.
+        trace: The span of a distributed trace that it belongs to, if it is traced.
     """
 
     session: str
@@ -101,6 +124,7 @@ class Request:
     deadline: float | None = None
     version: str = ""
     parameters: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    trace: TraceContext | None = None
 
 
 @dataclass(frozen=True, slots=True)

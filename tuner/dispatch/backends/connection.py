@@ -40,6 +40,7 @@ class Connection(Protocol):
         Args:
             model: The server's name of the model.
             like: A request of the batch: its outputs, version and parameters are those of all.
+                Its trace goes with the batch.
             inputs: Of the whole batch.
 
         Raises:

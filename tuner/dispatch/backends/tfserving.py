@@ -70,7 +70,7 @@ class TFServingConnection:
             else:
                 entry.tensor_content = tensor.content
         with translated(self.address):
-            answer = await self._predict(question)
+            answer = await self._predict(question, metadata=like.trace and like.trace.headers())
         outputs = tuple(read_tensor(name, answer.outputs[name]) for name in sorted(answer.outputs))
         return Reply(outputs, str(answer.model_spec.version.value))
 

@@ -50,7 +50,7 @@ class TritonConnection:
         for name, value in like.parameters.items():
             _set_parameter(message.parameters[name], value)
         with translated(self.address):
-            answer = await self._infer(message)
+            answer = await self._infer(message, metadata=like.trace and like.trace.headers())
         if len(answer.raw_output_contents) != len(answer.outputs):
             raise Refused(Status.INTERNAL, f"{self.address} sent no values for some outputs of {model}")
         outputs = tuple(

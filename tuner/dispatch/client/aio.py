@@ -13,7 +13,7 @@ from typing import Any, Self
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
 from tuner.dispatch.outbox import Outbox
-from tuner.dispatch.request import Refused, Status
+from tuner.dispatch.request import Refused, Status, TraceContext
 
 __all__ = ["AsyncGrantClient"]
 
@@ -79,7 +79,13 @@ class AsyncGrantClient:
 
     @asynccontextmanager
     async def grant(
-        self, session: str, *, items: int = 1, kind: str = "", timeout: float | None = None
+        self,
+        session: str,
+        *,
+        items: int = 1,
+        kind: str = "",
+        timeout: float | None = None,
+        trace: TraceContext | None = None,
     ) -> AsyncIterator[Granted]:
         """Wait until a request may be sent; send it in the block, which ends with the answer.
 
@@ -88,12 +94,16 @@ class AsyncGrantClient:
             items: Of the request.
             kind: What requests of one batch have in common, such as the shapes of their inputs.
             timeout: s after which the answer is worthless; the session's SLO if None.
+            trace: The span of a distributed trace that the request belongs to.
 
         Raises:
             Refused: It may not be sent: the deadline cannot be kept, or there is no backend.
         """
         loop = asyncio.get_running_loop()
-        granted = await self._granted(session, items, kind, timeout, number := next(self._numbers))
+        number = next(self._numbers)
+        asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
+        asked |= {} if timeout is None else {"timeout": timeout}
+        granted = await self._granted(asked | dict(trace.headers() if trace is not None else ()))
         began = loop.time()
         try:
             yield granted
@@ -112,6 +122,7 @@ class AsyncGrantClient:
         *,
         outputs: Sequence[Any] | None = None,
         timeout: float | None = None,
+        trace: TraceContext | None = None,
     ) -> Any:
         """Infer as :meth:`tritonclient.grpc.aio.InferenceServerClient.infer` does.
 
@@ -122,6 +133,7 @@ class AsyncGrantClient:
             inputs: As `tritonclient.grpc.InferInput`.
             outputs: As `tritonclient.grpc.InferRequestedOutput`; all if None.
             timeout: s after which the answer is worthless; the session's SLO if None.
+            trace: The span of a distributed trace that the request belongs to.
 
         Returns:
             A `tritonclient.grpc.InferResult`.
@@ -137,12 +149,13 @@ class AsyncGrantClient:
         items, kind = inputs[0].shape()[0], _kind(inputs, outputs)
         for _ in range(MOST_TRIES):
             left = None if ends is None else ends - loop.time()
-            async with self.grant(session, items=items, kind=kind, timeout=left) as granted:
+            async with self.grant(session, items=items, kind=kind, timeout=left, trace=trace) as granted:
                 ends = loop.time() + granted.timeout
                 backend = self._backend(granted.address)
+                headers = {} if granted.trace is None else {"headers": dict(granted.trace.headers())}
                 try:
                     return await backend.infer(
-                        granted.model, inputs, outputs=outputs, client_timeout=granted.timeout
+                        granted.model, inputs, outputs=outputs, client_timeout=granted.timeout, **headers
                     )
                 except InferenceServerException as error:
                     why, status = str(error), str(error.status())
@@ -159,15 +172,13 @@ class AsyncGrantClient:
             self._backends[address] = self._connect(address)
         return self._backends[address]
 
-    async def _granted(
-        self, session: str, items: int, kind: str, timeout: float | None, number: int
-    ) -> Granted:
+    async def _granted(self, asked: dict[str, Any]) -> Granted:
         """Ask for a grant, and wait for it."""
         self._call()
+        number: int = asked["ask"]
         waiting: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
-        asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
-        self._outbox.say(**asked, **({} if timeout is None else {"timeout": timeout}))
+        self._outbox.say(**asked)
         try:
             return await waiting
         except asyncio.CancelledError:
@@ -211,7 +222,9 @@ class AsyncGrantClient:
         if waiting is None or waiting.done():
             return  # it was withdrawn at the same moment, and the dispatcher knows
         if "grant" in message:
-            waiting.set_result(Granted(message["backend"], message["model"], message["timeout"]))
+            parent = message.get("traceparent")
+            trace = TraceContext(parent, message.get("tracestate", "")) if parent else None
+            waiting.set_result(Granted(message["backend"], message["model"], message["timeout"], trace))
         else:
             waiting.set_exception(Refused(Status(message["status"]), message["reason"]))
 

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from tuner.dispatch.client.aio import AsyncGrantClient
 from tuner.dispatch.client.granted import Granted
+from tuner.dispatch.request import TraceContext
 
 __all__ = ["GrantClient"]
 
@@ -65,10 +66,16 @@ class GrantClient:
 
     @contextmanager
     def grant(
-        self, session: str, *, items: int = 1, kind: str = "", timeout: float | None = None
+        self,
+        session: str,
+        *,
+        items: int = 1,
+        kind: str = "",
+        timeout: float | None = None,
+        trace: TraceContext | None = None,
     ) -> Iterator[Granted]:
         """Wait until a request may be sent; see `AsyncGrantClient.grant`."""
-        grant = self._client.grant(session, items=items, kind=kind, timeout=timeout)
+        grant = self._client.grant(session, items=items, kind=kind, timeout=timeout, trace=trace)
         granted = self._wait(grant.__aenter__())
         try:
             yield granted
@@ -84,6 +91,8 @@ class GrantClient:
         *,
         outputs: Sequence[Any] | None = None,
         timeout: float | None = None,
+        trace: TraceContext | None = None,
     ) -> Any:
         """Infer as Triton's own client does; see `AsyncGrantClient.infer`."""
-        return self._wait(self._client.infer(session, inputs, outputs=outputs, timeout=timeout))
+        call = self._client.infer(session, inputs, outputs=outputs, timeout=timeout, trace=trace)
+        return self._wait(call)

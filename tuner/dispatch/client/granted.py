@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tuner.dispatch.request import TraceContext
+
 __all__ = ["Granted"]
 
 
@@ -17,6 +19,8 @@ class Granted:
     """The backend's name of the model."""
     timeout: float
     """s from the grant until the answer is worthless."""
+    trace: TraceContext | None = None
+    """The span that the request belongs to: its headers go with it; None if it is not traced."""
     problem: str = field(default="", init=False)
     """Why the backend could not be asked; empty if it could."""
 

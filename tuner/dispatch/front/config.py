@@ -37,6 +37,8 @@ class FrontConfig:
     """Bytes of a request, and of an answer."""
     most_requests: int = MOST_REQUESTS
     """Inferences in progress; further ones are refused."""
+    traces: bool = False
+    """Whether requests are traced, so that it counts which trace their callers name."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):

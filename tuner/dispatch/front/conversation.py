@@ -12,6 +12,9 @@ message             fields                                                      
 ``end``: number     ``seconds`` from sending to the answer, or ``lost``: why not    the frontend, if granted
 ``cancel``: ...     nobody waits for it any more                                    the frontend
 ==================  ==============================================================  ========================
+
+An ask with ``traceparent`` and ``tracestate``, as in the headers of W3C, names the span that it belongs to;
+if the dispatcher traces requests, the grant then names the span that the request belongs to.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import Any
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.outbox import Outbox, Write
-from tuner.dispatch.request import Refused, Status
+from tuner.dispatch.request import Refused, Status, TraceContext
 
 __all__ = ["Conversation", "Read"]
 
@@ -97,7 +100,10 @@ class Conversation:
             self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
         else:
             self._granted[number] = grant
-            self._outbox.say(grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout)
+            place = dict(grant.trace.headers()) if grant.trace is not None else {}
+            self._outbox.say(
+                grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout, **place
+            )
 
 
 def _messages(frame: bytes) -> list[Any]:
@@ -140,7 +146,16 @@ def _ask(message: dict[str, Any]) -> Ask:
         raise Refused(Status.INVALID, f"items is a whole number of at least 1, not {items!r:.40}")
     timeout = _seconds(message, "timeout")
     deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-    return Ask(session, items, kind, deadline)
+    return Ask(session, items, kind, deadline, _trace(message))
+
+
+def _trace(message: dict[str, Any]) -> TraceContext | None:
+    """Return which span an ask belongs to; None if it does not say so."""
+    parent, state = message.get("traceparent", ""), message.get("tracestate", "")
+    if not all(isinstance(one, str) and len(one) <= LONGEST_KIND for one in (parent, state)):
+        problem = f"traceparent and tracestate are texts of at most {LONGEST_KIND} characters"
+        raise Refused(Status.INVALID, problem)
+    return TraceContext(parent, state) if parent else None
 
 
 def _ended(message: dict[str, Any]) -> Ended:

@@ -32,7 +32,7 @@ class Fronts:
         self.http_address: Address | None = None
         """Where HTTP is spoken, likewise."""
         self._config = config
-        self._intake = Intake(service, config.most_requests, grants)
+        self._intake = Intake(service, config.most_requests, grants, config.traces)
         self._grpc: Any = None
         self._http: Listener | None = None
 

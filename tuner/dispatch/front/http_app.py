@@ -142,7 +142,8 @@ class Application:
         with self._intake.room.hold(self._largest if length is None else min(length, self._largest)):
             body = await self._body(headers, question.receive)
         inference = read_body(body, _number(headers, LENGTH), question.session, question.version, slo)
-        answer, of_json = reply_body(await self._intake.infer(inference.request), inference)
+        reply = await self._intake.infer(inference.request, headers.get)
+        answer, of_json = reply_body(reply, inference)
         if of_json is None:
             return Answer(200, answer)
         return Answer(200, answer, ((LENGTH.encode(), b"%d" % of_json),), b"application/octet-stream")

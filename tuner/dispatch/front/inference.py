@@ -62,4 +62,4 @@ class InferenceService:
     async def _infer(self, message: bytes, call: Call) -> bytes:
         question = parse(service_pb2.ModelInferRequest, message)
         request = read_request(question, call.slo())
-        return write_reply(await self._intake.infer(request), request.session, question.id)
+        return write_reply(await self._intake.infer(request, call.header), request.session, question.id)

@@ -6,21 +6,24 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from tuner.dispatch.grant import Ask, Grant, Grants
-from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status, TraceContext
 from tuner.printable import one_line
 
-__all__ = ["Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
+__all__ = ["Header", "Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
 
 LONGEST_REASON = 1_000
 """Characters of a refusal's reason: gRPC sends it in a header, of which clients take 8 KB."""
 MOST_BYTES = 1_000_000_000
 """Bytes of the inputs of all requests in progress."""
 Answer = TypeVar("Answer")
+Header = Callable[[str], str | None]
+"""Returns the value of a request's header, by its name in small letters; None without it."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,11 +67,15 @@ class Intake:
         service: Answers them.
         most_requests: Inferences in progress.
         grants: Grants the requests of frontends that keep their inputs; nobody does if None.
+        traces: Whether requests are traced, so that it counts which trace their callers name.
     """
 
-    def __init__(self, service: Service, most_requests: int, grants: Grants | None = None) -> None:
+    def __init__(
+        self, service: Service, most_requests: int, grants: Grants | None = None, traces: bool = False
+    ) -> None:
         self._service = service
         self._grants = grants
+        self._traces = traces
         self._most = most_requests
         self._open = 0
         self.room = Room()
@@ -103,8 +110,8 @@ class Intake:
         if session not in self._service.sessions:
             raise Refused(Status.NOT_FOUND, f"there is no session '{one_line(session, 100)}'")
 
-    async def infer(self, request: Request) -> Reply:
-        """Answer a request.
+    async def infer(self, request: Request, header: Header) -> Reply:
+        """Answer a request with these headers.
 
         Raises:
             Refused: It has no answer.
@@ -112,6 +119,8 @@ class Intake:
         self.check_session(request.session)
         if request.deadline is not None and request.deadline <= time.monotonic():
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
+        if self._traces and (parent := header("traceparent")) is not None:
+            request = replace(request, trace=TraceContext(parent, header("tracestate") or ""))
         with self._entered(), self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
             return await _guarded(self._service.infer(request))
 

@@ -43,7 +43,7 @@ class PredictionService:
     async def _predict(self, data: bytes, call: Call) -> bytes:
         question = parse(message("PredictRequest"), data)
         request = read_predict(question, call.slo())
-        reply = await self._intake.infer(request)
+        reply = await self._intake.infer(request, call.header)
         return write_predict(reply, request.session, signature_of(question.model_spec))
 
     async def _metadata(self, data: bytes, _call: Call) -> bytes:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from tuner.dispatch.grant import Grant
 from tuner.dispatch.pool.lanes import Batch
-from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sender import Sender
+from tuner.dispatch.request import TraceContext
+from tuner.dispatch.tracing import note_sent
 
 __all__ = ["GrantSender"]
 
@@ -25,7 +27,13 @@ class GrantSender(Sender):
         server, session = batch.lane.server, batch.stream.session.name
         loop = asyncio.get_running_loop()
         began = loop.time()
-        grants = [Grant(server.backend, server.models[session], one.due - began) for one in requests]
+        places: Sequence[TraceContext | None] = [None] * len(requests)
+        if traces := traces_of(requests):
+            places = note_sent(traces, began, server.address, batch.items)
+        grants = [
+            Grant(server.backend, server.models[session], one.due - began, place)
+            for one, place in zip(requests, places, strict=True)
+        ]
         for one, grant in zip(requests, grants, strict=True):
             one.answer(grant)
         patience = self._beliefs.patience(server, batch.stream, batch.items)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.dispatch.grant import Ended, Grant
 from tuner.dispatch.request import Refused, Reply, Request, Status
+from tuner.dispatch.tracing import RequestTrace
 
-__all__ = ["Pending"]
+__all__ = ["Pending", "traces_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +33,8 @@ class Pending:
     """A `Reply`, or a `Grant` for who keeps the inputs."""
     kind: Hashable
     """What requests of one batch have in common."""
+    trace: RequestTrace | None = None
+    """None if it is not traced."""
     sent: bool = False
     """Whether it is part of a batch that is executing."""
     tries: int = 0
@@ -63,3 +66,8 @@ class Pending:
         """Say that there will be no answer, unless there is one."""
         if not self.future.done():
             self.future.set_exception(Refused(status, reason))
+
+
+def traces_of(requests: Iterable[Pending]) -> list[RequestTrace]:
+    """Return the traces of those requests that are traced: all or none."""
+    return [one.trace for one in requests if one.trace is not None]

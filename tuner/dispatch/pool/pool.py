@@ -29,10 +29,11 @@ from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
-from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
 from tuner.dispatch.request import Status
+from tuner.dispatch.tracing import note_planned
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
@@ -285,6 +286,8 @@ class Pool:
         early = max(now + queue.session.slo - (pending.due - self._origin), 0.0)
         queue.items += pending.items
         pending.sent = False
+        if pending.trace is not None:
+            pending.trace.waits(self._loop.time())
         commands: list[Command] = []
         alone = self.rules.policy in DISTRIBUTION_POLICIES
         for _ in range(1 if alone else pending.items):
@@ -352,6 +355,8 @@ class Pool:
 
     def _launch(self, command: Dispatch, requests: Sequence[Pending]) -> None:
         """Send requests to a lane."""
+        if traces := traces_of(requests):
+            note_planned(traces, self._loop.time(), command.accelerator)
         stream = self._streams[command.session]
         queue = self._queues[stream.session.name]
         for one in requests:

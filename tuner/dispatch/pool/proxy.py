@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.pool.lanes import Batch
-from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sender import Sender
 from tuner.dispatch.pool.tensors import merge, split
 from tuner.dispatch.request import Refused, Reply
+from tuner.dispatch.tracing import note_sent
 
 __all__ = ["ProxySender"]
 
@@ -25,6 +27,8 @@ class ProxySender(Sender):
         like, inputs = requests[0].request, merge([one.request for one in requests])
         loop = asyncio.get_running_loop()
         began = loop.time()
+        if traces := traces_of(requests):
+            like = replace(like, trace=note_sent(traces, began, server.address, batch.items)[0])
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
         try:
             patience = self._beliefs.patience(server, stream, batch.items)
@@ -50,6 +54,7 @@ class ProxySender(Sender):
     async def _one_by_one(self, batch: Batch, requests: Sequence[Pending], refused: Refused) -> None:
         """Find out which request a server refused a batch for: no other one should suffer from it."""
         if len(requests) == 1:
+            self._note_end(requests, refused.reason)
             requests[0].refuse(refused.status, refused.reason)
             return
         for one in requests:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.lanes import Batch
-from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.rules import Observer
 
 __all__ = ["Elsewhere", "Sender"]
@@ -29,7 +29,7 @@ class Sender(ABC):
     def __init__(self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere) -> None:
         self._beliefs = beliefs
         self._observer = observer
-        self._elsewhere = elsewhere
+        self._give_elsewhere = elsewhere
 
     async def send(self, batch: Batch) -> None:
         """Send those of a batch's requests that somebody waits for; see :data:`~.lanes.Send`."""
@@ -37,12 +37,23 @@ class Sender(ABC):
         requests = [one for one in batch.requests if not one.over]
         if requests and server.up:
             await self._carry(batch, requests)
+            self._note_end(requests)
         else:
             self._elsewhere(requests, server.reason)
 
     @abstractmethod
     async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
         """Send requests, at least one, to the server of their batch, which is up."""
+
+    def _elsewhere(self, requests: Sequence[Pending], reason: str) -> None:
+        """Let requests go to another server, because this one does not answer."""
+        self._note_end(requests, reason)
+        self._give_elsewhere(requests, reason)
+
+    def _note_end(self, requests: Sequence[Pending], problem: str = "") -> None:
+        """Note in the traces of requests that their execution has ended, if it had begun."""
+        for trace in traces_of(requests):
+            trace.executed(asyncio.get_running_loop().time(), problem)
 
     def _learn(self, batch: Batch, items: int, seconds: float) -> None:
         """Learn that the server of a batch worked on some items for so long, s; that has just ended."""

@@ -1,0 +1,59 @@
+"""A request from its arrival at the dispatcher to its end: what the observer hears, and its trace."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from tuner.dispatch.pool.rules import Observer
+from tuner.dispatch.request import Refused, Status
+from tuner.dispatch.tracing import RequestTrace
+
+__all__ = ["Visit"]
+
+
+class Visit:
+    """Reports that a request arrives when it begins, and how it has ended: in a block, or by :meth:`over`.
+
+    The block reports a refusal and a withdrawal; an answer is reported by who gives it.
+
+    Args:
+        session: Of the request.
+        observer: Hears of both.
+        trace: Of the request, if it is traced.
+        now: When it arrived, s on the loop's clock.
+    """
+
+    def __init__(self, session: str, observer: Observer, trace: RequestTrace | None, now: float) -> None:
+        self.trace = trace
+        self._session = session
+        self._observer = observer
+        self._arrived = now
+        observer.arrived(session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Refused):
+            self.over(error.status, error.reason)
+        elif isinstance(error, asyncio.CancelledError):
+            self.withdrawn()
+
+    def over(self, status: Status | None = None, reason: str = "") -> None:
+        """The request was answered (no status) or refused."""
+        now = asyncio.get_running_loop().time()
+        self._observer.ended(self._session, status, now - self._arrived)
+        if self.trace is not None:
+            self.trace.executed(now, reason)
+            self.trace.ended(now, status, reason)
+
+    def withdrawn(self) -> None:
+        """Nobody waits for the answer any more."""
+        if self.trace is not None:
+            now = asyncio.get_running_loop().time()
+            self.trace.executed(now)
+            self.trace.withdrawn(now)
