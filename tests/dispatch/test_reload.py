@@ -165,6 +165,30 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
     assert [segment.replay() for segment in found.journal.segments] == [None] * len(found.journal.segments)
 
 
+def test_what_executes_is_not_sent_again() -> None:
+    """A new scheduler takes no request for waiting that is in a batch already, however many items it has."""
+    profile = {"alpha_ms": 1.0, "beta_ms": 800.0}
+    found = bench({"slo_ms": 9000.0, "profile": profile}, policy="eager")
+    found.servers["b:1"].alive = False
+
+    async def main() -> None:
+        async with found as dispatcher:
+            for server in found.servers.values():
+                server.beta = 0.8
+            calls = [asyncio.ensure_future(dispatcher.infer(request(items=items))) for items in (1, 10, 10)]
+            await asyncio.sleep(1.0)  # 16 items are sent, those of the second request and some of the third
+            found.servers["b:1"].alive = True  # now there is a new scheduler, for two servers
+            await asyncio.gather(*calls)
+            await asyncio.sleep(2.0)
+        assert sorted(items for server in found.servers.values() for _, items in server.batches) == [
+            1,
+            10,
+            10,
+        ]
+
+    run(main())
+
+
 def test_what_is_left_in_an_old_pool_waits_for_the_new_one() -> None:
     """A session that is gone answers what it has, never beside a batch of the sessions that there are."""
     found = bench(on("m", "a", **SLOW), on("old", "a", **SLOW), servers=1, policy="eager")

@@ -179,7 +179,7 @@ class Pool:
 
     def restart(self) -> None:
         """Begin a new scheduler over the servers that are up; what waits arrives there again."""
-        waiting = list(dict.fromkeys(one for one in self._waiting.values() if not one.over))
+        waiting = [one for one in dict.fromkeys(self._waiting.values()) if not (one.sent or one.over)]
         self._waiting.clear()
         for one in waiting:
             self._queues[one.session].items -= one.items
