@@ -28,6 +28,8 @@ from tuner.adapters.metrics.totals import Key, MonotonicTotals, Reading
 from tuner.adapters.registry import Grids
 from tuner.errors import InvalidInput, Unreachable
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.planning.autoscale import ScalingAdvice
+from tuner.printable import one_line
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.scheduling.knobs import DROP_RULES, KNOBS, ORDERS
 
@@ -39,6 +41,7 @@ UNIT = 1e-9
 """s: durations are counted in whole nanoseconds, which never fall by rounding."""
 CHOICES = {"policy": 5, "drop_rule": len(DROP_RULES), "dispatch_order": len(ORDERS), "target_batch": 2}
 """How many values a knob has that stands for one of several things."""
+UNKNOWN_FORM = "the dispatcher answers in an unknown form; is it of another version?"
 LIMITS = {"max_batch": 1024, "queue": 1_000_000}
 """The largest value of a session's limit."""
 
@@ -140,6 +143,21 @@ class DispatchBackend:
         counts = np.array([sums["batches", size] for size in range(largest + 1)], np.int64)
         return counts, np.array([sums["seconds", size] * UNIT for size in range(largest + 1)])
 
+    def scaling(self) -> Mapping[str, ScalingAdvice]:
+        """Return the dispatcher's own advice for each pool; one of an earlier version gives none."""
+        pools = self._client.state().get("pools", {})
+        try:
+            return {
+                str(name): ScalingAdvice(
+                    accelerators=int(one["instances"]),
+                    desired=int(one["desired"]),
+                    reason=one_line(str(one["reason"])),
+                )
+                for name, one in pools.items()
+            }
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise Unreachable(UNKNOWN_FORM) from error
+
     def profile(self) -> BatchingProfile | None:
         """Return l(b) over all sessions and everything seen since opening."""
         return fit_profile(*self._batches(self._sums()))
@@ -160,7 +178,7 @@ def _knobs(state: Mapping[str, Any]) -> dict[str, float]:
     try:
         return {str(name): float(value) for name, value in state["knobs"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Unreachable("the dispatcher answers in an unknown form; is it of another version?") from error
+        raise Unreachable(UNKNOWN_FORM) from error
 
 
 def _reading(state: Mapping[str, Any]) -> Reading:
@@ -183,7 +201,7 @@ def _reading(state: Mapping[str, Any]) -> Reading:
         for place, count in enumerate(totals["latencies"]):
             found["bucket", place] = int(count)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Unreachable("the dispatcher answers in an unknown form; is it of another version?") from error
+        raise Unreachable(UNKNOWN_FORM) from error
     return found
 
 

@@ -147,6 +147,12 @@ class ReplicaGroup:
             raise errors[0]
         return found
 
+    @property
+    def replicas(self) -> int:
+        """How many of them answered when they were last asked."""
+        with self._lock:
+            return len(self._members.keys() - self._away.keys())
+
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model: requests go to all replicas by turns."""
         points = [m.endpoint() for m in self._members.values() if isinstance(m, Loadable)]

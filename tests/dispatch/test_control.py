@@ -75,6 +75,7 @@ def test_what_it_shows_and_changes() -> None:
         state = json.loads((await ask(control, get("/v1/state")))[1])
         assert state["totals"]["requests"] == 1
         assert state["knobs"]["m.queue"] == 1000
+        assert state["pools"]["m"]["desired"] == 1
         status, body = await ask(control, post({"deferral": 0.25, "policy": 1, "m.max_batch": 4}))
         assert status == 200
         assert json.loads(body)["deferral"] == 0.25

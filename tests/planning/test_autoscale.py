@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.planning.autoscale import ScalingRule, ScalingWatch, metric_text
+from tuner.planning.autoscale import RecentWindows, ScalingRule, ScalingWatch, ScalingWindow, metric_text
+
+
+def window(accelerators: int, bad_rate: float, idle: float) -> ScalingWindow:
+    """10 s of 1,000 requests."""
+    return ScalingWindow(10.0, 1000.0, 1000 * bad_rate, 10.0 * accelerators * (1 - idle))
 
 
 @pytest.mark.parametrize(
@@ -15,7 +20,7 @@ def test_the_paper_s_formulas(accelerators: int, bad_rate: float, idle: float, d
     """N r / (1 - r) more if the bad rate is high; fewer by the idle part but for the headroom."""
     rule = ScalingRule(most=40)
 
-    assert rule.advise(accelerators=accelerators, bad_rate=bad_rate, idle=idle).desired == desired
+    assert rule.advise(accelerators, window(accelerators, bad_rate, idle)).desired == desired
 
 
 def test_advice_agrees_with_a_flat_top() -> None:
@@ -24,7 +29,20 @@ def test_advice_agrees_with_a_flat_top() -> None:
     for accelerators in (20, 40, 60, 200):
         bad, idle = max(1 - accelerators / needed, 0.0), max(1 - needed / accelerators, 0.0)
 
-        assert rule.advise(accelerators=accelerators, bad_rate=bad, idle=idle).desired == needed
+        assert rule.advise(accelerators, window(accelerators, bad, idle)).desired == needed
+
+
+def test_windows_of_other_servers_do_not_count() -> None:
+    """The last 30 s in sum; when there are more servers, what the fewer did is forgotten."""
+    recent = RecentWindows(30.0)
+    assert ScalingRule().advise(2, recent.total).desired == 2
+    for bad_rate in (1.0, 0.0, 0.0, 0.0):
+        recent.add(2, window(2, bad_rate, 0.5))
+
+    assert recent.total == ScalingWindow(30.0, 3000.0, 0.0, 30.0)
+    recent.add(3, window(3, 0.5, 0.0))
+    assert (recent.accelerators, recent.total) == (3, ScalingWindow(10.0, 1000.0, 500.0, 30.0))
+    assert ScalingRule(seconds=15.0).advise(3, recent.total).desired == 3
 
 
 def test_the_gauge_is_text_that_prometheus_reads() -> None:

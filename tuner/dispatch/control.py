@@ -4,7 +4,7 @@
 ``GET /metrics``      for Prometheus
 ``GET /healthz``      200 as long as the dispatcher works
 ``GET /readyz``       200 as long as every session has a backend
-``GET /v1/state``     sessions, backends, knobs and totals, as JSON
+``GET /v1/state``     sessions, backends, knobs, totals and how many instances there should be, as JSON
 ``POST /v1/knobs``    changes knobs, as ``{"deferral": 0.5}``: all of them or none; needs the token
 ``POST /v1/reload``   reads the file again; a file with mistakes changes nothing; needs the token
 ====================  ====================================================================================
@@ -172,6 +172,10 @@ class Control:
                 for pool in pools
                 for server in pool.servers
             ],
+            "pools": {
+                name: {"instances": one.accelerators, "desired": one.desired, "reason": one.reason}
+                for name, one in self._metrics.scaling(pools).items()
+            },
         }
 
     async def _reloaded(self) -> _Answer:

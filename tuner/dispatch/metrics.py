@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram, generate_latest
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.request import Status
 from tuner.dispatch.totals import Totals
-from tuner.planning.autoscale import METRIC, ScalingWatch
+from tuner.planning.autoscale import METRIC, ScalingAdvice, ScalingWatch
 from tuner.web.metrics import make_registry
 
 __all__ = ["Metrics"]
@@ -101,6 +101,16 @@ class Metrics:
         if not up:
             self._lost.labels(server).inc()
 
+    def scaling(self, pools: Sequence[Pool]) -> dict[str, ScalingAdvice]:
+        """Return how many model instances each pool should have, by its sessions' names."""
+        now = self._clock()
+        found: dict[str, ScalingAdvice] = {}
+        for pool in pools:
+            names = [session.name for session in pool.sessions]
+            instances = sum(server.instances for server in pool.servers if server.up)
+            found[",".join(names)] = self._scaling.advise(names, now, instances)
+        return found
+
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
         for gauge in (
@@ -110,11 +120,9 @@ class Metrics:
             self._desired,
         ):  # sessions and backends may have gone
             gauge.clear()
+        for name, advice in self.scaling(pools).items():
+            self._desired.labels(name).set(advice.desired)
         for pool in pools:
-            names = [session.name for session in pool.sessions]
-            instances = sum(server.instances for server in pool.servers if server.up)
-            desired = self._scaling.advise(names, self._clock(), instances).desired
-            self._desired.labels(",".join(names)).set(desired)
             for session in pool.sessions:
                 self._queue.labels(session.name).set(pool.waiting(session.name))
             for server in pool.servers:

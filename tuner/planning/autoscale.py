@@ -13,12 +13,59 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
-__all__ = ["METRIC", "ScalingAdvice", "ScalingRule", "ScalingWatch", "metric_text"]
+__all__ = [
+    "LIVE",
+    "METRIC",
+    "RecentWindows",
+    "ScalingAdvice",
+    "ScalingRule",
+    "ScalingWatch",
+    "ScalingWindow",
+    "metric_text",
+]
 
 METRIC = "servetune_desired_accelerators"
 """The name of the gauge that an autoscaler such as KEDA or the HPA of Kubernetes reads."""
+LOOK_BACK = 30.0
+"""s that the advice for a live cluster looks back."""
+
+
+class ScalingWindow(NamedTuple):
+    """What accelerators that share their requests did in some time.
+
+    >>> seen = ScalingWindow(seconds=10.0, requests=200.0, bad=4.0, busy=15.0)
+    >>> seen.bad_rate, seen.idle(2)
+    (0.02, 0.25)
+    """
+
+    seconds: float
+    requests: float = 0.0
+    """Answered or refused."""
+    bad: float = 0.0
+    """Late or dropped; a share of them where somebody can only estimate it."""
+    busy: float = 0.0
+    """s that accelerators executed, summed over them."""
+
+    @property
+    def bad_rate(self) -> float:
+        """Late or dropped requests of all; 0 if there were none."""
+        return self.bad / self.requests if self.requests else 0.0
+
+    def idle(self, accelerators: int) -> float:
+        """Return the mean fraction of the time that one of these accelerators did not execute."""
+        return max(1 - self.busy / self.seconds / accelerators, 0.0)
+
+    def plus(self, later: ScalingWindow) -> ScalingWindow:
+        """Return both windows as one."""
+        return ScalingWindow(
+            seconds=self.seconds + later.seconds,
+            requests=self.requests + later.requests,
+            bad=self.bad + later.bad,
+            busy=self.busy + later.busy,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +82,11 @@ class ScalingAdvice:
 class ScalingRule:
     """When to ask for how much.
 
-    >>> ScalingRule().advise(accelerators=10, bad_rate=0.5, idle=0.0).desired
+    >>> overload = ScalingWindow(seconds=1.0, requests=100.0, bad=50.0, busy=10.0)
+    >>> ScalingRule().advise(10, overload).desired
     20
-    >>> ScalingRule(headroom=0.0).advise(accelerators=10, bad_rate=0.0, idle=0.5).desired
+    >>> calm = ScalingWindow(seconds=1.0, requests=100.0, busy=5.0)
+    >>> ScalingRule(headroom=0.0).advise(10, calm).desired
     5
 
     Raises:
@@ -50,19 +99,20 @@ class ScalingRule:
     """Idle fraction that is left."""
     least: int = 1
     most: int = 1 << 30
+    seconds: float = 0.0
+    """Shortest window that anything is advised from."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.threshold < 1 and 0 <= self.headroom < 1 and 1 <= self.least <= self.most):
             raise ValueError(f"`0 <= threshold, headroom < 1` and `1 <= least <= most` must hold: {self}")
 
-    def advise(self, *, accelerators: int, bad_rate: float, idle: float) -> ScalingAdvice:
-        """Return the advice.
-
-        Args:
-            accelerators: That serve now.
-            bad_rate: Late or dropped requests of all.
-            idle: Mean fraction of the time that an accelerator did not execute.
-        """
+    def advise(self, accelerators: int, seen: ScalingWindow) -> ScalingAdvice:
+        """Return the advice for accelerators from what they did; no change where too little was seen."""
+        if not (accelerators and seen.seconds) or seen.seconds < self.seconds:
+            return ScalingAdvice(
+                accelerators=accelerators, desired=accelerators, reason="too little was seen"
+            )
+        bad_rate, idle = seen.bad_rate, seen.idle(accelerators)
         if bad_rate > self.threshold:
             more = math.ceil(accelerators * bad_rate / max(1 - bad_rate, 1e-3))
             desired, reason = accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
@@ -75,13 +125,40 @@ class ScalingRule:
         return ScalingAdvice(accelerators=accelerators, desired=desired, reason=reason)
 
 
-class _Sums(NamedTuple):
-    """Of a session since the beginning."""
+LIVE = ScalingRule(seconds=LOOK_BACK / 2)
+"""That of a live cluster, where the first seconds show little."""
 
-    requests: int = 0
-    bad: int = 0
-    busy: float = 0.0
-    """s that accelerators executed."""
+
+class RecentWindows:
+    """The windows of the last seconds, for those who measure window by window.
+
+    Args:
+        seconds: That they look back, at least; the oldest window goes when the others are that long.
+    """
+
+    def __init__(self, seconds: float = LOOK_BACK) -> None:
+        self._seconds = seconds
+        self._accelerators = 0
+        self._windows: deque[ScalingWindow] = deque()
+
+    def add(self, accelerators: int, window: ScalingWindow) -> None:
+        """Append the newest window; those of another number of accelerators do not count any more."""
+        if accelerators != self._accelerators:
+            self._accelerators = accelerators
+            self._windows.clear()
+        self._windows.append(window)
+        while self.total.seconds - self._windows[0].seconds >= self._seconds:
+            self._windows.popleft()
+
+    @property
+    def accelerators(self) -> int:
+        """How many there were in these windows."""
+        return self._accelerators
+
+    @property
+    def total(self) -> ScalingWindow:
+        """All of them as one."""
+        return reduce(ScalingWindow.plus, self._windows, ScalingWindow(seconds=0.0))
 
 
 class ScalingWatch:
@@ -94,43 +171,38 @@ class ScalingWatch:
         seconds: That advice looks back, about.
     """
 
-    def __init__(self, rule: ScalingRule | None = None, *, seconds: float = 30.0) -> None:
-        self._rule = rule or ScalingRule()
+    def __init__(self, rule: ScalingRule = LIVE, *, seconds: float = LOOK_BACK) -> None:
+        self._rule = rule
         self._seconds = seconds
-        self._now: dict[str, _Sums] = {}
-        self._past: deque[tuple[float, dict[str, _Sums]]] = deque()
+        self._now: dict[str, ScalingWindow] = {}  # of each session, since the beginning
+        self._past: deque[tuple[float, dict[str, ScalingWindow]]] = deque()
 
     def answered(self, session: str, now: float, *, bad: bool) -> None:
         """A request was answered; it is bad if it was late or dropped."""
-        self._add(session, now, _Sums(1, int(bad), 0.0))
+        self._add(session, now, ScalingWindow(seconds=0.0, requests=1.0, bad=float(bad)))
 
     def executed(self, session: str, now: float, seconds: float) -> None:
         """An accelerator has executed a batch."""
-        self._add(session, now, _Sums(0, 0, seconds))
+        self._add(session, now, ScalingWindow(seconds=0.0, busy=seconds))
 
     def advise(self, sessions: Iterable[str], now: float, accelerators: int) -> ScalingAdvice:
         """Return the advice for sessions that share accelerators; no change until enough was seen."""
         self._remember(now)
         begin, past = self._past[0]
-        passed = now - begin
-        if not accelerators or passed < self._seconds / 2:
-            return ScalingAdvice(
-                accelerators=accelerators, desired=accelerators, reason="too little was seen"
-            )
-        pairs = [(self._now.get(name, _Sums()), past.get(name, _Sums())) for name in sessions]
-        requests = sum(late.requests - early.requests for late, early in pairs)
-        bad = sum(late.bad - early.bad for late, early in pairs)
-        busy = sum(late.busy - early.busy for late, early in pairs)
-        return self._rule.advise(
-            accelerators=accelerators,
-            bad_rate=bad / requests if requests else 0.0,
-            idle=max(1 - busy / passed / accelerators, 0.0),
+        nothing = ScalingWindow(seconds=0.0)
+        pairs = [(self._now.get(name, nothing), past.get(name, nothing)) for name in sessions]
+        seen = ScalingWindow(
+            seconds=now - begin,
+            requests=sum(late.requests - early.requests for late, early in pairs),
+            bad=sum(late.bad - early.bad for late, early in pairs),
+            busy=sum(late.busy - early.busy for late, early in pairs),
         )
+        return self._rule.advise(accelerators, seen)
 
-    def _add(self, session: str, now: float, more: _Sums) -> None:
+    def _add(self, session: str, now: float, more: ScalingWindow) -> None:
         self._remember(now)
-        sums = self._now.get(session, _Sums())
-        self._now[session] = _Sums(sums.requests + more.requests, sums.bad + more.bad, sums.busy + more.busy)
+        before = self._now.get(session)
+        self._now[session] = more if before is None else before.plus(more)
 
     def _remember(self, now: float) -> None:
         """Keep the sums of about once a second, and one that is as old as advice looks back."""

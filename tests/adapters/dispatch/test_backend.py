@@ -10,7 +10,9 @@ import pytest
 from tests.adapters.dispatch.running import Running, target_of
 from tuner.adapters.backend import Backend
 from tuner.adapters.dispatch import DispatchBackend
+from tuner.adapters.dispatch.client import DispatchClient
 from tuner.adapters.registry import Grids
+from tuner.adapters.scaling import ScalingSource
 from tuner.errors import InvalidInput, ReadOnly, Unreachable
 from tuner.testing import BackendContract
 
@@ -55,6 +57,27 @@ def test_limits_of_a_session(target: str) -> None:
 
     assert backend.apply(before.replace(**{"m.max_batch": 4.0})).configuration["m.max_batch"] == 4
     backend.apply(before)
+
+
+def test_the_dispatcher_says_how_many_instances_it_should_have(running: Running, target: str) -> None:
+    """The same as it exports itself."""
+    backend = DispatchBackend(target)
+    running.send(1)
+
+    (advice,) = backend.scaling().values()
+
+    assert isinstance(backend, ScalingSource)
+    assert (advice.accelerators, advice.desired) == (1, 1)
+
+
+@pytest.mark.parametrize("pools", [["m"], {"m": {"instances": 1}}, {"m": {"instances": 1, "desired": "x"}}])
+def test_advice_of_an_unknown_form(target: str, monkeypatch: pytest.MonkeyPatch, pools: object) -> None:
+    """Is as if the dispatcher did not answer."""
+    backend = DispatchBackend(target)
+    monkeypatch.setattr(DispatchClient, "state", lambda _: {"pools": pools})
+
+    with pytest.raises(Unreachable, match="unknown form"):
+        backend.scaling()
 
 
 def test_without_the_token(target: str) -> None:

@@ -153,6 +153,7 @@ def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Se
     group.apply(configuration(batch=8))
 
     assert (before.requests, during.requests) == (30, 34)
+    assert group.replicas == 2
     assert during.restarts > before.restarts
     assert group.current() == configuration(batch=8)
     assert "ccc is away (1 of 3 replicas)" in group.describe().notes

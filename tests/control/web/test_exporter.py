@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from tuner.control.daemon.worker import WorkerReport
 from tuner.control.decide.decision import Hold
 from tuner.control.drive.journal import WindowRecord
 from tuner.measurement import Measurement
+from tuner.planning.autoscale import ScalingAdvice
 
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 
@@ -46,3 +48,17 @@ def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 
     assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up
+
+
+def test_how_many_servers_a_target_should_have() -> None:
+    """By pool, for an autoscaler; when nobody can say any more there is no such metric."""
+    exporter = Exporter()
+    advice = {name: ScalingAdvice(accelerators=1, desired=3, reason="x") for name in ("m", "n")}
+    names = ("servetune_desired_accelerators", {"target": "a", "pool": "n"})
+
+    exporter.report("a", replace(turn(measurement()), scaling=advice))
+    assert exporter.registry.get_sample_value(*names) == 3.0
+    exporter.report("a", replace(turn(measurement()), scaling={"m": advice["m"]}))
+    assert exporter.registry.get_sample_value(*names) is None
+    exporter.report("a", turn(None))
+    assert exporter.registry.get_sample_value(names[0], {"target": "a", "pool": "m"}) is None

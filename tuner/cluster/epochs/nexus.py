@@ -100,7 +100,7 @@ class NexusEpochs:
             requests=int(seen.requests.sum()),
             bad=seen.bad,
             accelerators=used,
-            idle=max(1 - float(seen.busy.sum()) / seen.seconds / used, 0.0),
+            idle=seen.scaling.idle(used),
             desired=len(self._plan.backends) if self._plan else used,
             loaded=loaded,
             planned=plan,

@@ -9,6 +9,7 @@ import numpy as np
 
 from tuner.cluster.outcome import Outcome
 from tuner.cluster.simulation import Simulation
+from tuner.planning.autoscale import ScalingWindow
 
 __all__ = ["EpochRecord", "EpochRun", "Observed", "Observer"]
 
@@ -72,10 +73,14 @@ class Observed:
         return self.requests / self.seconds
 
     @property
-    def bad_rate(self) -> float:
-        """Share that is late or dropped; 0 if there were no requests."""
-        total = int(self.requests.sum())
-        return self.bad / total if total else 0.0
+    def scaling(self) -> ScalingWindow:
+        """What the advice on the number of accelerators is made from."""
+        return ScalingWindow(
+            seconds=self.seconds,
+            requests=float(self.requests.sum()),
+            bad=float(self.bad),
+            busy=float(self.busy.sum()),
+        )
 
     def plus(self, later: Observed) -> Observed:
         """Return both intervals as one."""

@@ -57,8 +57,8 @@ class SymphonyEpochs:
         """Follow the advice."""
         used = len(self._used)
         self._epoch = seen if self._epoch is None else self._epoch.plus(seen)
-        short = self._advice(seen, used)
-        desired = max(short, used) if not epoch_ended else self._advice(self._epoch, used)
+        short = self._desired(used, seen)
+        desired = max(short, used) if not epoch_ended else self._desired(used, self._epoch)
         desired = max(desired, short) if short > used else desired
         changes = not self._fixed and self._pending is None and desired != used
         if epoch_ended or changes:
@@ -68,7 +68,7 @@ class SymphonyEpochs:
             requests=int(seen.requests.sum()),
             bad=seen.bad,
             accelerators=used,
-            idle=self._idle(seen, used),
+            idle=seen.scaling.idle(used),
             desired=desired,
             loaded=max(desired - used, 0) * self._models if changes else 0,
             planned=changes,
@@ -77,13 +77,8 @@ class SymphonyEpochs:
             self._scale(desired)
         return record
 
-    def _advice(self, seen: Observed, used: int) -> int:
-        idle = self._idle(seen, used)
-        return self._rule.advise(accelerators=used, bad_rate=seen.bad_rate, idle=idle).desired
-
-    @staticmethod
-    def _idle(seen: Observed, used: int) -> float:
-        return max(1 - float(seen.busy.sum()) / seen.seconds / used, 0.0)
+    def _desired(self, used: int, seen: Observed) -> int:
+        return self._rule.advise(used, seen.scaling).desired
 
     def _scale(self, desired: int) -> None:
         policy = self.simulation.policy

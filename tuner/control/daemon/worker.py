@@ -12,9 +12,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
+from tuner.control.drive.scaling import TargetScaling
 from tuner.control.store.journal import StoreJournal, recount, replay, resolve, save_policy
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.knobs import Configuration
     from tuner.measurement import Measurement
+    from tuner.planning.autoscale import ScalingAdvice
 
 __all__ = ["StoppableClock", "Stopped", "Worker", "WorkerReport"]
 
@@ -68,6 +70,8 @@ class WorkerReport:
     """Whether the window is the first usable one after a change."""
     running: Configuration
     """What the server runs after the turn."""
+    scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
+    """How many servers the target should have, by pool; empty where nobody can say."""
 
 
 class StoppableClock:
@@ -166,6 +170,7 @@ class Worker:
         self.learned: CostMap | None = None
         """What is learned of the present load; None unless somebody watches."""
         self._shown = ShownLevel()
+        self._scaling: TargetScaling | None = None
         self._store = store
         self._now = now
         self._fast = fast
@@ -237,6 +242,7 @@ class Worker:
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
             standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
             self._id = standing.id
+            self._scaling = TargetScaling(c.slo, attachment.space, attachment.host.cores)
             agent, learned = self._agent(attachment, setting.objective_on(attachment.host.cores), standing.id)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, setting)
@@ -372,6 +378,7 @@ class Worker:
             kept=m is not None and driver.loop.objective.kept(m),
             first_after_change=usable and self._unseen,
             running=driver.running,
+            scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
         self._unseen = record.outcome == "applied" or (self._unseen and not usable)
         if self._watch is not None:

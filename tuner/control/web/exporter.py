@@ -14,6 +14,7 @@ from prometheus_client import Counter, Gauge, Histogram, generate_latest
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import ACTIONS
 from tuner.measurement import QUANTITIES
+from tuner.planning.autoscale import METRIC
 from tuner.web.metrics import make_registry
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class Exporter:
         self._expected = self._gauge("expected_cost", "Learned cost of the last change before it was made.")
         self._observed = self._gauge(
             "observed_cost", "Cost of the first usable window after the last change."
+        )
+        self._desired = Gauge(
+            METRIC, "Servers that a target should have.", ["target", "pool"], registry=self.registry
         )
         self._windows = self._counter("windows", "Windows by what they showed.", "slo")
         self._decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
@@ -109,6 +113,9 @@ class Exporter:
                 self._observed.labels(name).set(math.nan)
             for knob, value in report.running.items():
                 self._knob.labels(name, knob).set(value)
+            self._desired.remove_by_labels({"target": name})  # a pool may have gone, or the advice be unknown
+            for pool, advice in report.scaling.items():
+                self._desired.labels(name, pool).set(advice.desired)
             if m is None:
                 self._windows.labels(name, "away").inc()
                 return

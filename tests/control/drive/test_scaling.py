@@ -1,0 +1,112 @@
+"""How many servers a target should have, from its windows or from its dispatcher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.builders import SPACE, configuration, measurement
+from tuner.control.drive.scaling import SHARES, TargetScaling, late_share
+from tuner.errors import Unreachable
+from tuner.knobs import KnobSpace
+from tuner.measurement import Measurement
+from tuner.objective import Slo
+from tuner.planning.autoscale import ScalingAdvice
+
+NO_INSTANCES = KnobSpace([SPACE.knobs[0]])
+SLO = Slo(statistic="p95", latency=0.030)
+ALONE: Any = SimpleNamespace()
+
+
+def shown(busy: float, scale: float = 1.0, **more: Any) -> Measurement:
+    """10 s of 1,000 requests on two instances; at a scale of 1 the median is 5 ms, and p95 20 ms."""
+    return replace(
+        measurement(),
+        start=0.0,
+        end=10.0,
+        configuration=configuration(instances=2.0),
+        requests=1000,
+        failures=0,
+        latency_mean=0.008 * scale,
+        latency_p50=0.005 * scale,
+        latency_p95=0.020 * scale,
+        latency_p99=0.025 * scale,
+        busy_instances=busy,
+        **more,
+    )
+
+
+def desired(windows: list[Measurement], servers: int = 1) -> int | None:
+    """What is advised after these windows."""
+    scaling, backend = TargetScaling(SLO, SPACE, 4.0), SimpleNamespace(replicas=servers)
+    advice = [scaling.advise(backend, one) for one in windows]
+    return advice[-1][""].desired if advice[-1] else None
+
+
+@pytest.mark.parametrize("statistic", SHARES)
+def test_the_late_share_agrees_with_the_verdict(statistic: str) -> None:
+    """It is above what the SLO allows exactly when the window breaks the SLO."""
+    window = shown(1.0)
+    latency = window.latency(statistic)
+
+    assert late_share(window, Slo(statistic=statistic, latency=latency * 1.001)) <= SHARES[statistic]
+    assert late_share(window, Slo(statistic=statistic, latency=latency * 0.999)) > SHARES[statistic]
+    assert late_share(window, Slo(statistic=statistic, latency=latency / 1e6)) == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("busy", "scale", "servers", "expected"),
+    [
+        (1.0, 1.0, 1, 1),
+        (4.0, 1.0, 4, 3),  # half busy: 4 * 0.5 / 0.7
+        (0.0, 1.0, 4, 1),
+        (6.0, 1.0, 4, 4),
+        (8.0, 1.6, 4, 5),  # a little late
+        (8.0, 100.0, 4, 8),  # all late: as many again, and not more
+    ],
+)
+def test_servers_by_their_own_windows(busy: float, scale: float, servers: int, expected: int) -> None:
+    """By the share that is late, and else by the share of the time that instances are busy."""
+    assert desired([shown(busy, scale)] * 3, servers) == expected
+
+
+def test_advice_waits_until_enough_was_seen() -> None:
+    """And what disturbed windows show is not used, nor windows that lack the busy time."""
+    late = shown(2.0, 100.0)
+
+    assert desired([late]) == 1
+    assert desired([late, late]) == 2
+    assert desired([late, replace(late, disturbed=("reloading",))]) == 1
+    assert desired([replace(late, busy_instances=math.nan)]) is None
+    assert TargetScaling(SLO, NO_INSTANCES, 4.0).advise(ALONE, shown(2.0)) == {}
+
+
+def test_a_target_that_was_not_measured_has_no_advice() -> None:
+    """An autoscaler then changes nothing, instead of following what is long past."""
+    scaling = TargetScaling(SLO, SPACE, 4.0)
+    assert scaling.advise(ALONE, shown(1.0))
+
+    assert scaling.advise(ALONE, None) == {}
+
+
+def test_failed_requests_are_bad() -> None:
+    """However fast the others are."""
+    assert desired([shown(2.0) for _ in range(3)]) == 1
+    assert desired([replace(shown(2.0), failures=200) for _ in range(3)]) == 2
+
+
+def test_a_dispatcher_advises_itself() -> None:
+    """It counts what is dropped and when instances are idle; if it does not answer, there is no advice."""
+    advice = {"m": ScalingAdvice(accelerators=2, desired=5, reason="x")}
+
+    def away() -> Mapping[str, ScalingAdvice]:
+        raise Unreachable("no")
+
+    scaling = TargetScaling(SLO, SPACE, 4.0)
+    assert scaling.advise(SimpleNamespace(scaling=lambda: advice), shown(1.0)) == advice
+    assert scaling.advise(SimpleNamespace(scaling=away), shown(1.0)) == {}

@@ -1,0 +1,110 @@
+"""How many servers a target should have, by the rule of :mod:`tuner.planning.autoscale`.
+
+A dispatcher counts bad requests and idle time itself: its own advice is passed on. Any other server is judged
+by its windows, which have neither:
+
+* *Bad* are the requests that failed and those later than the SLO's bound. How many are later is read off the
+  quantiles that were measured; between two of them the share falls exponentially. So it is above what the SLO
+  allows exactly when the window breaks the SLO. For an SLO on the mean, the mean counts as the quantile that
+  it is of an exponential distribution.
+* *Busy* is the time that the model's instances executed, of the time that all of them had. It is known where
+  the server counts the time of its batches and the number of instances is a knob, or fixed.
+
+Where we differ from Symphony: such a server has no flat top. It queues what it cannot answer, until nearly
+every request is late. So its bad rate says that servers are missing, not how many: at most as many again are
+asked for at once. And because requests queue long before a server is busy all the time, more of the idle time
+is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tuner.adapters.backend import Backend
+from tuner.adapters.scaling import Replicated, ScalingSource
+from tuner.errors import AdapterError
+from tuner.knobs import KnobSpace, Role
+from tuner.measurement import Measurement
+from tuner.objective import Slo
+from tuner.planning.autoscale import LIVE, RecentWindows, ScalingAdvice, ScalingRule, ScalingWindow
+
+__all__ = ["TargetScaling", "late_share"]
+
+SHARES = {"mean": math.exp(-1.0), "p50": 0.5, "p95": 0.05, "p99": 0.01}
+"""Which share of the requests is later than a statistic of the latency."""
+HEADROOM = 0.3
+"""Idle fraction that is left to servers that queue what they cannot answer at once."""
+
+
+class TargetScaling:
+    """Follows the windows of a target, and advises from the last of them.
+
+    Args:
+        slo: Of the target.
+        space: The knobs, one of which may be the number of instances.
+        cores: Of the server's machine, for a server that has an instance for each.
+    """
+
+    def __init__(self, slo: Slo, space: KnobSpace, cores: float) -> None:
+        self._slo = slo
+        self._space = space
+        self._cores = cores
+        self._recent = RecentWindows()
+
+    def advise(self, backend: Backend, measurement: Measurement | None) -> Mapping[str, ScalingAdvice]:
+        """Return the advice after a window, by pool. That of a target that is no dispatcher has no name.
+
+        Args:
+            backend: Of the target.
+            measurement: The window; None if it could not be measured, which gives no advice.
+        """
+        if measurement is None:
+            return {}
+        if isinstance(backend, ScalingSource):
+            try:
+                return backend.scaling()
+            except AdapterError:
+                return {}
+        servers = backend.replicas if isinstance(backend, Replicated) else 1
+        if not measurement.disturbed:
+            self._follow(servers, measurement)
+        servers = self._recent.accelerators
+        if not servers:
+            return {}
+        rule = ScalingRule(
+            threshold=SHARES[self._slo.statistic], headroom=HEADROOM, most=2 * servers, seconds=LIVE.seconds
+        )
+        return {"": rule.advise(servers, self._recent.total)}
+
+    def _follow(self, servers: int, measurement: Measurement) -> None:
+        """Take in a window, unless it does not show enough."""
+        instances = self._space.value_of(Role.PARALLELISM, measurement.configuration)
+        late = late_share(measurement, self._slo) if measurement.requests else 0.0
+        if instances is None or math.isnan(measurement.busy_instances + late):
+            return
+        busy = min(measurement.busy_instances / (instances or self._cores), float(servers))
+        window = ScalingWindow(
+            seconds=measurement.seconds,
+            requests=float(measurement.asked),
+            bad=late * measurement.requests + measurement.failures,
+            busy=busy * measurement.seconds,
+        )
+        self._recent.add(servers, window)
+
+
+def late_share(measurement: Measurement, slo: Slo) -> float:
+    """Return about which share of a window's answers was later than the SLO allows; NaN if nobody timed them.
+
+    It is 0 where even the last statistic keeps the bound, although a few answers may be later.
+    """
+    if math.isnan(measurement.latency(slo.statistic)):
+        return math.nan
+    before, share = 0.0, 1.0
+    for name in ("mean",) if slo.statistic == "mean" else ("p50", "p95", "p99"):
+        latency = measurement.latency(name)
+        if slo.latency < latency:
+            return share * math.pow(SHARES[name] / share, (slo.latency - before) / (latency - before))
+        if not math.isnan(latency):
+            before, share = latency, SHARES[name]
+    return 0.0
