@@ -66,6 +66,12 @@ class TestNexusFrontends(TestNexus):
     sources = 3
 
 
+class TestNexusMostLeft(TestNexus):
+    options: ClassVar[dict[str, Any]] = {"order": "most_left"}
+    reorders = True
+    both_ends = True
+
+
 class TestTimeout(OfCatalogue):
     name = "timeout"
 

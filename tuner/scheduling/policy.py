@@ -11,7 +11,8 @@ Rules
 * Time never goes back. Events at one instant come in the order finish, arrive, wake.
 * Each event first calls ``begin(cluster, now)``, which forgets the commands of the one before. Afterwards
   the driver carries out ``cluster.commands[:board.commands]`` in order.
-* Every request that arrived is in exactly one DISPATCH or DROP sooner or later, oldest of its queue first.
+* Every request that arrived is in exactly one DISPATCH or DROP sooner or later, oldest of its queue first, or
+  newest first where a policy serves so.
 * ``board.wake_at`` is when the policy wants ``wake`` if nothing happens before; ``wake`` must move it.
   A policy that ran out of room for commands sets it to now, and goes on then.
 * An accelerator executes the batches sent to it one after the other, in the order they were sent; each

@@ -13,6 +13,7 @@ __all__ = [
     "deadline",
     "dispatch",
     "dispatch_alone",
+    "dispatch_newest",
     "drop",
     "has_room",
     "items_of",
@@ -154,6 +155,17 @@ def _dispatch(cluster: Cluster, queue: int, count: int, accelerator: int, span: 
     cluster.accelerators[accelerator].free_at = end
     cluster.accelerators[accelerator].outstanding += 1
     return end
+
+
+@njit_flat
+def dispatch_newest(cluster: Cluster, queue: int, count: int, accelerator: int, start: float) -> float:
+    """Send the ``count`` newest requests of a queue, as :func:`dispatch` sends the oldest."""
+    end = dispatch(cluster, queue, count, accelerator, start)
+    first = cluster.queues[queue].tail - count
+    cluster.commands[cluster.board[0].commands - 1].first = first
+    cluster.queues[queue].head -= count
+    cluster.queues[queue].tail = first
+    return float(end)
 
 
 @njit_flat

@@ -39,18 +39,20 @@ def scenario(stages: list[dict[str, Any]], **given: Any) -> PipelineScenario:
 @pytest.mark.timeout(600)  # compiles the engine
 @pytest.mark.parametrize("deadlines", ["split", "carried"])
 @pytest.mark.parametrize(
-    ("stages", "policy", "load"),
+    ("stages", "policy", "options", "load"),
     [
-        (CHAIN, "nexus", 300.0),
-        (DIAMOND, "nexus", 250.0),
-        pytest.param(CHAIN, "symphony", 200.0, marks=pytest.mark.slow),
+        (CHAIN, "nexus", {}, 300.0),
+        (CHAIN, "nexus", {"order": "most_left"}, 1500.0),
+        (DIAMOND, "nexus", {}, 250.0),
+        pytest.param(CHAIN, "symphony", {}, 200.0, marks=pytest.mark.slow),
     ],
 )
 def test_the_engine_does_what_its_plain_twin_does(
-    stages: list[dict[str, Any]], policy: str, load: float, deadlines: str
+    stages: list[dict[str, Any]], policy: str, options: dict[str, Any], load: float, deadlines: str
 ) -> None:
     """The same queries good, late and dropped, with the same latencies; overload included."""
-    asked = scenario(stages, policy=policy, load=load, deadlines=deadlines, hop_ms=0.5, seconds=0.3)
+    given = {"policy": policy, "options": options, "load": load, "deadlines": deadlines}
+    asked = scenario(stages, hop_ms=0.5, seconds=0.3, **given)
     times = asked.make_workload().next_chunk().time
     times = times[times < asked.interval.last]
 

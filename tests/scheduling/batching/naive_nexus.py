@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,8 +43,10 @@ class NaiveNexus:
         *,
         frontends: int = 1,
         early: bool = True,
+        order: str = "least_left",
     ) -> None:
-        self.spec, self.plan, self.early = spec, plan, early
+        self.spec, self.plan, self.early, self.order = spec, plan, early, order
+        self.asked = [(0.0, 0.0)] * len(plan)  # s of execution per s, and when that was
         self.commands: list[Given] = []
         self.wake_at = NEVER
         self.busy = [False] * len(plan)
@@ -65,6 +68,9 @@ class NaiveNexus:
             return
         accelerator = circle.next()
         self.queues[accelerator][session].append((now, number))
+        size = next(size for s, size, _ in self.plan[accelerator] if s == session)
+        each = self.latency(accelerator, session, size) / size
+        self.asked[accelerator] = self.asked_of(accelerator, now) + each, now
         if not self.busy[accelerator]:
             self.serve(accelerator, now)
 
@@ -81,6 +87,10 @@ class NaiveNexus:
         for place in order:
             session, size, _ = row[place]
             choose = self.window if self.early else self.oldest
+            if self.order == "most_left" or (
+                self.order == "adaptive" and self.asked_of(accelerator, now) > 1
+            ):
+                choose = self.newest
             batch = choose(accelerator, session, size, now)
             if batch:
                 start = self.start(batch, now)
@@ -104,16 +114,34 @@ class NaiveNexus:
 
     def oldest(self, accelerator: int, session: int, size: int, now: float) -> list[tuple[float, int]]:
         """Lazy drop."""
-        queue = self.queues[accelerator][session]
-        late = [r for r in queue if not self.in_time(accelerator, session, [r], now)]
-        assert late == queue[: len(late)]
-        self.drop(session, late)
-        del queue[: len(late)]
+        queue = self.without_late(accelerator, session, now)
         sizes = range(1, min(size, len(queue)) + 1)
         fits = [n for n in sizes if self.in_time(accelerator, session, queue[:n], now)]
         batch = queue[: max(fits, default=0)]
         del queue[: len(batch)]
         return batch
+
+    def newest(self, accelerator: int, session: int, size: int, now: float) -> list[tuple[float, int]]:
+        """Lazy drop, and those with the most time left are served."""
+        queue = self.without_late(accelerator, session, now)
+        sizes = range(1, min(size, len(queue)) + 1)
+        fits = [n for n in sizes if self.in_time(accelerator, session, queue[-n:], now)]
+        batch = queue[len(queue) - max(fits, default=0) :]
+        del queue[len(queue) - len(batch) :]
+        return batch
+
+    def without_late(self, accelerator: int, session: int, now: float) -> list[tuple[float, int]]:
+        queue = self.queues[accelerator][session]
+        late = [r for r in queue if not self.in_time(accelerator, session, [r], now)]
+        assert late == queue[: len(late)]
+        self.drop(session, late)
+        del queue[: len(late)]
+        return queue
+
+    def asked_of(self, accelerator: int, now: float) -> float:
+        """How much of its time the requests that came to a backend need, as an average that fades in 1 s."""
+        asked, then = self.asked[accelerator]
+        return asked * math.exp(-(now - then))
 
     def in_time(self, accelerator: int, session: int, batch: list[tuple[float, int]], now: float) -> bool:
         budget = self.spec.sessions[session].slo - self.spec.delays.response

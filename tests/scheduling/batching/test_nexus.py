@@ -75,6 +75,29 @@ def test_lazy_drop_takes_what_fits() -> None:
     assert batches(small)[1] == (3.0, 6.0, 0, (1,))
 
 
+def test_most_time_left_first() -> None:
+    """At 3 the newest go that end by the deadline of their first: 2 to 4; 1 waits, and is too late at 8."""
+    spec = ClusterSpec(sessions=[session(7.6)], kinds=[0])
+    options = NexusOptions(placement=[[(0, 3, 1.0)]], order="most_left")
+
+    trace = drive(build(spec, options), BURST)
+
+    assert batches(trace) == [(0.0, 3.0, 0, (0,)), (3.0, 8.0, 0, (2, 3, 4))]
+    assert trace.dropped == {1: 8.0}
+
+
+def test_most_time_left_first_under_overload_only() -> None:
+    """At 3 the newest goes first if it has just come: a request asks for 3 s, which fade in a second."""
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0])
+    options = NexusOptions(placement=[[(0, 1, 1.0)]], order="adaptive")
+    early = [(0.0, 0, 0), (0.5, 0, 0), (0.6, 0, 0)]
+
+    few, more = (drive(build(spec, options), [*early, *late]) for late in ([], [(2.9, 0, 0)]))
+
+    assert [numbers for *_, numbers in batches(few)] == [(0,), (1,), (2,)]
+    assert [numbers for *_, numbers in batches(more)] == [(0,), (3,), (1,), (2,)]
+
+
 def test_sessions_take_turns() -> None:
     """Session 1 has its turn before the second batch of session 0, though it came last."""
     spec = ClusterSpec(sessions=[session(20.0), session(20.0)], kinds=[0])
@@ -254,16 +277,18 @@ def test_mistakes_are_named(options: dict[str, Any], setting: str) -> None:
     assert caught.value.setting == setting
 
 
-def cluster(rng: np.random.Generator) -> tuple[ClusterSpec, list[list[tuple[int, int, float]]]]:
-    """A random cluster and a random plan for it."""
-    response = float(rng.choice([0.0, 0.002]))
+def cluster(
+    rng: np.random.Generator, scale: float = 1.0
+) -> tuple[ClusterSpec, list[list[tuple[int, int, float]]]]:
+    """A random cluster, whose times are scaled, and a random plan for it."""
+    response = scale * float(rng.choice([0.0, 0.002]))
     sessions = []
     for index in range(int(rng.integers(1, 4))):
-        fast = np.append(0.0, 0.003 + np.cumsum(rng.choice([0.0, 0.001, 0.004], 8)))
+        fast = scale * np.append(0.0, 0.003 + np.cumsum(rng.choice([0.0, 0.001, 0.004], 8)))
         slo = response + float(rng.choice([1.2, 2.0, 4.0])) * fast[4]
         sessions.append(SessionSpec(name=f"{index}", slo=slo, latency=np.array([fast, 1.5 * fast])))
     kinds = rng.integers(0, 2, int(rng.integers(1, 5))).tolist()
-    delays = Delays(control=1e-4, data=5e-5, response=response) if response else Delays()
+    delays = Delays(control=scale * 1e-4, data=scale * 5e-5, response=response) if response else Delays()
     plan = []
     for _ in kinds:
         chosen = rng.permutation(len(sessions))[: int(rng.integers(0, len(sessions) + 1))].tolist()
@@ -281,18 +306,27 @@ def arrivals(rng: np.random.Generator, sessions: int, count: int = 150) -> list[
 
 
 @pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("drop", ["early", "lazy"])
-def test_equals_the_plain_twin(seed: int, drop: str) -> None:
+@pytest.mark.parametrize(
+    ("drop", "order", "scale"),
+    [
+        ("early", "least_left", 1.0),
+        ("lazy", "least_left", 1.0),
+        ("early", "most_left", 1.0),
+        ("early", "adaptive", 100.0),  # so long that a backend knows what it is asked for
+    ],
+)
+def test_equals_the_plain_twin(seed: int, drop: str, order: str, scale: float) -> None:
     """Every event is answered with the same commands, whether batches last as believed or not."""
     rng = np.random.default_rng(seed)
-    spec, plan = cluster(rng)
+    spec, plan = cluster(rng, scale)
     frontends = int(rng.integers(1, 4))
-    policy = build(spec, NexusOptions(frontends=frontends, drop=drop, placement=plan))
+    policy = build(spec, NexusOptions(frontends=frontends, drop=drop, order=order, placement=plan))
 
     stretch = (1.0,) if seed % 2 else tuple(rng.uniform(0.5, 2.0, 7).tolist())
-    trace = drive(policy, arrivals(rng, len(spec.sessions)), stretch)
+    requests = [(scale * time, owner, source) for time, owner, source in arrivals(rng, len(spec.sessions))]
+    trace = drive(policy, requests, stretch)
 
-    twin = NaiveNexus(spec, plan, frontends=frontends, early=drop == "early")
+    twin = NaiveNexus(spec, plan, frontends=frontends, early=drop == "early", order=order)
     assert_twin(trace.events, twin)
 
 

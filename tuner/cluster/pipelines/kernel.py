@@ -12,9 +12,7 @@ Rules
 * Proactive deadlines (PARD, arXiv 2602.08747): the deadline of a stage leaves the time that the stages behind
   it need at present: hops, executions, the waiting beyond that for a batch to gather, and what
   batches wait at most, as a rule. Waiting and execution are means over about a second.
-
-Where we differ from PARD: its stages serve the requests with the most time left first under overload; ours
-drop from the head of the queue instead, as the contract of policies has the oldest first.
+* In which order a stage serves what waits there is the policy's: `nexus` has that of PARD as an option.
 """
 
 from __future__ import annotations

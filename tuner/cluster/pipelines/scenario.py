@@ -23,8 +23,6 @@ from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 __all__ = ["Deadlines", "PipelineScenario"]
 
 Deadlines = Literal["split", "carried", "proactive"]
-LIKELY = 0.99
-"""Share of the queries whose batches gather within the time that a deadline leaves for it (PARD)."""
 SAMPLES = 10_000
 
 
@@ -40,6 +38,9 @@ class PipelineScenario(StrictPart):
     """Of a stage: ``split``, its budget of the plan, from each request's arrival there; ``carried``, the end
     of that budget, counted from the query's arrival, so that what one stage does not use the next may;
     ``proactive``, what the SLO leaves after the stages behind it, as they are at present (PARD)."""
+    gathering_quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.99
+    """Of ``proactive``: the share of the queries whose batches, at the stages behind, gather within the time
+    that a deadline leaves for it. PARD has 0.1, and another order (`options: {order: adaptive}`)."""
     accelerators: Count
     """All stages share them."""
     load: Rate | None = None
@@ -138,9 +139,9 @@ class PipelineScenario(StrictPart):
     def _gathering(self, latency: dict[str, float]) -> dict[str, float]:
         """Return what the batches of the stages behind each wait for at most, but for the unluckiest, s.
 
-        A batch waits between nothing and the execution before it. PARD takes the 10 % quantile of the sum,
-        and under overload serves the requests with the most time left first. Ours are served from the head,
-        with hardly more time than is left here: with 10 %, a quarter of the work was in vain in an overloaded
+        A batch waits between nothing and the execution before it. PARD takes the 10 % quantile of the sum: it
+        serves the requests with the most time left first under overload. Those that are served from the head
+        have hardly more time than is left here: with 10 %, a quarter of the work was in vain in an overloaded
         chain of three stages.
         """
         rng = np.random.default_rng(0)
@@ -150,4 +151,4 @@ class PipelineScenario(StrictPart):
             for name in called:
                 own = waits[name] + rng.uniform(0.0, latency[name], SAMPLES)
                 waits[stage.name] = np.maximum(waits[stage.name], own)
-        return {name: float(np.quantile(some, LIKELY)) for name, some in waits.items()}
+        return {name: float(np.quantile(some, self.gathering_quantile)) for name, some in waits.items()}

@@ -14,18 +14,24 @@ Rules of a backend
   the window is the batch.
 * Lazy drop: heads that cannot be served in time even alone are dropped; the batch is the largest, up to
   the planned size, that can be executed by the deadline of the head that remains.
+* Order: a batch is of the requests with the least time left, which are at the head of the queue, or of those
+  with the most (PARD, arXiv 2602.08747), at its tail. Then only what cannot be served in time even alone is
+  dropped, for no head keeps a batch small. ``adaptive`` has the most time left first as long as a backend is
+  asked for more than it can execute: when the requests that came, over about a second, need more than all of
+  its time, in batches of the planned size.
 * A frontend sends a request, with its data, when it arrives; so it is at the backend ``control + data``
   later, and each queue belongs to an accelerator. A batch starts when the backend is idle and its newest
   request is there; between batches nothing is waited for, for the backend serves itself.
 
 Requests of a session that the plan leaves out are refused at once.
 
-Where we differ: the paper's lazy rule drops what *has* missed its deadline; ours also drops what cannot meet
-it any more, for that makes the rival stronger; so does ``cap="profile"``, which is not in the paper.
+Where we differ: the order and ``cap="profile"`` are not in the paper. Its lazy rule drops what *has* missed
+its deadline; ours also drops what cannot meet it any more, for that makes the rival stronger.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,23 +44,44 @@ from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, 
 from tuner.scheduling.batching.nexus_plan import Hosted, Placement, check_placement, make_placement
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import arrival_of, begin, deadline, dispatch, drop, push, waiting
+from tuner.scheduling.requests import (
+    arrival_of,
+    begin,
+    deadline,
+    dispatch,
+    dispatch_newest,
+    drop,
+    push,
+    waiting,
+)
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["Hosted", "Nexus", "NexusOptions", "Placement", "build"]
+__all__ = ["Hosted", "Nexus", "NexusOptions", "Placement", "build", "make_rule"]
 
 DROPS = ("early", "lazy")
 CAPS = ("planned", "profile")
+ORDERS = ("least_left", "most_left", "adaptive")
+LEAST_LEFT, MOST_LEFT, ADAPTIVE = range(3)  # in the order of `ORDERS`
+SECONDS = 1.0
+"""Over which a backend averages what it is asked for."""
 
 BACKEND = np.dtype(
     [
         ("first", "i8"),  # its first queue; the others follow
         ("count", "i8"),  # how many sessions it hosts
         ("turn", "i8"),  # whose turn is next, 0..count-1
+        ("asked", "f8"),  # s of execution that requests need per s, of late; kept if the order is adaptive
+        ("asked_at", "f8"),  # s, when the last request came
     ],
     align=True,
 )
-RULE = np.dtype([("early", "i8")], align=True)  # 1: early drop, 0: lazy drop
+RULE = np.dtype(
+    [
+        ("early", "i8"),  # 1: early drop, 0: lazy drop
+        ("order", "i8"),  # LEAST_LEFT, MOST_LEFT or ADAPTIVE
+    ],
+    align=True,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +92,9 @@ class NexusOptions:
     """How many send requests independently; the source of a request tells which one does."""
     drop: str = "early"
     """Rule by which backends drop: ``early`` or ``lazy``."""
+    order: str = "least_left"
+    """Which requests of a session are served first: those with the least time left, with the most
+    (``most_left``), or with the most under overload only (``adaptive``)."""
     placement: Placement | Sequence[Sequence[tuple[int, int, float]]] | None = None
     """Per accelerator its (session, batch, rate) in turn; made by :func:`make_placement` if None."""
     cap: str = "planned"
@@ -76,6 +106,7 @@ class NexusOptions:
         if self.frontends < 1:
             raise InvalidInput("frontends", f"{self.frontends} is not a number of frontends", "use 1 or more")
         check_choice("drop", self.drop, DROPS)
+        check_choice("order", self.order, ORDERS)
         check_choice("cap", self.cap, CAPS)
 
 
@@ -104,7 +135,7 @@ def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
     batch: list[int] = []
     rates: list[list[tuple[int, float]]] = [[] for _ in spec.sessions]
     for accelerator, row in enumerate(plan.backends):
-        backends[accelerator] = (len(queues), len(row), 0)
+        backends[accelerator].first, backends[accelerator].count = len(queues), len(row)
         for share in row:
             rates[share.session].append((len(queues), share.rate))
             queues.append((share.session, accelerator))
@@ -115,12 +146,18 @@ def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
             hosts.append((len(queues), 1.0))
             queues.append((session, -1))
             batch.append(1)
-    rule = records(1, RULE)
-    rule[0].early = int(options.drop == "early")
+    rule = make_rule(options)
     most = max(len(row) for row in plan.backends)
     cluster = build_cluster(spec, queues=queues, commands=most + 2)
     frontends = make_frontends(rates, options.frontends)
     return Nexus(cluster, frontends, backends, np.array(batch, np.int64), rule)
+
+
+def make_rule(options: NexusOptions) -> np.ndarray:
+    """Return by which rules backends drop and in which order they serve.   # (1,) RULE."""
+    rule = records(1, RULE)
+    rule[0] = (options.drop == "early", ORDERS.index(options.order))
+    return rule
 
 
 @njit_flat
@@ -136,7 +173,10 @@ def arrive(policy: Nexus, session: int, source: int, number: int, now: float) ->
     accelerator = cluster.queues[queue].accelerator
     if accelerator < 0:
         drop(cluster, queue, 1)
-    elif cluster.accelerators[accelerator].outstanding == 0:
+        return OK
+    if policy.rule[0].order == ADAPTIVE:
+        _count(policy, accelerator, queue, now)
+    if cluster.accelerators[accelerator].outstanding == 0:
         _serve(policy, accelerator, now)
     return OK
 
@@ -163,14 +203,21 @@ def _serve(policy: Nexus, accelerator: int, now: float) -> None:
     cluster = policy.cluster
     first, count = policy.backends[accelerator].first, policy.backends[accelerator].count
     turn = policy.backends[accelerator].turn
+    newest = _most_left(policy, accelerator, now)
     for _ in range(count):
         queue = first + turn
         turn = turn + 1 if turn + 1 < count else 0
         if not waiting(cluster, queue):
             continue
-        size = _early(policy, queue, now) if policy.rule[0].early else _lazy(policy, queue, now)
+        early = policy.rule[0].early == 1 and not newest
+        size = _early(policy, queue, now) if early else _lazy(policy, queue, newest, now)
         if size:
-            dispatch(cluster, queue, size, accelerator, _start(cluster, queue, 0, size, now))
+            offset = waiting(cluster, queue) - size if newest else 0
+            start = _start(cluster, queue, offset, size, now)
+            if newest:
+                dispatch_newest(cluster, queue, size, accelerator, start)
+            else:
+                dispatch(cluster, queue, size, accelerator, start)
             policy.backends[accelerator].turn = turn
             return
 
@@ -189,18 +236,46 @@ def _early(policy: Nexus, queue: int, now: float) -> int:
 
 
 @njit_flat
-def _lazy(policy: Nexus, queue: int, now: float) -> int:
-    """Drop the heads that are too late even alone; return what fits with the next one, 0 if none is left."""
+def _lazy(policy: Nexus, queue: int, newest: bool, now: float) -> int:
+    """Drop the heads that are too late even alone; return how many can be served, 0 if none is left.
+
+    They are the oldest that are left, or the newest.
+    """
     cluster, count = policy.cluster, waiting(policy.cluster, queue)
     gone = 0
     while gone < count and not _fits(cluster, queue, gone, 1, now):
         gone += 1
     if gone:
         drop(cluster, queue, gone)
-    size = min(policy.batch[queue], count - gone)
-    while size > 1 and not _fits(cluster, queue, 0, size, now):
+    count -= gone
+    size = min(policy.batch[queue], count)
+    while size > 1 and not _fits(cluster, queue, count - size if newest else 0, size, now):
         size -= 1
     return int(size)
+
+
+@njit_flat
+def _count(policy: Nexus, accelerator: int, queue: int, now: float) -> None:
+    """Count a request that came to a backend into what it is asked for."""
+    cluster, size = policy.cluster, policy.batch[queue]
+    kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
+    each = cluster.latency[kind, session, size] / size
+    policy.backends[accelerator].asked = _asked(policy, accelerator, now) + each / SECONDS
+    policy.backends[accelerator].asked_at = now
+
+
+@njit_flat
+def _asked(policy: Nexus, accelerator: int, now: float) -> float:
+    """Return how much of its time the requests that came to a backend of late need."""
+    passed = now - policy.backends[accelerator].asked_at
+    return float(policy.backends[accelerator].asked * math.exp(-passed / SECONDS))
+
+
+@njit_flat
+def _most_left(policy: Nexus, accelerator: int, now: float) -> bool:
+    """Whether a backend serves the requests with the most time left first."""
+    order = policy.rule[0].order
+    return bool(order == MOST_LEFT or (order == ADAPTIVE and _asked(policy, accelerator, now) > 1))
 
 
 @njit_flat

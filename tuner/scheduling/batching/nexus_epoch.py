@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.scheduling.batching.nexus import BACKEND, RULE, Nexus, NexusOptions
+from tuner.scheduling.batching.nexus import BACKEND, Nexus, NexusOptions, make_rule
 from tuner.scheduling.batching.nexus_frontend import make_frontends
 from tuner.scheduling.batching.nexus_plan import Placement
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
@@ -24,13 +24,11 @@ def build_open(spec: ClusterSpec, options: NexusOptions) -> Nexus:
     queues += [(session, -1) for session in range(sessions)]  # where requests are refused
     backends = records(accelerators, BACKEND)
     for backend in range(accelerators):
-        backends[backend] = (backend * sessions, sessions, 0)
-    rule = records(1, RULE)
-    rule[0].early = int(options.drop == "early")
+        backends[backend].first, backends[backend].count = backend * sessions, sessions
     cluster = build_cluster(spec, queues=queues, commands=sessions + 2)
     refused = [[(accelerators * sessions + session, 1.0)] for session in range(sessions)]
     frontends = make_frontends(refused, options.frontends)
-    return Nexus(cluster, frontends, backends, np.ones(len(queues), np.int64), rule)
+    return Nexus(cluster, frontends, backends, np.ones(len(queues), np.int64), make_rule(options))
 
 
 def replan(policy: Nexus, plan: Placement) -> Nexus:
