@@ -108,7 +108,8 @@ class Profiler:
         self._window_before = window = before.counters, after.counters
         if window_before is None:
             return measurement
-        return replace(measurement, waiting=waiting(window_before, window))
+        seconds, requests = waiting(window_before, window)
+        return replace(measurement, waiting=seconds, waited=requests)
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end, with as few questions to the server as possible.

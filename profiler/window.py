@@ -129,8 +129,10 @@ def arrivals(readings: Sequence[Counters]) -> Arrivals:
     return np.array(counts), np.diff([reading.time for reading in readings])
 
 
-def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -> float:
-    """Return how long requests waited for what happened between two windows, s over all of them.
+def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -> tuple[float, float]:
+    """Return how long requests waited for what happened between two windows, and how many came.
+
+    The first is in s over all of them.
 
     An answered request waited for as long as it took beyond the mean of the slower window: a change is not to
     blame for a configuration that is slow. One that came and found no answer, as far as the load shows it,
@@ -148,7 +150,7 @@ def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -
     rate = min(_arrived(start, left) / (left.time - start.time), _arrived(back, end) / (end.time - back.time))
     came = max(rate * seconds, 0.0)
     missing = max(came - answered - CHANCE * math.sqrt(came), 0.0)
-    return late + missing * seconds / 2
+    return late + missing * seconds / 2, max(came, answered)
 
 
 def dispersion(windows: Sequence[Arrivals]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tuner.agents.agent import State
@@ -41,6 +43,7 @@ def measurement(
     failures: int = 0,
     cpu: float = 1.0,
     waiting: float = 0.0,
+    waited: float = math.inf,
     disturbed: tuple[str, ...] = (),
 ) -> Measurement:
     """A window of five seconds."""
@@ -58,6 +61,7 @@ def measurement(
         quantiles_from="client",
         cpu=cpu,
         waiting=waiting,
+        waited=waited,
         disturbed=disturbed,
     )
 

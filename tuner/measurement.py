@@ -171,6 +171,9 @@ class Measurement:
     waiting: Annotated[float, Quantity("Waiting for the change before, over all requests", "s")] = 0.0
     """How much longer than usual the requests took that came since the window before: that is what a change
     costs those who use the server. It is 0 if the old instances serve well until the new ones take over."""
+    waited: float = math.inf
+    """Requests that came since the window before: no more of them can have waited. Infinite where nobody
+    counted them."""
     change_seconds: float = 0.0
     """How long the change of the configuration before this window took, s; 0 without one."""
     change_requests: float = 0.0
@@ -187,6 +190,10 @@ class Measurement:
     def asked(self) -> int:
         """Requests that were answered or failed."""
         return self.requests + self.failures
+
+    def delayed(self, latency: float) -> float:
+        """Most requests that the change before can have delayed for as long as ``latency``, s, or longer."""
+        return min(self.waiting / latency, self.waited)
 
     @property
     def failure_share(self) -> float:

@@ -148,7 +148,7 @@ class RandomServer:
         cost = SPACE.apply_cost(before, wanted)
         took = {ApplyCost.FREE: 0.0, ApplyCost.IN_PLACE: 0.2}.get(cost, self._random.uniform(0.5, 9.0))
         self._time += took
-        self._waiting = took**2
+        self._waiting = took
         if wanted != before and self._random.random() < 0.5:
             self._mixed_until = self._time + self._random.uniform(2.0, 20.0)
         return ApplyReport(
@@ -215,13 +215,15 @@ class RandomServer:
             self._random.gauss(0.0, 0.12)
         )
         m = measurement(p95, running=self.running, rate=self._rate, end=self._time, cpu=min(0.1 + use, 2.0))
-        waiting = (
-            self._waiting * self._rate * self._random.random()
-        )  # some of its requests waited all the time
-        self._waiting = 0.0
+        waited = self._rate * self._waiting
         m = dataclasses.replace(
-            m, start=self._time - seconds, quantiles_mixed=self._time < self._mixed_until, waiting=waiting
+            m,
+            start=self._time - seconds,
+            quantiles_mixed=self._time < self._mixed_until,
+            waiting=waited * self._waiting * self._random.random(),  # some of them waited all the time
+            waited=waited,
         )
+        self._waiting = 0.0
         if self._happens(unhealthy=0.02):
             self._failing_until = self._time + self._random.uniform(10.0, 90.0)
         if self._time < self._failing_until:

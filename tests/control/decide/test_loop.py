@@ -158,6 +158,16 @@ def test_requests_that_a_change_delayed_are_charged_to_the_error_budget() -> Non
     assert loop.memory.budget_text() == "2 of 2 windows of the SLO error budget used"
 
 
+def test_a_request_that_a_change_delayed_is_charged_once() -> None:
+    """Five hundred requests waited for two seconds: half a window's, however many times the SLO that is."""
+    loop, _ = loop_with()
+    turn(loop, 10.0, measurement(0.020))
+
+    turn(loop, 25.0, measurement(0.020, end=25.0, waiting=500 * 2.0, waited=500.0))
+
+    assert loop.memory.budget_text() == "0.5 of 2 windows of the SLO error budget used"
+
+
 def test_windows_of_an_earlier_life_are_charged_to_the_error_budget() -> None:
     """Otherwise a daemon that is restarted again and again would have a fresh budget each time."""
     loop, _ = loop_with()

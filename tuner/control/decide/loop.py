@@ -120,7 +120,7 @@ class ControlLoop:
         match event:
             case on.WindowEnded(now, m):
                 self._obey(m.configuration)
-                memory.window_passed(m.waiting / self.objective.slo.latency / m.asked if m.asked else 0.0)
+                memory.window_passed(m.delayed(self.objective.slo.latency) / m.asked if m.asked else 0.0)
                 self._window(now, m)
                 memory.turn_passed()
             case on.Unseen(running, reason, overdue):
