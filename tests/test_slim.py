@@ -7,54 +7,86 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from tests.command_line import Run, run
 from tuner.plugin import EXTRAS
 
-__all__ = ["run"]
-
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "docs" / "examples" / "kettle"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FAST = 1.5
 """Longest start of `tuner observe`, s of a core: 1 s, and half as much again where others slow it down."""
 
 
-@pytest.fixture
-def slim(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No package of an extra can be imported."""
+@pytest.fixture(scope="module")
+def slim(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run commands where no package of an extra can be imported; the example of an adapter is installed."""
+    folder = tmp_path_factory.mktemp("slim")
     for name in EXTRAS:
-        monkeypatch.setitem(sys.modules, name, None)
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('none here', name='{name}')\n")
+    entries = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
+    installed = folder / "kettle-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: kettle\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in ones.items())
+            for group, ones in entries.items()
+        )
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [folder, EXAMPLE, ROOT]))}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tuner", *words]
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return run
 
 
-@pytest.mark.usefixtures("slim")
 @pytest.mark.parametrize(
     "command",
     [
-        "observe sim://mlp --count 1",
-        "recommend sim://mlp?rate=150 --slo p95=30ms --windows 1",
-        "run sim://mlp --slo p95=30ms --rate 150 --windows 2 --window 1s --out found",
+        "observe kettlesim://tea?rate=40 --count 1",
+        "recommend kettlesim://tea?rate=40 --slo p95=200ms --windows 1",
+        "run kettlesim://tea --slo p95=200ms --rate 40 --windows 2 --window 5s --out {folder}",
     ],
 )
-@pytest.mark.compiled
-def test_without_extras(run: Run, command: str) -> None:
-    """The report says why it has no figures."""
-    ended = run(*command.split())
+def test_without_extras(
+    slim: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, command: str
+) -> None:
+    """A server is observed, advised on and tuned; the report says why it has no figures."""
+    folder = tmp_path / "found"
 
-    assert ended.code == 0, ended.err
-    assert not Path("found").exists() or "servetune[lab]" in Path("found/report.html").read_text()
+    ended = slim(*command.format(folder=folder).split())
+
+    assert ended.returncode == 0, ended.stderr
+    assert not folder.exists() or "servetune[lab]" in (folder / "report.html").read_text()
 
 
-@pytest.mark.usefixtures("slim")
-def test_what_needs_an_extra_names_it(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("train --agent capes --rate 100 --windows 2 --out policy", "numba", "sim"),
+        ("observe sim://mlp --count 1", "numba", "sim"),
+        ("demo --quick", "onnx", "demo"),
+    ],
+)
+def test_what_needs_an_extra_names_it(
+    slim: Callable[..., subprocess.CompletedProcess[str]], command: str, package: str, extra: str
+) -> None:
     """In one sentence."""
-    ended = run("train", "--agent", "capes", "--rate", "100", "--windows", "2", "--out", "policy")
+    ended = slim(*command.split())
 
-    assert ended.code == 2
-    assert "error: this needs torch, which is not installed; pip install 'servetune[learn]'" in ended.err
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: ")
+    assert f"needs {package}, which is not installed; pip install 'servetune[{extra}]'" in ended.stderr
 
 
 def test_extras_hold_what_the_base_does_not() -> None:
@@ -84,7 +116,7 @@ def test_an_installation_without_extras_is_no_larger_than_the_page_says() -> Non
             n for n in needs if n.marker is None or any(n.marker.evaluate({"extra": e}) for e in extras)
         ]
 
-    page = (Path(__file__).parents[1] / "docs" / "compatibility.md").read_text()
+    page = (ROOT / "docs" / "compatibility.md").read_text()
     said = re.search(r"takes (\d+) MB", page)
     assert said is not None
     assert sum(found.values()) / 1e6 <= 1.03 * int(said[1]), sorted(found.items(), key=lambda item: -item[1])

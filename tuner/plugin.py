@@ -16,6 +16,7 @@ __all__ = ["AGENTS", "BACKENDS", "EXTRAS", "added", "installed", "load", "missin
 
 EXTRAS = {
     "matplotlib": "lab",
+    "numba": "sim",
     "onnx": "demo",
     "onnxruntime": "demo",
     "opentelemetry": "tracing",
@@ -55,6 +56,8 @@ def load(entry: EntryPoint, setting: str) -> object:
     try:
         return entry.load()
     except Exception as error:  # code of others: whatever it raises, it is not usable here
+        if isinstance(error, ModuleNotFoundError) and (sentence := missing_extra(error)):
+            raise InvalidInput(setting, f"'{entry.name}': {sentence}") from error
         package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
         problem = f"'{entry.name}' needs {entry.value}{package}, which cannot be imported"
         reason = f"{type(error).__name__}: {error}"

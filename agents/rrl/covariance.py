@@ -1,16 +1,15 @@
-"""Compiled kernels of the smoother: the prior covariance of two measurements, and its derivatives.
+"""The smoother's prior covariance of two measurements, and its derivatives.
 
-The caller (``smoothing.py``) checks shapes; the plain twins are in ``tests/agents/naive.py``.
+The caller (``smoothing.py``) checks shapes; the plain twins are in ``tests/agents/naive.py``. Distances come
+from one matrix product, and everything after it works in place: over 1,331 configurations a matrix has some
+hundred thousand elements.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-
-from tuner._jit import njit
 
 __all__ = ["Hyperparameters", "contract", "covariance"]
 
@@ -25,9 +24,8 @@ class Hyperparameters(NamedTuple):
     offset: float  # variance of an era's own offset, the same for all configurations
 
 
-@njit
-def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters, out: np.ndarray) -> None:
-    """Fill in the prior covariance of the logarithms of two sets of costs.
+def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarray:
+    """Return the prior covariance of the logarithms of two sets of costs.   # (n, m).
 
     Matern 5/2 over knobs and load, a linear trend over the load, and an offset per era; ``smoothing.py`` says
     why.
@@ -36,51 +34,56 @@ def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters, out: np.nda
         a: Points.   # (n, knobs + 2)
         b: Points.   # (m, knobs + 2)
         hyper: The constants.
-        out: Modified in place.   # (n, m)
     """
-    axes = hyper.inverse_reach.size
-    for i in range(a.shape[0]):
-        for j in range(b.shape[0]):
-            squared = 0.0
-            for q in range(axes):
-                step = (a[i, q] - b[j, q]) * hyper.inverse_reach[q]
-                squared += step * step
-            root = math.sqrt(5.0 * squared)
-            alike = hyper.variance * (1.0 + root + root * root / 3.0) * math.exp(-root)
-            if a[i, axes] == b[j, axes]:
-                alike += hyper.offset
-            else:
-                alike *= hyper.shared
-            out[i, j] = alike + hyper.slope * a[i, axes - 1] * b[j, axes - 1]
+    root = _distances(a, b, hyper)
+    alike = _growth(root)
+    np.negative(root, out=root)
+    alike *= np.exp(root, out=root)
+    same = a[:, -1, None] == b[None, :, -1]
+    alike *= np.where(same, hyper.variance, hyper.variance * hyper.shared)
+    alike += np.where(same, hyper.offset, 0.0)
+    if hyper.slope:
+        alike += hyper.slope * a[:, -2, None] * b[None, :, -2]
+    return alike
 
 
-@njit
-def contract(points: np.ndarray, weight: np.ndarray, hyper: Hyperparameters, out: np.ndarray) -> None:
-    """Sum ``weight * d covariance / d parameter`` over all pairs of points, per parameter.
+def contract(points: np.ndarray, weight: np.ndarray, hyper: Hyperparameters) -> np.ndarray:
+    """Return the sum of ``weight * d covariance / d parameter`` over all pairs of points, per parameter.
 
     Args:
         points: Rows as for :func:`covariance`.   # (n, knobs + 2)
         weight: Symmetric.   # (n, n)
         hyper: The constants.
-        out: By the logarithm of each reach, then of the standard deviation; modified in place.
-            # (knobs + 2,)
+
+    Returns:
+        By the logarithm of each reach, then of the standard deviation.   # (knobs + 2,)
     """
-    axes = hyper.inverse_reach.size
-    out[:] = 0.0
-    squares = np.empty(axes)
-    for i in range(points.shape[0]):
-        for j in range(i + 1):
-            squared = 0.0
-            for q in range(axes):
-                step = (points[i, q] - points[j, q]) * hyper.inverse_reach[q]
-                squares[q] = step * step
-                squared += squares[q]
-            root = math.sqrt(5.0 * squared)
-            pair = weight[i, j] * hyper.variance * math.exp(-root)
-            if i != j:
-                pair *= 2.0  # and (j, i)
-            if points[i, axes] != points[j, axes]:
-                pair *= hyper.shared
-            for q in range(axes):
-                out[q] += pair * 5.0 / 3.0 * (1.0 + root) * squares[q]
-            out[axes] += 2.0 * pair * (1.0 + root + root * root / 3.0)
+    root = _distances(points, points, hyper)
+    same = points[:, -1, None] == points[None, :, -1]
+    pair = weight * np.where(same, hyper.variance, hyper.variance * hyper.shared) * np.exp(-root)
+    of_deviation = 2.0 * float((pair * _growth(root)).sum())
+    pair *= 5.0 / 3.0 * (1.0 + root)
+    axes = points[:, :-1] * hyper.inverse_reach
+    # The sum of p_ij (x_i - x_j)^2, with p symmetric, for each axis x.
+    of_reaches = 2.0 * (pair.sum(axis=1) @ axes**2 - (axes * (pair @ axes)).sum(axis=0))
+    return np.append(of_reaches, of_deviation)
+
+
+def _distances(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarray:
+    """Return the distances in reaches, times the square root of 5.   # (n, m)."""
+    left, right = a[:, :-1] * hyper.inverse_reach, b[:, :-1] * hyper.inverse_reach
+    squared = left @ (-2.0 * right.T)
+    squared += (left * left).sum(axis=1)[:, None]
+    squared += (right * right).sum(axis=1)
+    np.maximum(squared, 0.0, out=squared)  # rounding can make a square negative
+    squared *= 5.0
+    return np.sqrt(squared, out=squared)
+
+
+def _growth(root: np.ndarray) -> np.ndarray:
+    """Return the polynomial of the Matern 5/2 covariance, ``1 + r + r^2 / 3``.   # as the roots."""
+    grown = root / 3.0
+    grown += 1.0
+    grown *= root
+    grown += 1.0
+    return np.asarray(grown)

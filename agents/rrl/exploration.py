@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 
-from tuner.agents.rrl.boltzmann import boltzmann
 from tuner.agents.rrl.parameters import FormParameters
 
 __all__ = ["inverse_logits", "probabilities"]
@@ -38,14 +37,14 @@ def probabilities(
         windows: Windows learned from at this load level; beta may grow with them.
         scale: The cost that a ``relative`` temperature refers to.
     """
-    out = np.empty(values.size)
+    from scipy.special import softmax
+
     if parameters.temperature == "inverse":
-        boltzmann(-inverse_logits(np.maximum(values * parameters.unit, SHORTEST)), 1.0, out)
-        return out
-    if parameters.temperature == "relative":
-        values = values / scale
-    boltzmann(values, parameters.beta(windows), out)
-    return out
+        logits = inverse_logits(np.maximum(values * parameters.unit, SHORTEST))
+    else:
+        costs = values / scale if parameters.temperature == "relative" else values
+        logits = -parameters.beta(windows) * costs
+    return np.asarray(softmax(logits))
 
 
 def inverse_logits(latencies: np.ndarray) -> np.ndarray:

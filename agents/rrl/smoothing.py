@@ -167,9 +167,8 @@ def negative_log_posterior(
     alpha = _residual(inverse, points.logs) if points.loadings is None else inverse @ points.logs
     value = 0.5 * float(points.logs @ alpha) + float(np.log(np.diag(factor)).sum())  # eq. 5.8
     weight = inverse - np.outer(alpha, alpha)  # eq. 5.9
-    gradient = np.empty(theta.size)
-    contract(points.places, weight, hyper, gradient[:-1])
-    gradient[-1] = 2.0 * noise * float((np.diag(weight) / points.windows).sum())
+    of_noise = 2.0 * noise * float((np.diag(weight) / points.windows).sum())
+    gradient = np.append(contract(points.places, weight, hyper), of_noise)
     knobs = theta.size - 3
     spread = np.array([REACH_SPREAD] * (knobs + 1) + [DEVIATION_SPREAD, NOISE_SPREAD])
     away = (theta - initial_theta(parameters, knobs)) / spread
@@ -223,8 +222,7 @@ def posterior(
 
     hyper = _hyperparameters(theta, parameters, points)
     factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1])))
-    across = np.empty((points.logs.size, where.shape[0]))
-    covariance(points.places, where, hyper, across)
+    across = covariance(points.places, where, hyper)
     prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
     if points.loadings is not None and loadings is not None:
         across += _in_common(points.loadings, loadings, points.places, where, hyper)
@@ -263,8 +261,7 @@ def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters, points:
 
 def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndarray:
     """Return the covariance of what was measured; n windows have an n-th of the noise.   # (n, n)."""
-    matrix = np.empty((points.logs.size, points.logs.size))
-    covariance(points.places, points.places, hyper, matrix)
+    matrix = covariance(points.places, points.places, hyper)
     if points.loadings is not None:
         matrix += _in_common(points.loadings, points.loadings, points.places, points.places, hyper)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER

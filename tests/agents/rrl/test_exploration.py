@@ -1,4 +1,4 @@
-"""Probabilities from costs: the kernel, and the temperatures."""
+"""Probabilities from costs, by their temperature."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agents import naive
-from tuner.agents.rrl.boltzmann import boltzmann
-from tuner.agents.rrl.exploration import inverse_logits
+from tuner.agents.rrl.exploration import inverse_logits, probabilities
+from tuner.agents.rrl.parameters import FormParameters
 
 
 def test_logits_of_the_authors_code() -> None:
@@ -27,33 +27,28 @@ def test_logits_of_exactly_the_limit_stay() -> None:
     assert inverse_logits(np.array([0.04])).tolist() == [500.0]
 
 
+def chosen(values: list[float], beta: float) -> np.ndarray:
+    """Probabilities by eq. 3 with a constant beta."""
+    constant = FormParameters(temperature="absolute", beta_first=beta, beta_last=beta)
+    return probabilities(np.array(values), constant, windows=1, scale=1.0)
+
+
 @settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_boltzmann_equals_naive(seed: int) -> None:
+def test_probabilities_equal_naive(seed: int) -> None:
     """Equation 3 on random costs."""
     generator = np.random.default_rng(seed)
-    values = generator.uniform(0, 5, generator.integers(1, 40))
+    values = generator.uniform(0, 5, generator.integers(1, 40)).tolist()
     beta = float(generator.uniform(0, 20))
-    probabilities = np.empty(values.size)
 
-    boltzmann(values, beta, probabilities)
-
-    assert probabilities == pytest.approx(naive.boltzmann(values.tolist(), beta))
+    assert chosen(values, beta) == pytest.approx(naive.boltzmann(values, beta))
 
 
-def test_boltzmann_is_stable() -> None:
+def test_probabilities_are_stable() -> None:
     """Costs that would overflow the exponential give a distribution all the same."""
-    probabilities = np.empty(3)
-
-    boltzmann(np.array([1e6, 1e6, 2e6]), 100.0, probabilities)
-
-    assert probabilities.tolist() == [0.5, 0.5, 0.0]
+    assert chosen([1e6, 1e6, 2e6], 100.0).tolist() == [0.5, 0.5, 0.0]
 
 
 def test_beta_zero_explores_uniformly() -> None:
     """Section 4.2.2: a very small beta explores the space randomly."""
-    probabilities = np.empty(4)
-
-    boltzmann(np.array([0.1, 5.0, 30.0, 1.0]), 0.0, probabilities)
-
-    assert probabilities.tolist() == [0.25] * 4
+    assert chosen([0.1, 5.0, 30.0, 1.0], 0.0).tolist() == [0.25] * 4
