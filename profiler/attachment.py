@@ -7,7 +7,7 @@ clients, and a live one is watched with the wall clock and the process table of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,6 +19,7 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
+from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import LIMITS, Limits
@@ -189,7 +190,14 @@ def attach(
     load = load or Load()
     limits = LIMITS if foreign_limit is None else Limits(foreign=foreign_limit)
     with ExitStack() as opened:
-        backend = opened.enter_context(closing(connect(target, grids)))
+        server_grids = {name: grid for name, grid in (grids or {}).items() if name != IN_FLIGHT}
+        in_flight = (grids or {}).get(IN_FLIGHT)
+        backend: Backend = opened.enter_context(closing(connect(target, server_grids)))
+        silent = load.rate is None and load.arrival is None
+        if in_flight is not None and (isinstance(backend, Simulated) or silent):
+            raise InvalidInput(
+                f"knob {IN_FLIGHT}", "a knob of our own requests to a live server", "add --rate"
+            )
         if isinstance(backend, Simulated):
             if indicator is not None:
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
@@ -200,9 +208,11 @@ def attach(
         from tuner.profiler.host import LocalHost, RemoteHost
 
         description = backend.describe()
-        generator = _generator(backend, load, seed)
+        generator = _generator(backend, load, seed, in_flight or ())
         if generator is not None:
             opened.callback(generator.stop)
+            if in_flight is not None:
+                backend = WithInFlight(backend, generator, in_flight)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
         yield _attached(
@@ -225,7 +235,7 @@ def _offer(backend: Simulated, load: Load) -> None:
         backend.set_rate(load.nominal)
 
 
-def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
+def _generator(backend: Backend, load: Load, seed: int, in_flight: Sequence[float]) -> LoadGenerator | None:
     """Return the generator of our own load; None without such a load."""
     if load.rate is None and load.arrival is None:
         return None
@@ -234,7 +244,14 @@ def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     arrival = load.arrival or f"poisson:{load.nominal}"
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
-    return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
+    return LoadGenerator(
+        backend.endpoint(),
+        arrival,
+        shapes=load.shapes,
+        seed=seed,
+        timeout=TIMEOUT,
+        in_flight=int(max(in_flight, default=0)),
+    )
 
 
 def _attached(

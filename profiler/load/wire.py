@@ -1,9 +1,10 @@
 """The messages between the load generator and its worker process.
 
 To the worker, over its stdin, go JSON lines: first the :class:`Setup`, then commands, which are
-``{"arrival": "poisson:300"}`` and ``{"stop": 2.0}``; the end of stdin is the end of the worker. From it, over
-its stdout, comes one JSON line (``{}`` when it is ready, else ``{"error": kind, "message": text}``) and then
-binary records of 32 bytes. All times are on the monotonic clock, which is the same for both processes.
+``{"arrival": "poisson:300"}``, ``{"in_flight": 8}`` and ``{"stop": 2.0}``; the end of stdin is the end of the
+worker. From it, over its stdout, comes one JSON line (``{}`` when it is ready, else ``{"error": kind,
+"message": text}``) and then binary records of 32 bytes. All times are on the monotonic clock, which is the
+same for both processes.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class Setup:
     """HTTP/2 connections to spread the requests over."""
     patience: float
     """How long to wait for the server at the start, s."""
+    in_flight: int
+    """Most requests without an answer; others wait here. 0: however many."""
 
     def to_line(self) -> bytes:
         """Return the JSON line."""

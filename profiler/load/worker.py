@@ -1,7 +1,8 @@
 """The process that sends load: ``python -m tuner.profiler.load.worker``, driven over stdin (see ``wire.py``).
 
 It is open loop: a request leaves at its intended time whether or not earlier ones were answered, and its
-latency counts from that time. One timer waits for the next request; a coroutine for each gap would cost more.
+latency counts from that time; with a limit on the requests in flight others wait here, and their latency
+counts this, too. One timer waits for the next request; a coroutine for each gap would cost more.
 
 It cancels no request and sends no gRPC deadline: Triton 24.08 to 24.11, which the embedded server is one of,
 can crash when a cancellation races with the answer (triton-inference-server/server: issue 7368, fixed by 7840
@@ -18,6 +19,7 @@ import os
 import selectors
 import sys
 import time
+from collections import deque
 from importlib import import_module
 from typing import Any, cast
 
@@ -57,22 +59,24 @@ class LoadWorker:
         stubs: Callables that send one serialised request, used in turn.
         raw: The serialised request.
         timetable: When to send.
-        timeout: When an answer is given up, s after the intended time.
+        setup: When an answer is given up, and how many may be missing at once.
         pipe: Where records go.
     """
 
     def __init__(
-        self, stubs: list[Any], raw: bytes, timetable: Timetable, timeout: float, pipe: asyncio.WriteTransport
+        self, stubs: list[Any], raw: bytes, timetable: Timetable, setup: Setup, pipe: asyncio.WriteTransport
     ) -> None:
         self._stubs = itertools.cycle(stubs)
         self._raw = raw
         self._timetable = timetable
-        self._timeout = timeout
+        self._timeout = setup.timeout
+        self._in_flight = setup.in_flight
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
         self._records = bytearray()
         self._sent = 0
         self._open: set[asyncio.Task[None]] = set()
+        self._held: deque[int] = deque()  # requests that are due, but that too many are in flight for
         self._waiting: dict[int, float] = {}  # number -> intended time, in order, of what is not given up
         self._timer: asyncio.TimerHandle | None = None
 
@@ -83,15 +87,21 @@ class LoadWorker:
 
     def command(self, line: bytes) -> None:
         """Carry out one line."""
-        self._timetable.replace(parse_arrival(json.loads(line)["arrival"]), time.monotonic())
-        self._send_due()
+        words = json.loads(line)
+        if "in_flight" in words:
+            self._in_flight = words["in_flight"]
+            self._send_held()
+        else:
+            self._timetable.replace(parse_arrival(words["arrival"]), time.monotonic())
+            self._send_due()
 
     async def stop(self, drain: float) -> None:
         """Stop sending, wait at most ``drain`` seconds for outstanding answers, and cancel the rest."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._open and drain > 0:
-            await asyncio.wait(self._open, timeout=drain)
+        end = time.monotonic() + drain
+        while self._open and (left := end - time.monotonic()) > 0:
+            await asyncio.wait(self._open, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         self._report()
         for number in list(self._waiting):
             self._end(number, CANCELLED)
@@ -113,12 +123,24 @@ class LoadWorker:
         self._sent += 1
         self._records += PACK.pack(SENT, 0, number, intended, now)
         self._waiting[number] = intended
-        if len(self._open) >= MOST_OPEN:
+        if len(self._open) + len(self._held) >= MOST_OPEN:
             self._end(number, NOT_SENT)
             return
-        task = self._loop.create_task(self._await(number, next(self._stubs)(self._raw)))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._held.append(number)
+        self._send_held()
+
+    def _send_held(self) -> None:
+        """Send what is due, as far as more may be in flight."""
+        while self._held and (not self._in_flight or len(self._open) < self._in_flight):
+            number = self._held.popleft()
+            if number in self._waiting:  # it was not given up
+                task = self._loop.create_task(self._await(number, next(self._stubs)(self._raw)))
+                self._open.add(task)
+                task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        self._send_held()
 
     async def _await(self, number: int, call: Any) -> None:
         try:
@@ -202,7 +224,7 @@ async def _serve(output: int) -> None:
         stubs = [channel.unary_unary(wire.METHOD) for channel in channels]
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
-        await _obey(LoadWorker(stubs, raw, timetable, setup.timeout, pipe), commands, setup.timeout)
+        await _obey(LoadWorker(stubs, raw, timetable, setup, pipe), commands, setup.timeout)
     pipe.close()
 
 

@@ -25,6 +25,7 @@ class InferenceService:
         self.delay = 0.0
         self.refuse_every = 0
         self.requests = 0
+        self.open = self.most_open = 0
         self.cancelled = 0
         self.last = b""
         self._open = threading.Event()
@@ -47,13 +48,17 @@ class InferenceService:
         with self._lock:
             self.requests += 1
             number = self.requests
+            self.open += 1
+            self.most_open = max(self.most_open, self.open)
         self.last = request
         if self.refuse_every and number % self.refuse_every == 0:
+            self.open -= 1
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
         self._open.wait()
         if self.delay:
             time.sleep(self.delay)
         with self._lock:
+            self.open -= 1
             self.cancelled += not context.is_active()
         return b""
 

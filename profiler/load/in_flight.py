@@ -1,0 +1,104 @@
+"""A knob of our own clients beside those of a server: how many of their requests are in flight.
+
+Request parallelism is the clients' share of a server's batching: what is not in flight cannot join a batch,
+and what is waits in the server's queue rather than in ours.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.errors import InvalidInput
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.profile import BatchingProfile
+
+if TYPE_CHECKING:
+    from tuner.profiler.load.generator import LoadGenerator
+
+__all__ = ["IN_FLIGHT", "WithInFlight", "check_grid"]
+
+IN_FLIGHT = "max_in_flight"
+"""The knob's name."""
+
+
+def check_grid(grid: tuple[float, ...]) -> None:
+    """Check the grid of the knob.
+
+    Raises:
+        InvalidInput: A value is no number of requests.
+    """
+    for value in grid:
+        if value < 1 or not value.is_integer():
+            raise InvalidInput(f"knob {IN_FLIGHT}", f"{value:g} is no number of requests", "write 4,8,16")
+
+
+class WithInFlight:
+    """A backend with the knob of our own clients; everything else is the backend's own.
+
+    Args:
+        backend: The server.
+        load: The clients.
+        grid: Numbers of requests; the largest is what the clients begin with.
+    """
+
+    def __init__(self, backend: Backend, load: LoadGenerator, grid: tuple[float, ...]) -> None:
+        check_grid(grid)
+        knob = Knob(name=IN_FLIGHT, grid=grid, default=grid[-1], apply_cost=ApplyCost.FREE)
+        self.space = KnobSpace([*backend.space.knobs, knob], fixed=backend.space.fixed)
+        self._backend = backend
+        self._found = backend.current()
+        self._load = load
+
+    def describe(self) -> Description:
+        """Return who the server is."""
+        return self._backend.describe()
+
+    def counters(self) -> Counters:
+        """Read the server's totals."""
+        return self._backend.counters()
+
+    def profile(self) -> BatchingProfile | None:
+        """Return the server's l(b)."""
+        return self._backend.profile()
+
+    def close(self) -> None:
+        """Close the server's connections."""
+        self._backend.close()
+
+    def current(self) -> Configuration:
+        """Read what the server runs, and add the clients' limit."""
+        return self._with(self._backend.current())
+
+    def apply(self, configuration: Configuration) -> ApplyReport:
+        """Change the server, then the clients: if the server refuses, they stay as they are."""
+        if IN_FLIGHT not in configuration:
+            raise InvalidInput(f"knob {IN_FLIGHT}", "missing", "give each knob a value")
+        begun = time.monotonic()
+        wanted = configuration[IN_FLIGHT]
+        if not math.isfinite(wanted):
+            raise InvalidInput(f"knob {IN_FLIGHT}", f"{wanted} is no number of requests")
+        check_grid((wanted,))
+        others = Configuration({name: value for name, value in configuration.items() if name != IN_FLIGHT})
+        report = self._backend.apply(others)
+        if wanted == self._load.in_flight:
+            return ApplyReport.together([report], self._with(report.configuration), seconds=report.seconds)
+        self._load.set_in_flight(int(wanted))
+        ours = ApplyReport(
+            configuration=self.current(), changed=True, cost=ApplyCost.FREE, seconds=0.0, settle=0.0
+        )
+        seconds = time.monotonic() - begun
+        return ApplyReport.together(
+            [report, ours], ours.configuration, seconds=seconds, affected=report.affected
+        )
+
+    def restore(self) -> None:
+        """Put back what the server ran; the clients end with us."""
+        restore = getattr(self._backend, "restore", partial(self._backend.apply, self._found))
+        restore()
+
+    def _with(self, configuration: Configuration) -> Configuration:
+        return Configuration({**configuration, IN_FLIGHT: float(self._load.in_flight)})

@@ -1,0 +1,141 @@
+"""The knob of our own clients: how many of their requests are in flight."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.profiler.inference_service import serving
+from tuner.adapters import Backend, Grids
+from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import InvalidInput, Refused
+from tuner.knobs import ApplyCost, Configuration
+from tuner.profiler.attachment import attach
+from tuner.profiler.load.generator import LoadGenerator
+from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
+from tuner.setting import Load
+from tuner.testing.backend import BackendContract, Traffic
+from tuner.workload.load import RateSchedule
+
+
+class FakeLoad:
+    """Clients that only remember their limit."""
+
+    in_flight = 8
+
+    def set_in_flight(self, most: int) -> None:
+        self.in_flight = most
+
+
+def limited(backend: Backend, load: Any = None) -> WithInFlight:
+    clients: Any = load or FakeLoad()
+    return WithInFlight(backend, clients, (2.0, 8.0))
+
+
+class TestContract(BackendContract):
+    """With the knob a backend is still a backend."""
+
+    below = -1.0
+
+    @pytest.fixture
+    def server(self) -> SimulatedTriton:
+        silence = RateSchedule(steps=((0.0, 0.0), (1e9, 1.0)))
+        return SimulatedTriton(ServerModel(), silence, shape=math.inf)
+
+    @pytest.fixture
+    def backend(self, server: SimulatedTriton) -> Backend:
+        return limited(server)
+
+    @pytest.fixture
+    def traffic(self, server: SimulatedTriton) -> Traffic:
+        def send(count: int) -> None:
+            server.offer(RateSchedule(steps=((0.0, 100.0), (count / 100, 0.0), (1e9, 1.0))))
+            server.sleep(count / 100 + 1.0)
+
+        return send
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[Grids], Backend]:
+        pytest.skip("the target's adapter is tested with its own grids")
+
+
+class RefusingServer(SimulatedTriton):
+    """A server that takes no change."""
+
+    def apply(self, configuration: Configuration) -> Any:
+        raise Refused("no memory is left")
+
+
+def test_clients_stay_as_they_are_if_the_server_refuses() -> None:
+    """A change is all or nothing."""
+    load = FakeLoad()
+    backend = limited(RefusingServer(ServerModel(), RateSchedule(steps=((0.0, 0.0), (1e9, 1.0)))), load)
+
+    with pytest.raises(Refused):
+        backend.apply(Configuration({**backend.current(), "max_batch_size": 8.0, IN_FLIGHT: 2.0}))
+
+    assert load.in_flight == 8
+
+
+def test_the_knob_alone_changes_nothing_on_the_server() -> None:
+    """It costs nothing, and takes effect at once."""
+    backend = limited(SimulatedTriton(ServerModel(), RateSchedule(steps=((0.0, 0.0), (1e9, 1.0)))))
+
+    report = backend.apply(Configuration({**backend.current(), IN_FLIGHT: 2.0}))
+
+    assert (report.changed, report.cost, report.settle) == (True, ApplyCost.FREE, 0.0)
+    assert report.configuration[IN_FLIGHT] == 2.0
+
+
+def test_no_more_are_in_flight_and_all_are_answered() -> None:
+    """Forty requests of 20 ms within 0.2 s, two at a time, take 0.4 s; what waits is counted as latency."""
+    with serving() as service:
+        service.delay = 0.02
+        with LoadGenerator(service.endpoint(), "constant:200", in_flight=2) as load:
+            start = time.monotonic()
+            time.sleep(0.2)
+            load.set_arrival("constant:0.001")
+            sample = load.sample(start, start + 0.2)
+        totals = load.totals()
+
+    assert totals.sent == totals.answered
+    assert service.most_open == 2
+    assert sample.latency.max() > 0.1
+
+
+def test_a_limit_is_changed_while_requests_wait() -> None:
+    """What is held back goes out at once when more may be in flight."""
+    with serving() as service:
+        service.delay = 0.05
+        with LoadGenerator(service.endpoint(), "constant:200", in_flight=1) as load:
+            time.sleep(0.2)
+            assert service.most_open == 1
+            load.set_in_flight(32)
+            time.sleep(0.1)
+        totals = load.totals()
+
+    assert service.most_open > 8
+    assert totals.sent == totals.answered
+
+
+@pytest.mark.parametrize("grid", [(0.0, 4.0), (1.5,), (-1.0, 2.0)])
+def test_a_grid_holds_numbers_of_requests(grid: tuple[float, ...]) -> None:
+    """Others are refused, with the setting."""
+    server = SimulatedTriton(ServerModel(), RateSchedule(steps=((0.0, 0.0), (1e9, 1.0))))
+
+    with pytest.raises(InvalidInput, match="knob max_in_flight"):
+        WithInFlight(server, FakeLoad(), grid)  # type: ignore[arg-type]  # all that is used of a generator
+
+
+def test_only_requests_of_our_own_have_the_knob() -> None:
+    """A simulated server has its own clients."""
+    with (
+        pytest.raises(InvalidInput, match="our own requests to a live server"),
+        attach("sim://mlp", grids={IN_FLIGHT: (4.0, 8.0)}, load=Load(rate=50.0)),
+    ):
+        pass
