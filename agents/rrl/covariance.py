@@ -77,7 +77,7 @@ def _distances(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarr
     squared += (right * right).sum(axis=1)
     np.maximum(squared, 0.0, out=squared)  # rounding can make a square negative
     squared *= 5.0
-    return np.sqrt(squared, out=squared)
+    return np.asarray(np.sqrt(squared, out=squared))
 
 
 def _growth(root: np.ndarray) -> np.ndarray:
