@@ -28,6 +28,10 @@ REMEMBERED = 30
 """Intervals over which :meth:`Profiler.watch` judges it."""
 LATEST = 15.0
 """A window is given up that has not ended this long after it should, s: each answer may be slow, not all."""
+LOOK = 1.0
+"""How often to look whether the backlog from before a change becomes less, s."""
+NO_BACKLOG = 0.05
+"""The requests of this time, s, are no backlog if they all wait."""
 CHECK = 5.0
 """How often `watch` reads the configuration when nothing hints at a change, s."""
 
@@ -93,6 +97,8 @@ class Profiler:
         latest = self._clock.now() + settle + seconds + LATEST
         window_before, self._window_before = self._window_before, None  # an outage is no change's fault
         self._clock.sleep(settle)
+        if settle > 0 and window_before is not None:
+            latest += self._wait_for_backlog(seconds, *window_before)
         before = self._read()
         slices = 1 if self._clients is not None else min(max(round(seconds / SLICE), 1), MOST_SLICES)
         readings = [before.counters]
@@ -132,6 +138,27 @@ class Profiler:
             history.append(after.counters)
             yield self._assemble(before, after, [arrivals(history)])
             before = after
+
+    def _wait_for_backlog(self, most: float, start: Counters, end: Counters) -> float:
+        """Wait while requests that came before a change are answered; return how long, s.
+
+        What an overloaded configuration leaves behind would be blamed on the next one. Only where more waits
+        than comes in 50 ms, and only while it becomes less: what does not is the new configuration's own.
+
+        Args:
+            most: To wait, s.
+            start: At the beginning of the window before the change.
+            end: At its end.
+        """
+        begun = self._clock.now()
+        few = NO_BACKLOG * arrivals([start, end])[0].item() / (end.time - start.time)
+        waiting = self._backend.counters().pending
+        while waiting is not None and waiting > few and self._clock.now() + LOOK <= begun + most:
+            self._clock.sleep(LOOK)
+            before, waiting = waiting, self._backend.counters().pending
+            if waiting is not None and waiting >= before:
+                break
+        return self._clock.now() - begun
 
     def changed(self) -> None:
         """Note that the server was changed now; for changes that neither configuration nor counters show."""

@@ -13,6 +13,7 @@ from tuner.errors import TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile
 from tuner.profiler import Profiler
+from tuner.profiler.attachment import attach
 from tuner.profiler.source import HostReading
 
 
@@ -35,6 +36,7 @@ class ScriptedServer:
         self.calls: list[str] = []
         self.followed: list[tuple[int, ...]] = []
         self.events: list[tuple[float, Callable[[], None]]] = []
+        self.pending: Callable[[float], float | None] = lambda _: None
 
     def describe(self) -> Description:
         return Description(
@@ -70,6 +72,7 @@ class ScriptedServer:
             batch_seconds=np.array([0, count * 0.005]),
             quantiles=self.quantiles,
             restarts=self.restarts,
+            pending=self.pending(self.time),
         )
 
     def profile(self) -> BatchingProfile | None:
@@ -123,6 +126,44 @@ def test_measure_waits_settle_and_lasts_as_long_as_asked() -> None:
     assert window.disturbed == ()
     profiler.measure(5.0)
     assert profiler.measure(5.0).burstiness == pytest.approx(0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("pending", "waited"),
+    [
+        (lambda _: None, 0.0),  # the server does not say
+        (lambda _: 4.0, 0.0),  # less than comes in 50 ms
+        (lambda time: max(300.0 - 100.0 * (time - 55.5), 0.0), 3.0),  # it is answered within 3 s
+        (lambda time: 300.0 + time, 1.0),  # it grows: the new configuration is overloaded, too
+        (lambda time: 3000.0 - time, 5.0),  # no longer than a window
+    ],
+)
+def test_a_backlog_from_before_a_change_is_waited_for(
+    pending: Callable[[float], float | None], waited: float
+) -> None:
+    """At 100 requests/s, after 0.5 s of settling; without a change nothing is waited for."""
+    server = ScriptedServer()
+    profiler = make(server)
+    profiler.measure(5.0)
+    server.pending = pending
+
+    window = profiler.measure(5.0, settle=0.5)
+
+    assert window.start == pytest.approx(55.5 + waited)
+    assert profiler.measure(5.0).start == pytest.approx(60.5 + waited)
+
+
+def test_what_overload_left_behind_is_not_blamed_on_the_next_configuration() -> None:
+    """A thousand requests wait when one at a time becomes sixteen on two instances."""
+    with attach("sim://mlp?rate=300&seed=1") as attachment:
+        overloaded = attachment.profiler.measure(10.0)
+        good = Configuration({**attachment.backend.current(), "max_batch_size": 16.0, "instances": 2.0})
+        report = attachment.backend.apply(good)
+
+        window = attachment.profiler.measure(5.0, settle=report.settle)
+
+    assert overloaded.latency_p95 > 1.0
+    assert window.latency_p95 < 0.030
 
 
 def test_change_by_somebody_else_disturbs_the_window() -> None:

@@ -180,7 +180,7 @@ class Memory:
     # Commands.
 
     def window_passed(self, lost: float) -> None:
-        """A window was measured, usable or not; the change before it delayed the requests of ``lost`` windows."""
+        """A window was measured; the change before it delayed the requests of ``lost`` windows."""
         self._lost += lost
 
     def record(self, level: int, configuration: int, cost: float, kept: float) -> None:

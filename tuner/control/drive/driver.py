@@ -41,7 +41,7 @@ from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched"]
+__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched", "longest"]
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,17 @@ class Measurer(Protocol):
     """What measures windows: :class:`tuner.profiler.Profiler`."""
 
     def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
-        """Wait ``settle`` seconds, then measure a window.
+        """Wait ``settle`` seconds, then ``seconds`` at most for a backlog from before, and measure a window.
 
         Raises:
             AdapterError: The server, or the source of its metrics, did not answer.
         """
         ...
+
+
+def longest(seconds: float, settle: float) -> float:
+    """Return how long it may take to measure a window, s: after a change its backlog may come first."""
+    return settle + (2 * seconds if settle > 0 else seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,7 @@ class Driver:
         self._number += 1
         seconds = self.loop.window(self.window)
         if math.isinf(self._due):
-            self._due = self._clock.now() + self._settle + seconds + OVERDUE
+            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
         try:
             measurement = self.profiler.measure(seconds, settle=self._settle)
         except AdapterError as error:
