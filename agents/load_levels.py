@@ -21,7 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["LoadLevels", "nearest_level", "neighbours", "same_neighbours", "without_neighbours"]
+__all__ = [
+    "LoadLevels",
+    "left_by_neighbours",
+    "nearest_level",
+    "neighbours",
+    "same_neighbours",
+    "without_neighbours",
+]
 
 SPAN = 1000
 """Levels of one share of foreign processes: more than there are rates, so that the number holds both."""
@@ -84,6 +91,11 @@ class LoadLevels:
 def neighbours(level: int) -> int:
     """Return how often foreign processes halve the capacity of the machine at a level."""
     return round(level / SPAN)
+
+
+def left_by_neighbours(level: int) -> float:
+    """Return the share of the machine's capacity that foreign processes leave at a level."""
+    return float(2.0 ** -neighbours(level))
 
 
 def without_neighbours(levels: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from tuner.agents.load_levels import neighbours, same_neighbours
 from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["MeasuredWindows"]
+__all__ = ["MeasuredWindows", "left_on"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -177,6 +177,11 @@ class MeasuredWindows:
 
 def _machine(era: int, level: int) -> float:
     return float(era + ERA_SPAN * neighbours(level))
+
+
+def left_on(machine: float) -> float:
+    """Return the share of a machine, by its number, that foreign processes leave."""
+    return float(2.0 ** -(machine // ERA_SPAN))
 
 
 def _least(loads: np.ndarray, logs: np.ndarray, machines: np.ndarray) -> np.ndarray:

@@ -18,8 +18,9 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *Load levels.* What is learned at one load holds at others as far as the reach of the load goes (``carry``).
   The load is the window's own rate where it is known: a level spans a quarter, and near overload costs rise
   steeply within it.
-* *Neighbours.* A level also says how much of the machine foreign processes take. What was measured beside
-  other neighbours counts as measured on a similar machine, exactly as after a drift.
+* *Neighbours.* A level also says how much of the machine foreign processes take. The prior expects what a
+  server does on the cores that are left: a busy neighbour asks for other configurations. What was measured
+  beside other neighbours counts as measured on a similar machine, exactly as after a drift.
 * *A start.* In the network's place a calibrated simulation or another server may give the prior
   (:mod:`tuner.agents.rrl.prior`).
 * *Drift.* When predictions stay wrong, the machine has changed and a new era begins
@@ -42,11 +43,11 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.load_levels import neighbours
+from tuner.agents.load_levels import left_by_neighbours, neighbours
 from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
-from tuner.agents.rrl.measured import MeasuredWindows
+from tuner.agents.rrl.measured import MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
@@ -206,7 +207,9 @@ class SmoothPerception:
 
     def unlike(self, state: State) -> tuple[str, ...]:
         """Return in which respects this server is unlike all that the prior learned from."""
-        return self.prior.unlike(self._load(state)) if self.prior is not None and self.prior.ready else ()
+        if self.prior is None or not self.prior.ready:
+            return ()
+        return self.prior.unlike(self._load(state), left_by_neighbours(state.level))
 
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """Return the least value, to which a relative temperature refers."""
@@ -334,7 +337,7 @@ class SmoothPerception:
         """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
-        prior = self._expected(load)
+        prior = self._expected(load, left_by_neighbours(state.level))
         mean, loadings = prior.mean[configurations], prior.loadings[configurations]
         if not points.logs.size:
             alone = np.full(configurations.size, smoothing.deviation)
@@ -353,20 +356,25 @@ class SmoothPerception:
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
         if not (self.informed and points.logs.size):
             return points
-        priors = [self._expected(at) for at in points.places[:, -2]]
+        priors = [self._expected(at, left_on(machine)) for at, machine in points.places[:, -2:].tolist()]
         means = np.array([prior.mean[c] for prior, c in zip(priors, points.numbers, strict=True)])
         loadings = np.array([prior.loadings[c] for prior, c in zip(priors, points.numbers, strict=True)])
         return points._replace(logs=points.logs - means, loadings=loadings if loadings.size else None)
 
-    def _expected(self, load: float) -> LogCosts:
-        """Return what the prior says, under the same ceiling as what was measured."""
+    def _expected(self, load: float, left: float) -> LogCosts:
+        """Return what the prior says, under the same ceiling as what was measured.
+
+        Args:
+            load: Octaves.
+            left: Share of the machine that its other processes leave.
+        """
         if self.prior is None or not self.prior.ready:
             return LogCosts(
                 np.zeros(self.space.size),
                 np.zeros(self.space.size),
                 np.empty((self.space.size, 0)),
             )
-        prior = self.prior.at(load)
+        prior = self.prior.at(load, left)
         return prior._replace(
             mean=np.minimum(prior.mean, prior.mean.min() + self.parameters.smoothing.ceiling)
         )

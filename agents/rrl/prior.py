@@ -49,11 +49,16 @@ class ExpectedCosts(Protocol):
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether expectations changed."""
 
-    def at(self, load: float) -> LogCosts:
-        """Return what configurations are expected to cost at a load, octaves."""
+    def at(self, load: float, left: float = 1.0) -> LogCosts:
+        """Return what configurations are expected to cost.
 
-    def unlike(self, load: float) -> tuple[str, ...]:
-        """Return in which respects the server at a load is unlike all that it learned from."""
+        Args:
+            load: Octaves.
+            left: Share of the machine that its other processes leave.
+        """
+
+    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:
+        """Return in which respects the server is unlike all that it learned from; arguments as for `at`."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything it knows, for a saved policy."""
@@ -79,12 +84,12 @@ class Prior(NamedTuple):
         """Learn nothing."""
         return False
 
-    def at(self, load: float) -> LogCosts:
+    def at(self, load: float, left: float = 1.0) -> LogCosts:  # noqa: ARG002 - it is of one machine
         """Return what configurations are expected to cost at a load."""
         size = self.logs.shape[1]
         return LogCosts(self._mean(load), np.zeros(size), np.empty((size, 0)))
 
-    def unlike(self, load: float) -> tuple[str, ...]:  # noqa: ARG002 - it has no ranges
+    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:  # noqa: ARG002 - it has no ranges
         """Return nothing: it cannot say."""
         return ()
 

@@ -92,8 +92,8 @@ class HeldOut(Experiment[HeldOutTask, Learning]):
 class _MeanOnly(NeuralPrior):
     """The estimator as a plain regressor, which does not say what configurations have in common."""
 
-    def at(self, load: float) -> LogCosts:
-        expected = super().at(load)
+    def at(self, load: float, left: float = 1.0) -> LogCosts:
+        expected = super().at(load, left)
         return expected._replace(loadings=np.empty((expected.mean.size, 0)))
 
 

@@ -57,7 +57,7 @@ class NeuralPrior:
         self._given = knowledge is not None
         self.knowledge = knowledge
         self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
-        self._estimates: dict[int, tuple[LogCosts, tuple[str, ...]]] = {}
+        self._estimates: dict[tuple[int, float], tuple[LogCosts, tuple[str, ...]]] = {}
 
     @property
     def ready(self) -> bool:
@@ -118,20 +118,28 @@ class NeuralPrior:
             burstiness=max(burstiness, LEAST_BURSTINESS) if math.isfinite(burstiness) else 1.0,
         )
 
-    def at(self, load: float) -> LogCosts:
-        """Return what configurations are expected to cost at a load, octaves."""
-        return self._estimate(load)[0]
+    def at(self, load: float, left: float = 1.0) -> LogCosts:
+        """Return what configurations are expected to cost, with the cores that other processes leave.
 
-    def unlike(self, load: float) -> tuple[str, ...]:
+        Args:
+            load: Octaves.
+            left: Share of the machine that its other processes leave.
+        """
+        return self._estimate(load, left)[0]
+
+    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:
         """Return in which respects the server at a load is unlike those of the training; mostly in none."""
-        return self._estimate(load)[1]
+        return self._estimate(load, left)[1]
 
-    def _estimate(self, load: float) -> tuple[LogCosts, tuple[str, ...]]:
+    def _estimate(self, load: float, left: float) -> tuple[LogCosts, tuple[str, ...]]:
         """Return what configurations are expected to cost, and what is out of the training's range."""
         assert self.knowledge is not None, "watch a window first"
-        key = round(load / BIN)
+        key = round(load / BIN), left
         if key not in self._estimates:
-            estimate = self._estimator.estimate(self.knowledge, 2.0 ** (key * BIN))
+            knowledge = self.knowledge
+            if not knowledge.gpu:
+                knowledge = replace(knowledge, cores=knowledge.cores * left)
+            estimate = self._estimator.estimate(knowledge, 2.0 ** (key[0] * BIN))
             self._estimates[key] = costs_of(estimate, self._objective), estimate.unlike
         return self._estimates[key]
 

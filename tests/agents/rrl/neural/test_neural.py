@@ -241,6 +241,17 @@ def test_a_larger_batch_is_worth_a_new_estimate() -> None:
     assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
 
 
+def test_a_busy_neighbour_leaves_fewer_cores() -> None:
+    """Another instance is worth less on half of the machine, and the load weighs more."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    alone, shared = (prior.at(math.log2(RATE), left).mean for left in (1.0, 0.5))
+    two, one = ([n for n in range(SPACE.size) if SPACE.decode(n)["instances"] == count] for count in (2, 1))
+
+    assert shared.mean() > alone.mean()
+    assert (shared[two] - shared[one]).mean() > (alone[two] - alone[one]).mean()
+
+
 def test_rrl_has_the_estimator_where_it_knows_the_objective() -> None:
     """Not for knobs it knows nothing of, for a scheduler's objective, or if it is switched off."""
     other = KnobSpace([Knob(name="parameters.beams", grid=(1.0, 2.0), default=1.0)])
