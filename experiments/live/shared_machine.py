@@ -2,17 +2,16 @@
 
 While the control loop tunes a fresh server, a process keeps one core busy, all the time or for 30 s of every
 60 s, or another Triton serves another model under a load of its own. What the loop held for its best after
-each window is then measured in turns with a coarse grid, beside the same neighbour. The best configuration
-beside a busy core also runs beside the one that comes and goes: where it keeps the SLO, the SLO could be
-kept.
+each window is then measured in turns with a coarse grid, beside the same neighbour. The best of them, and all
+that was held, are measured in turns again, and only that counts: the least of many noisy medians looks better
+than it is. The best configuration beside a busy core also runs beside the one that comes and goes: where it
+keeps the SLO, the SLO could be kept.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -21,11 +20,12 @@ from tuner.agents.rrl import RRL
 from tuner.control import WATCHED, ControlLoop, Driver, Watched
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
+from tuner.experiments.live.neighbours import busy_core, busy_triton
 from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, repeated, triton
 from tuner.experiments.live.triton_convergence import NEAR, windows_to_converge
 from tuner.knobs import Configuration
 
-__all__ = ["SharedMachine", "busy_core"]
+__all__ = ["SharedMachine"]
 
 RATE, WINDOW = 140.0, 5.0
 """requests/s, s"""
@@ -34,17 +34,8 @@ CHECK, ROUNDS = 4.0, 3
 BUSY = "a busy core"
 COMES = "a core busy for 30 s of every 60 s"
 OTHER = "a busy Triton"
-OTHERS_RATE = 120.0
-"""Of the other Triton's load, requests/s."""
 LONG_RUNS = 3
 """Most runs beside the neighbour that comes and goes, which take long."""
-LOOP = """
-import sys, time
-period, begun = float(sys.argv[1]), time.monotonic()
-while True:
-    if period and (time.monotonic() - begun) // period % 2:
-        time.sleep(0.01)
-"""
 
 
 class TunedLife(NamedTuple):
@@ -65,30 +56,12 @@ class Found(NamedTuple):
     """All runs, and how far from the best each was after each used window."""
 
     lives: dict[str, list[TunedLife]]
-    ratios: dict[str, list[list[float]]]
-    """p95 over the best's; of the runs beside neighbours that stay."""
+    p95: dict[str, dict[Configuration, list[float]]]
+    """In every round that counts, s, the best first; beside neighbours that stay."""
     possible: float
     """Share of windows in which the best configuration kept the SLO beside the one that comes and goes, %."""
     crashes: int
     """How often Triton ended by itself; what it was needed for was done again."""
-
-
-@contextmanager
-def busy_core(period: float = 0.0) -> Iterator[None]:
-    """Keep one core busy from another process: for ``period`` seconds, then not for as long; 0: always."""
-    process = subprocess.Popen([sys.executable, "-c", LOOP, f"{period:g}"])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait(10)
-
-
-@contextmanager
-def busy_triton() -> Iterator[None]:
-    """Serve another model from another Triton, under a load of its own."""
-    with triton(OTHERS_RATE, model="cnn", quick=True):
-        yield
 
 
 NEIGHBOURS: dict[str, Callable[[], AbstractContextManager[None]]] = {
@@ -124,10 +97,11 @@ class SharedMachine(SequentialExperiment[Found]):
                 )
                 for reason in life.reasons:
                     self.report(f"  not used: {reason}")
-        ratios = {}
+        p95 = {}
         for kind in (OTHER, BUSY):
-            ratios[kind], best = repeated(partial(self._ratios, kind, lives[kind]), self._again)
-        return Found(lives, ratios, repeated(partial(self._possible, best), self._again), self.crashes)
+            p95[kind] = repeated(partial(self._compared, kind, lives[kind]), self._again)
+        best = next(iter(p95[BUSY]))
+        return Found(lives, p95, repeated(partial(self._possible, best), self._again), self.crashes)
 
     def _seeds(self, kind: str) -> range:
         return range(min(self.options.seeds, LONG_RUNS) if kind == COMES else self.options.seeds)
@@ -137,7 +111,7 @@ class SharedMachine(SequentialExperiment[Found]):
         self.report(words)
 
     def rows(self, found: Answers[None, Found]) -> Iterator[Row]:
-        ((lives, ratios, possible, crashes),) = found[None]
+        ((lives, p95, possible, crashes),) = found[None]
         for kind, ones in lives.items():
             used = [100 * sum(one.used) / len(one.used) for one in ones]
             kept = [100 * sum(one.kept) / max(len(one.kept), 1) for one in ones]
@@ -151,7 +125,10 @@ class SharedMachine(SequentialExperiment[Found]):
                 )
             yield row(f"{kind}: failed requests", [float(one.failures) for one in ones], published=0.0)
         note = "target: at most, in the median"
-        for kind, held in ratios.items():
+        for kind, measured in p95.items():
+            typical = {one: median(values) for one, values in measured.items()}
+            best = next(iter(typical.values()))
+            held = [[typical[one] / best for one in life.held] for life in lives[kind]]
             near = [windows_to_converge(one) for one in held]
             ends = [one[-1] for one in held]
             yield row(
@@ -164,8 +141,12 @@ class SharedMachine(SequentialExperiment[Found]):
         return {"rate": RATE, "window": WINDOW, "near": NEAR, "slo_ms": 30.0, "windows": self.windows}
 
     def details(self, found: Answers[None, Found]) -> dict[str, Any]:
-        ((lives, *_),) = found[None]
-        return {"not_used": {kind: [one.reasons for one in ones] for kind, ones in lives.items()}}
+        ((lives, p95, *_),) = found[None]
+        return {
+            "not_used": {kind: [one.reasons for one in ones] for kind, ones in lives.items()},
+            "held": {kind: [[dict(c) for c in one.held] for one in ones] for kind, ones in lives.items()},
+            "p95": {kind: [[dict(c), *v] for c, v in measured.items()] for kind, measured in p95.items()},
+        }
 
     def _life(self, kind: str, seed: int) -> TunedLife:
         """Tune a fresh server for some windows beside a neighbour."""
@@ -190,16 +171,16 @@ class SharedMachine(SequentialExperiment[Found]):
             agent.close()
         return life._replace(failures=failures)
 
-    def _ratios(self, kind: str, lives: list[TunedLife]) -> tuple[list[list[float]], Configuration]:
-        """Return p95 over that of the best of a coarse grid and of all that was held, and which that is."""
+    def _compared(self, kind: str, lives: list[TunedLife]) -> dict[Configuration, list[float]]:
+        """Return p95 in turns, s, of the best of a coarse grid and of all that was held."""
         with NEIGHBOURS[kind](), triton(RATE, quick=True) as coarse:
             grid = distinct(coarse)
+        held = dict.fromkeys(one for life in lives for one in life.held)
         with NEIGHBOURS[kind](), triton(RATE, quick=self.options.quick) as attachment:
-            wanted = list(dict.fromkeys([*grid, *(one for life in lives for one in life.held)]))
-            found = measure_in_turns(attachment, wanted, seconds=CHECK, rounds=self.rounds)
-        p95 = {one: median(values) for one, values in found.items()}
-        best = min(p95, key=lambda one: p95[one])
-        return [[p95[one] / p95[best] for one in life.held] for life in lives], best
+            measure = partial(measure_in_turns, attachment, seconds=CHECK, rounds=self.rounds)
+            found = measure(list(dict.fromkeys([*grid, *held])))
+            best = min(found, key=lambda one: median(found[one]))
+            return measure(list(dict.fromkeys([best, *held])))
 
     def _possible(self, best: Configuration) -> float:
         """Return the share of windows with the SLO kept, %, beside the neighbour that comes and goes."""

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import psutil
 
-from tuner.experiments.live.shared_machine import busy_core
+from tuner.experiments.live.neighbours import LOOP, busy_core
 
 
-def test_a_neighbour_is_busy_until_it_ends() -> None:
-    """It uses processor time, and nothing of it is left behind."""
-    before = set(psutil.Process().children())
+def loops() -> Iterator[psutil.Process]:
+    """Processes that run the loop."""
+    for process in psutil.process_iter(["cmdline"]):
+        if LOOP in (process.info["cmdline"] or []):
+            yield process
+
+
+def test_a_neighbour_is_foreign_and_busy_until_it_ends() -> None:
+    """It uses processor time, is no descendant of ours, and nothing of it is left behind."""
+    before = set(loops())
     with busy_core():
-        (process,) = set(psutil.Process().children()) - before
+        (process,) = set(loops()) - before
         deadline = time.monotonic() + 30.0
         while sum(process.cpu_times()[:2]) < 0.05 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert sum(process.cpu_times()[:2]) >= 0.05
+        assert process not in psutil.Process().children(recursive=True)
 
-    assert not process.is_running()
+    deadline = time.monotonic() + 10.0
+    while process in loops() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process not in loops()
