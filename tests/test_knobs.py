@@ -67,6 +67,16 @@ def test_configurations_equal_in_effect_are_one() -> None:
     assert space.effective({"delay": 7}) == Configuration(delay=7)
 
 
+def test_a_column_holds_the_value_of_a_knob_in_every_configuration() -> None:
+    """In the order of their numbers."""
+    space = KnobSpace(
+        [Knob(name="a", grid=(1, 2), default=1), Knob(name="b", grid=(0.0, 5.0, 9.0), default=0.0)]
+    )
+
+    for name in space.names:
+        assert space.column(name).tolist() == [space.decode(number)[name] for number in range(space.size)]
+
+
 def test_a_knob_is_found_by_its_role() -> None:
     """Whatever the server calls it; one that has none of the roles is found by none."""
     space = KnobSpace(

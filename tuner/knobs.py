@@ -228,6 +228,11 @@ class KnobSpace:
         # Without knobs there is one configuration, which numpy would return as a scalar.
         return np.asarray(np.ravel_multi_index(tuple(steps.T), self.shape)).reshape(self.size)
 
+    def column(self, name: str) -> np.ndarray:
+        """Return the value of a knob in every configuration.   # (size,)."""
+        number = self.names.index(name)
+        return np.asarray(np.array(self.knobs[number].grid)[self.coordinates[:, number]])
+
     def effective(self, configuration: Mapping[str, float]) -> Configuration:
         """Return a configuration as the server reports it: knobs without effect have their idle value."""
         values = {name: float(value) for name, value in configuration.items()}

@@ -132,19 +132,20 @@ class TFServingCPU(TFServingModel):
 
     def plans(self, space: KnobSpace) -> Plans:
         """Return what every configuration means for the batcher."""
-        configurations = [space.decode(number) for number in range(space.size)]
-        runs = [self.run(self.threads(c[INTER_OP]), self.threads(c[INTRA_OP])) for c in configurations]
-        seconds = np.array([run.seconds for run in runs])
+        pairs = np.stack((self.all_threads(space, INTER_OP), self.all_threads(space, INTRA_OP)), axis=1)
+        distinct, which = np.unique(pairs, axis=0, return_inverse=True)
+        runs = [self.run(*pair) for pair in distinct.tolist()]
+        seconds = np.array([run.seconds for run in runs])[which.ravel()]
         return make_plans(
             space.size,
             max_batch=np.ones(space.size, np.int64),
-            instances=np.array([self.threads(c[REQUEST_PARALLELISM]) for c in configurations], np.int64),
+            instances=self.all_threads(space, REQUEST_PARALLELISM),
             profile=np.stack((np.zeros_like(seconds), seconds), axis=1),
             gap=self.gap,
             contention=self.contention,
             switching=self.switching,
             cores=self.cores,
-            threads=np.array([run.cores for run in runs]),
+            threads=np.array([run.cores for run in runs])[which.ravel()],
             front=self.cpu_per_request,
         )
 

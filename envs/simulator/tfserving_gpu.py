@@ -99,14 +99,13 @@ class TFServingGPU(TFServingModel):
 
     def plans(self, space: KnobSpace) -> Plans:
         """Return what every configuration means for the batcher."""
-        configurations = [space.effective(space.decode(number)) for number in range(space.size)]
-        batches = np.array([c[MAX_BATCH] for c in configurations], np.int64)
+        batches = space.column(MAX_BATCH).astype(np.int64)
         sizes = np.arange(batches.max() + 1)
         return make_plans(
             space.size,
             max_batch=batches,
-            delay=np.array([c[TIMEOUT] for c in configurations]),
-            instances=np.array([self.threads(c[BATCH_THREADS]) for c in configurations], np.int64),
+            delay=np.where(batches == 1, 0.0, space.column(TIMEOUT)),
+            instances=self.all_threads(space, BATCH_THREADS),
             profile=np.tile(self.alpha * sizes + self.beta, (space.size, 1)),
             gap=self.gap,
             contention=self.contention,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from tuner.adapters.live.knobs import KnobKind
 from tuner.envs.simulator.batched import Traffic
 from tuner.envs.simulator.model_file import ModelFile
@@ -59,6 +61,11 @@ class TFServingModel(ModelFile):
     def threads(self, value: float) -> int:
         """Return how many threads a knob's value stands for: 0 means as many as the machine shows."""
         return int(value) or self.auto
+
+    def all_threads(self, space: KnobSpace, name: str) -> np.ndarray:
+        """Return how many threads a knob stands for in every configuration.   # (size,) int64."""
+        values = space.column(name).astype(np.int64)
+        return np.where(values == 0, self.auto, values)
 
     def traffic(self, burstiness: float = 1.0) -> Traffic:
         """Return what requests are like.
