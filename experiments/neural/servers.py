@@ -24,9 +24,8 @@ from tuner.objective import Objective, Slo
 
 __all__ = ["TRUTHS", "HeldOutServer", "Learning", "Truth", "nominal_prior", "tune"]
 
-WINDOWS, MANY, CLOSE = 6, 64, 0.2
-"""Windows of every configuration that its exact cost is the mean of; those of the ones close to the
-least; and how close, in logarithms, that is."""
+PRECISION = ((6, math.inf), (16, 0.2), (64, 0.08))
+"""How many windows an exact cost is the mean of, by how far it is from the least at most, in logarithms."""
 SLACK = 1.3
 """The SLO is this times the best p95."""
 
@@ -143,9 +142,10 @@ class HeldOutServer:
         """Return the mean logarithm of the p95 of every configuration, most exactly near the best."""
         distinct = self.space.distinct
         logs = np.full(self.space.size, np.inf)
-        logs[distinct] = self._mean_log(distinct, WINDOWS) + self._field[distinct]
-        near = distinct[logs[distinct] < logs.min() + CLOSE]
-        logs[near] = self._mean_log(near, MANY) + self._field[near]
+        logs[distinct] = 0.0
+        for windows, far in PRECISION:
+            near = distinct[logs[distinct] <= logs.min() + far]
+            logs[near] = self._mean_log(near, windows) + self._field[near]
         return np.asarray(logs[self.space.canonical])
 
     def _mean_log(self, numbers: np.ndarray, windows: int) -> np.ndarray:

@@ -112,13 +112,11 @@ def test_a_held_out_server_has_a_best_configuration_that_keeps_its_slo(truth: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_arm_tunes_a_server(arm: str) -> None:
+def test_every_arm_tunes_a_server() -> None:
     """And its rows say so."""
     experiment = quick(HeldOut)
-    task = HeldOutTask("triton", "like the training", arm)
+    task = HeldOutTask("triton", "like the training")
 
     rows = list(experiment.rows({task: [experiment.measure(task, 5000)]}))
 
-    assert len(rows) == 5
-    assert all(arm in row.id for row in rows)
+    assert all(sum(f", {arm}: " in row.id for row in rows) == 5 for arm in ARMS)
