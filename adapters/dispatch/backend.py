@@ -22,10 +22,12 @@ import numpy as np
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.host import listening_processes
 from tuner.adapters.dispatch.client import DispatchClient, DispatchTarget, parse_target
+from tuner.adapters.dispatch.flow import traffic_between
 from tuner.adapters.live.knobs import KnobKind, check
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.metrics.totals import Key, MonotonicTotals, Reading
 from tuner.adapters.registry import Grids
+from tuner.adapters.traffic import Traffic
 from tuner.errors import InvalidInput, Unreachable
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.planning.autoscale import ScalingAdvice
@@ -37,6 +39,8 @@ __all__ = ["DispatchBackend", "connect"]
 
 SETTLE = 0.5
 """s for which requests that were planned before a change go on to be answered."""
+APART = 0.1
+"""s at least between the two readings that the traffic is taken from."""
 UNIT = 1e-9
 """s: durations are counted in whole nanoseconds, which never fall by rounding."""
 CHOICES = {"policy": 5, "drop_rule": len(DROP_RULES), "dispatch_order": len(ORDERS), "target_batch": 2}
@@ -66,6 +70,7 @@ class DispatchBackend:
         self._found = _knobs(state)
         self._space = _space(self._found, grids or {})
         self._bounds = np.array([*state["bounds"], np.inf])
+        self._before, self._last = state, state
         self._totals = MonotonicTotals({"all": _reading(state)})
 
     @property
@@ -114,7 +119,10 @@ class DispatchBackend:
 
     def _sums(self) -> Counter[Key]:
         """Read the totals since opening."""
-        self._totals.add({"all": _reading(self._client.state())})
+        state = self._client.state()
+        self._totals.add({"all": _reading(state)})
+        if not 0 <= _time(state) - _time(self._last) < APART:
+            self._before, self._last = self._last, state
         return self._totals.sums()
 
     def counters(self) -> Counters:
@@ -162,6 +170,13 @@ class DispatchBackend:
         """Return l(b) over all sessions and everything seen since opening."""
         return fit_profile(*self._batches(self._sums()))
 
+    def traffic(self) -> Traffic | None:
+        """See :class:`~tuner.adapters.traffic.TrafficSource`."""
+        try:
+            return traffic_between(self._before, self._last)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise Unreachable(UNKNOWN_FORM) from error
+
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -203,6 +218,18 @@ def _reading(state: Mapping[str, Any]) -> Reading:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unreachable(UNKNOWN_FORM) from error
     return found
+
+
+def _time(state: Mapping[str, Any]) -> float:
+    """Return when a dispatcher was in a state, s on its clock.
+
+    Raises:
+        Unreachable: It does not have the form of a dispatcher's.
+    """
+    try:
+        return float(state["time"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Unreachable(UNKNOWN_FORM) from error
 
 
 def _space(found: Mapping[str, float], grids: Grids) -> KnobSpace:

@@ -89,7 +89,10 @@ class Counts:
     def arrived(self, session: str) -> None:
         self.arrivals += 1
 
-    def ended(self, session: str, status: Status | None, seconds: float) -> None:
+    def taken(self, session: str, items: int) -> None:
+        pass
+
+    def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         self.ends.append((session, status, seconds))
 
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:

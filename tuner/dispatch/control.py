@@ -163,7 +163,12 @@ class Control:
             "knobs": current(pools),
             "totals": self._metrics.totals.to_json(),
             "sessions": [
-                {"name": session.name, "slo": session.slo, "waiting": pool.waiting(session.name)}
+                {
+                    "name": session.name,
+                    "slo": session.slo,
+                    "waiting": pool.waiting(session.name),
+                    **self._metrics.totals.of(session.name).to_json(),
+                }
                 for pool in pools
                 for session in pool.sessions
             ],

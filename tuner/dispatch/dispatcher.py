@@ -131,6 +131,7 @@ class Dispatcher:
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
             items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
             due = self._due(pool, name, request.deadline, now)
+            visit.taken(items, due)
             future, kind = loop.create_future(), kind_of(request)
             reply: Reply = await self._answered(
                 Pending(request, items, now, due, future, kind, visit.trace), pool
@@ -146,6 +147,7 @@ class Dispatcher:
         with self._visit(name, ask.trace, now) as visit:
             items = 1 if pool.up and not pool.takes_items(name) else ask.items
             due = self._due(pool, name, ask.deadline, now)
+            visit.taken(items, due)
             request, future = Request(name, ()), loop.create_future()
             grant: Grant = await self._answered(
                 Pending(request, items, now, due, future, ask.kind, visit.trace), pool

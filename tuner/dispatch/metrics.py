@@ -78,10 +78,15 @@ class Metrics:
     def arrived(self, session: str) -> None:
         """A request arrived."""
         self._arrivals.labels(session).inc()
+        self.totals.of(session).arrivals += 1
 
-    def ended(self, session: str, status: Status | None, seconds: float) -> None:
+    def taken(self, session: str, items: int) -> None:
+        """A request waits for a batch."""
+        self.totals.taken(session, items)
+
+    def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         """A request was answered, or refused."""
-        self.totals.ended(status, seconds)
+        self.totals.ended(session, status, seconds, late)
         if status not in CLIENTS:
             self._scaling.answered(session, self._clock(), bad=status is not None)
         self._answers.labels(session, "ok" if status is None else status.value).inc()
@@ -90,7 +95,7 @@ class Metrics:
 
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""
-        self.totals.executed(items, seconds)
+        self.totals.executed(session, items, seconds)
         self._scaling.executed(session, self._clock(), seconds)
         self._size.labels(session, server).observe(items)
         self._execution.labels(session, server).observe(seconds)

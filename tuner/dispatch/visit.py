@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import TracebackType
 from typing import Self
 
@@ -30,6 +31,7 @@ class Visit:
         self._session = session
         self._observer = observer
         self._arrived = now
+        self._due = math.inf
         observer.arrived(session)
 
     def __enter__(self) -> Self:
@@ -43,10 +45,15 @@ class Visit:
         elif isinstance(error, asyncio.CancelledError):
             self.withdrawn()
 
+    def taken(self, items: int, due: float) -> None:
+        """The request waits for a batch; its answer is worthless from a time on, s."""
+        self._due = due
+        self._observer.taken(self._session, items)
+
     def over(self, status: Status | None = None, reason: str = "") -> None:
         """The request was answered (no status) or refused."""
         now = asyncio.get_running_loop().time()
-        self._observer.ended(self._session, status, now - self._arrived)
+        self._observer.ended(self._session, status, now - self._arrived, now > self._due)
         if self.trace is not None:
             self.trace.executed(now, reason)
             self.trace.ended(now, status, reason)

@@ -14,6 +14,7 @@ from tests.dispatch.test_dispatcher import outcome
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.metrics import Metrics
+from tuner.dispatch.request import Reply, Request
 
 __all__ = ["TOKEN", "Running", "target_of"]
 
@@ -71,6 +72,9 @@ class Running:
                 await self.dispatcher.infer(request())
 
         asyncio.run_coroutine_threadsafe(main(), self.loop).result(60)
+
+    def ask(self, question: Request) -> Reply:
+        return asyncio.run_coroutine_threadsafe(self.dispatcher.infer(question), self.loop).result(60)
 
     def stop(self) -> None:
         async def main() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.dispatch.running import Running, target_of
+from tests.dispatch.fakes import request
 from tuner.adapters.backend import Backend
 from tuner.adapters.dispatch import DispatchBackend
+from tuner.adapters.dispatch.backend import APART
 from tuner.adapters.dispatch.client import DispatchClient
+from tuner.adapters.dispatch.flow import traffic_between
 from tuner.adapters.registry import Grids
 from tuner.adapters.scaling import ScalingSource
+from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, ReadOnly, Unreachable
 from tuner.testing import BackendContract
 
@@ -102,3 +107,44 @@ def test_targets_that_cannot_be_used(target: str, error: type[Exception]) -> Non
     """Each ends with one sentence."""
     with pytest.raises(error):
         DispatchBackend(target)
+
+
+def test_what_came_of_each_session(running: Running, target: str) -> None:
+    """Between the last two readings: the load, the batches, the sizes and what was dropped, by the reason."""
+    backend = DispatchBackend(target)
+    assert backend.traffic() is None
+    time.sleep(2 * APART)
+    backend.counters()
+    running.send(8)
+    with pytest.raises(Refused):
+        running.ask(request(items=99))
+    time.sleep(2 * APART)
+    backend.counters()
+
+    traffic = backend.traffic()
+    assert traffic is not None
+    (session,) = traffic.sessions
+    passed = traffic.seconds
+    assert (session.name, session.waiting, session.mean_batch) == ("m", 0, 1.0)
+    assert (session.rate * passed, session.in_time * passed, session.late) == pytest.approx((9, 8, 0))
+    assert dict(session.dropped) == {"invalid": pytest.approx(1 / passed)}
+    assert session.sizes == {1: 8, 99: 1}
+    assert [(server.address, server.up, server.reason) for server in traffic.servers] == [("a:1", True, "")]
+
+
+def test_another_process_counts_anew() -> None:
+    """Nothing is said of the time between two processes, nor by a dispatcher that counts no sessions."""
+    totals = {
+        "arrivals": 5,
+        "in_time": 5,
+        "late": 0,
+        "batches": 1,
+        "items": 5,
+        "dropped": {},
+        "sizes": {"1": 5},
+    }
+    state = {"time": 9.0, "backends": [], "sessions": [{"name": "m", "waiting": 0, **totals}]}
+
+    assert traffic_between(state, {**state, "time": 1.0}) is None
+    assert traffic_between({**state, "time": 1.0, "sessions": [{"name": "m"}]}, state) is None
+    assert traffic_between({**state, "time": 1.0}, state).sessions[0].rate == 0

@@ -5,11 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tests.control.daemon.daemon_bed import Bed, eventually
+from tuner.adapters.traffic import ServerState, SessionTraffic, Traffic
 from tuner.control.service import web_server
+from tuner.planning.pools.replan import PoolDecision
+from tuner.planning.pools.switch import make_switch
 
 TOKEN = "0123456789abcdef-for-tests"
 PACE = 0.02
@@ -83,3 +87,37 @@ class Site:
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         given = {name: value for name, value in given.items() if value is not None}
         return self.ask(path, method="POST", body=json.dumps(body or {}), headers=given)
+
+
+def show_traffic(site: Site, name: str = "a") -> None:
+    """Let a target be a dispatcher with a session, a backend that is down, and advice on its pool."""
+    session = SessionTraffic(
+        name="mlp",
+        rate=100.0,
+        in_time=97.5,
+        late=0.5,
+        dropped={"deadline": 2.0},
+        mean_batch=7.25,
+        waiting=3,
+        sizes={1: 1000},
+    )
+    servers = (
+        ServerState(address="a:1", up=True, reason=""),
+        ServerState(address="b:1", up=False, reason="connection refused"),
+    )
+    switch = make_switch(
+        {"g4dn.xlarge": 1}, {"g4dn.xlarge": 1, "r5n.large": 1}, {"g4dn.xlarge": 0.5, "r5n.large": 0.15}
+    )
+    decision = PoolDecision(
+        do="switch",
+        pool={"g4dn.xlarge": 1, "r5n.large": 1},
+        reason="the load has grown",
+        rate=100.0,
+        serves=80.0,
+        would_serve=120.0,
+        switch=switch,
+        changed=False,
+    )
+    worker = site.daemon.workers[name]
+    worker.traffic = Traffic(ended=10.0, seconds=10.0, sessions=(session,), servers=servers)
+    worker.advisor = SimpleNamespace(session="mlp", latest=decision)  # type: ignore[assignment]

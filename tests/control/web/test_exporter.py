@@ -43,7 +43,8 @@ def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch: 
 def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     """An alert on those that are not up needs no window of theirs."""
     exporter = Exporter()
-    worker = SimpleNamespace(config=TargetConfig(name="a", url="sim://mlp", slo="p95=30ms"), phase=phase)  # type: ignore[arg-type]
+    config = TargetConfig(name="a", url="sim://mlp", slo="p95=30ms")  # type: ignore[arg-type]
+    worker = SimpleNamespace(config=config, phase=phase, advisor=None)
 
     exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 

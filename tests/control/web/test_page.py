@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.chromium import CHROMIUM
 from tests.control.daemon.daemon_bed import Bed, eventually
-from tests.control.web.site import TOKEN, Site
+from tests.control.web.site import TOKEN, Site, show_traffic
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
@@ -126,3 +126,15 @@ def test_cancelling_gives_no_order(page: Page) -> None:
     page.keyboard.press("Escape")
 
     assert page.site.ask("/api/targets/a").json["paused"] == ""  # type: ignore[attr-defined]
+
+
+def test_a_dispatcher_shows_its_sessions(page: Page) -> None:
+    """Their load, batches, and what was dropped and why; its backends, and advice on its pool."""
+    expect(page.locator("#traffic")).to_be_hidden()
+    show_traffic(page.site)  # type: ignore[attr-defined]
+    page.reload()
+
+    expect(page.locator("#sessions")).to_contain_text("mlp")
+    expect(page.locator("#sessions tr").nth(1)).to_contain_text("0.5 answered late, 2 deadline")
+    expect(page.locator("#backends .bad")).to_have_text("b:1 is down: connection refused")
+    expect(page.locator("#advice")).to_contain_text("Instances for mlp: start 1 x r5n.large")

@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from tests.builders import configuration
 from tests.control.daemon.daemon_bed import Bed, eventually
-from tests.control.web.site import TOKEN, Site
+from tests.control.web.site import TOKEN, Site, show_traffic
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.service import web_server
 from tuner.control.web.access import allowed_names
@@ -128,6 +128,32 @@ def test_the_api_tells_what_is_kept_and_why(site: Site) -> None:
     told = site.ask(f"/api/decisions/{decisions[0]['decision']}").json["explanation"]
     assert set(told) >= {"seen", "decided", "because", "expected", "outcome"}
     assert "it runs" in site.ask("/api/targets/a/events").json[0]["sentence"]
+
+
+def test_a_dispatcher_shows_its_sessions(site: Site) -> None:
+    """What came of the requests of each, its backends, and advice on its pool; others have none of it."""
+    show_traffic(site)
+
+    assert site.ask("/api/targets/b/traffic").json is None
+    shown = site.ask("/api/targets/a/traffic").json
+    assert shown["sessions"] == [
+        {
+            "name": "mlp",
+            "rate": 100.0,
+            "in_time": 97.5,
+            "late": 0.5,
+            "dropped": {"deadline": 2.0},
+            "mean_batch": 7.25,
+            "waiting": 3,
+        }
+    ]
+    assert [server["up"] for server in shown["servers"]] == [True, False]
+    assert shown["advice"]["gain"] == pytest.approx(0.5)
+    assert (shown["advice"]["steps"], shown["advice"]["seconds"]) == ("start 1 x r5n.large", 60.0)
+    found = values(site)
+    assert found["servetune_advised_instances", "target=a", "type=r5n.large"] == 1
+    assert found["servetune_advised_pool_gain_ratio", "target=a"] == pytest.approx(0.5)
+    assert found["servetune_advised_pool_switch_dollars", "target=a"] == pytest.approx(0.15 / 60)
 
 
 def test_learned_costs(site: Site) -> None:

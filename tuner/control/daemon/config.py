@@ -242,6 +242,8 @@ class TargetConfig(Section):
     guard: GuardSection = GuardSection()
     policy: Path | None = None
     """Folder of a trained agent to start from, written by ``tuner train``; relative to the daemon's file."""
+    plan: Path | None = None
+    """Scenario of ``tuner plan instances`` for the pool behind a dispatcher; beside the daemon's file."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of all random numbers."""
 
@@ -277,6 +279,22 @@ class TargetConfig(Section):
         except TunerError as error:
             raise ValueError(str(error)) from None
         return folder
+
+    @check_field("plan")
+    @classmethod
+    def _can_be_planned_with(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is None or not info.context:
+            return path
+        if not info.data.get("url", "dispatch://").startswith("dispatch://"):
+            raise ValueError("is for a dispatcher, whose requests have sizes: a target dispatch://HOST:PORT")
+        from tuner.control.daemon.pool_advice import PoolAdvisor
+
+        place: Path = info.context["folder"] / path
+        try:
+            PoolAdvisor(place)
+        except TunerError as error:
+            raise ValueError(str(error)) from None
+        return place
 
     def setting(self, grids: Grids) -> Setting:
         """Return what the target is tuned toward, with the grids of its knobs; see :meth:`grids`."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
+from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -38,6 +39,7 @@ from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
+    from tuner.control.daemon.pool_advice import PoolAdvisor
     from tuner.knobs import Configuration
     from tuner.measurement import Measurement
     from tuner.planning.autoscale import ScalingAdvice
@@ -169,6 +171,10 @@ class Worker:
         self.turns = 0
         self.learned: CostMap | None = None
         """What is learned of the present load; None unless somebody watches."""
+        self.traffic: Traffic | None = None
+        """What happened in the last window in each session of a server that says so."""
+        self.advisor: PoolAdvisor | None = None
+        """Advises on the pool behind such a server; None unless the file has a plan for it."""
         self._shown = ShownLevel()
         self._scaling: TargetScaling | None = None
         self._store = store
@@ -182,6 +188,7 @@ class Worker:
         self._clock = StoppableClock(self._stop)
         self._traced: set[tuple[str, str, int | None]] = set()  # places of unexpected errors that were logged
         self._id: int | None = None
+        self._unplannable = ""  # why there is no advice
         self._unused = 0  # disturbed windows in a row
         self._unseen = False  # whether a change was made that no usable window has shown yet
 
@@ -243,6 +250,10 @@ class Worker:
             standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
             self._id = standing.id
             self._scaling = TargetScaling(c.slo, attachment.space, attachment.host.cores)
+            if c.plan is not None and self.advisor is None:
+                from tuner.control.daemon.pool_advice import PoolAdvisor
+
+                self.advisor = PoolAdvisor(c.plan, c.seed)
             agent, learned = self._agent(attachment, setting.objective_on(attachment.host.cores), standing.id)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, setting)
@@ -332,12 +343,33 @@ class Worker:
                 self.turns += 1
                 self._report(record, driver)
                 self._let_watch(record, driver)
+                self._look(attachment)
                 if self.turns % SAVE_EVERY == 0:
                     self._save(driver, target, record.number)
                 if isinstance(attachment.clock, Simulated) and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
             self._leave(driver, target)
+
+    def _look(self, attachment: Attachment) -> None:
+        """See what came of the requests of each session, where the server says so, and advise on its pool."""
+        if not isinstance(attachment.backend, TrafficSource):
+            return
+        try:
+            self.traffic = attachment.backend.traffic()
+        except AdapterError:
+            self.traffic = None
+        if self.traffic is None or self.advisor is None:
+            return
+        try:
+            advice = self.advisor.observe(self.traffic)
+        except InvalidInput as error:  # the sizes that come fit no pool
+            if str(error) != self._unplannable:
+                self._say(f"there is no advice on the pool: {error}")
+            self._unplannable = str(error)
+            return
+        if advice:
+            self._say(advice)
 
     def _measuring(self, seconds: float) -> None:
         self._due = self._clock.now() + seconds + OVERDUE

@@ -27,8 +27,10 @@ from tuner.control.web.views import (
     PlainOrder,
     Problem,
     TargetView,
+    TrafficView,
     costs_view,
     target_view,
+    traffic_view,
 )
 from tuner.errors import InvalidInput
 
@@ -92,6 +94,7 @@ class Api:
         self._add("/targets/{name}/decisions", self.decisions, list[StoredDecision], responses=ABSENT)
         self._add("/targets/{name}/costs", self.costs, CostsView, responses=ABSENT)
         self._add("/targets/{name}/events", self.events, list[StoredEvent], responses=ABSENT)
+        self._add("/targets/{name}/traffic", self.traffic, TrafficView | None, responses=ABSENT)
         self._add("/decisions/{number}", self.decision, ExplainedView, responses=ABSENT)
         orders = (self.pause, self.resume, self.pin, self.unpin, self.rollback)
         for order in orders:
@@ -135,6 +138,10 @@ class Api:
     def costs(self, name: Name) -> CostsView:
         """Return the learned costs of a target's configurations under its present load."""
         return costs_view(self._known(name).learned)
+
+    def traffic(self, name: Name) -> TrafficView | None:
+        """Return what a dispatcher did in the last window; null for any other target."""
+        return traffic_view(self._known(name))
 
     def events(self, name: Name, count: Count = 50) -> Response:
         """Return the newest unusual events of a target, oldest first."""

@@ -20,6 +20,7 @@ from tuner.web.metrics import make_registry
 if TYPE_CHECKING:
     from tuner.control.daemon.worker import Worker, WorkerReport
     from tuner.control.decide.orders import Orders
+    from tuner.planning.pools.replan import PoolDecision
 
 __all__ = ["Exporter"]
 
@@ -63,6 +64,11 @@ class Exporter:
         self._desired = Gauge(
             METRIC, "Servers that a target should have.", ["target", "pool"], registry=self.registry
         )
+        self._pool = self._gauge("advised_instances", "Instances that should run behind it, by type.", "type")
+        self._pool_gain = self._gauge(
+            "advised_pool_gain_ratio", "More requests/s with the advised instances."
+        )
+        self._pool_cost = self._gauge("advised_pool_switch_dollars", "Price of a switch to them.")
         self._windows = self._counter("windows", "Windows by what they showed.", "slo")
         self._decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
         self._rollbacks = self._counter("rollbacks", "Changes that were taken back.")
@@ -165,13 +171,22 @@ class Exporter:
                     metric.remove_by_labels({"target": gone})
                 self._recent.pop(gone, None)
             self._known = set(workers)
-            self._info.clear()  # modes and objectives may have changed
+            for metric in (self._info, self._pool):  # modes, objectives and pools may have changed
+                metric.clear()
             for name, worker in workers.items():
                 config = worker.config
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
                 self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
                 self._up.labels(name).set(worker.phase == "running")
+                if worker.advisor is not None and worker.advisor.latest is not None:
+                    self._advise(name, worker.advisor.latest)
                 order = orders.get(name)
                 self._paused.labels(name).set(order is not None and bool(order.paused))
                 self._pinned.labels(name).set(order is not None and order.pinned is not None)
             return generate_latest(self.registry)
+
+    def _advise(self, name: str, advice: PoolDecision) -> None:
+        self._pool_gain.labels(name).set(advice.gain)
+        self._pool_cost.labels(name).set(advice.switch.cost)
+        for kind, count in advice.pool.items():
+            self._pool.labels(name, kind).set(count)

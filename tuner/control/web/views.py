@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import math
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tuner.control.daemon.worker import Worker
     from tuner.control.decide.orders import Orders
     from tuner.control.drive.cost_map import CostMap
+    from tuner.planning.pools.replan import PoolDecision
 
 __all__ = [
     "CostView",
@@ -29,6 +31,7 @@ __all__ = [
     "Problem",
     "SloView",
     "TargetView",
+    "TrafficView",
 ]
 
 
@@ -95,6 +98,52 @@ class CostsView(BaseModel):
         description="About what share of the machine foreign processes take then."
     )
     costs: list[CostView]
+
+
+class SessionView(BaseModel):
+    """What came of the requests of a dispatcher's session in the last window."""
+
+    name: str
+    rate: float = Field(description="Requests/s that arrived.")
+    in_time: float = Field(description="Requests/s that were answered by their deadlines.")
+    late: float = Field(description="Requests/s that were answered later.")
+    dropped: dict[str, float] = Field(description="Requests/s that were refused, by the reason.")
+    mean_batch: float | None = Field(description="Mean items of the executed batches; null without any.")
+    waiting: int = Field(description="Items that wait.")
+
+
+class ServerView(BaseModel):
+    """One of the backends behind a dispatcher."""
+
+    address: str
+    up: bool
+    reason: str = Field(description="Why it is down; empty if it is up.")
+
+
+class AdviceView(BaseModel):
+    """Which instances should run behind a dispatcher; nothing of it is carried out."""
+
+    session: str
+    do: str = Field(description="keep or switch.")
+    pool: dict[str, int] = Field(description="Instances by type that should run.")
+    reason: str
+    rate: float = Field(description="The load, requests/s.")
+    gain: float | None = Field(
+        description="Relative gain in requests/s; null where the running pool serves nothing in time."
+    )
+    steps: str = Field(description="What to start and to stop.")
+    seconds: float = Field(description="Until the switch is done, s.")
+    cost: float = Field(description="Price of the switch, $.")
+    saving: float = Field(description="Difference in price after it, $/h; negative if it costs more.")
+
+
+class TrafficView(BaseModel):
+    """What a dispatcher did in the last window, session by session."""
+
+    seconds: float = Field(description="Length of the window, s.")
+    sessions: list[SessionView]
+    servers: list[ServerView]
+    advice: AdviceView | None = Field(description="On its pool, if the file has a `plan` for it.")
 
 
 class ExplainedView(StoredDecision):
@@ -193,4 +242,38 @@ def costs_view(learned: CostMap | None) -> CostsView:
             )
             for index in known
         ],
+    )
+
+
+def traffic_view(worker: Worker) -> TrafficView | None:
+    """Return what a target's dispatcher did in the last window; None if it is none, or was not seen yet."""
+    traffic, advisor = worker.traffic, worker.advisor
+    if traffic is None:
+        return None
+    advice = advisor.latest if advisor is not None else None
+    return TrafficView(
+        seconds=traffic.seconds,
+        sessions=[SessionView(**_fields(one, SessionView)) for one in traffic.sessions],
+        servers=[ServerView(**_fields(one, ServerView)) for one in traffic.servers],
+        advice=_advice(advisor.session, advice) if advisor is not None and advice is not None else None,
+    )
+
+
+def _fields(found: object, view: type[BaseModel]) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in view.model_fields}
+
+
+def _advice(session: str, decision: PoolDecision) -> AdviceView:
+    switch, gain = decision.switch, decision.gain
+    return AdviceView(
+        session=session,
+        do=decision.do,
+        pool=decision.pool,
+        reason=decision.reason,
+        rate=decision.rate,
+        gain=gain if math.isfinite(gain) else None,
+        steps=switch.text,
+        seconds=switch.seconds,
+        cost=switch.cost,
+        saving=switch.saving,
     )

@@ -18,8 +18,11 @@ class Observer(Protocol):
     def arrived(self, session: str) -> None:
         """A request arrived."""
 
-    def ended(self, session: str, status: Status | None, seconds: float) -> None:
-        """A request was answered (no status) or refused, some time after its arrival."""
+    def taken(self, session: str, items: int) -> None:
+        """A request of this size waits for a batch."""
+
+    def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
+        """A request was answered (no status), in time or late, or refused, some time after its arrival."""
 
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""

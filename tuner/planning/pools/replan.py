@@ -98,7 +98,9 @@ class PoolDecision:
 
     @property
     def gain(self) -> float:
-        """Relative gain in requests/s; infinite if the running pool serves none."""
+        """Relative gain in requests/s: 0 if the pool is kept, infinite if the running one serves none."""
+        if self.do == "keep":
+            return 0.0
         return self.would_serve / self.serves - 1 if self.serves else float("inf")
 
 
@@ -164,6 +166,22 @@ class Replanner:
         """Note a request: its arrival, s, and its size."""
         self._times[self._seen % RECENT] = now
         self._seen += 1
+        self._monitor.observe(items)
+        self._recent.observe(items)
+
+    def observe_window(self, begin: float, end: float, items: np.ndarray) -> None:
+        """Note the requests of a window, as if they had come evenly.
+
+        Args:
+            begin: Of the window, s.
+            end: Likewise.
+            items: Their sizes, in any order.   # (n,)
+        """
+        times = begin + (end - begin) * (np.arange(items.size) + 1) / max(items.size, 1)
+        last = times[-RECENT:]
+        places = (self._seen + items.size - last.size + np.arange(last.size)) % RECENT
+        self._times[places] = last
+        self._seen += items.size
         self._monitor.observe(items)
         self._recent.observe(items)
 
