@@ -17,13 +17,14 @@ def test_a_query_is_planned_for_the_accelerators(name: str) -> None:
     assert query.rate > 100
 
 
-def test_a_quantile_is_chosen_where_nothing_is_reported() -> None:
-    """Over all queries and loads that are not reported; what is reported does not matter."""
+def test_a_quantile_is_chosen_by_all_that_was_tried() -> None:
+    """Over queries and loads, for each rule."""
     rule = "early drop, proactive"
-    found = {
-        DropTask(query, rule, load, quantile, load == 1.5): [Dropped(good, 0.0)] * 2
+    good = {(1.1, 0.1): 99.0, (1.1, 0.9): 90.0, (1.4, 0.1): 50.0, (1.4, 0.9): 60.0}
+    tried = {
+        DropTask(query, rule, load, quantile): Dropped(share, 0.0)
         for query in QUERIES
-        for load, quantile, good in ((1.5, 0.1, 99.0), (1.4, 0.1, 50.0), (1.4, 0.9, 60.0), (1.5, 0.9, 1.0))
+        for (load, quantile), share in good.items()
     }
 
-    assert chosen_quantiles(found) == {rule: 0.9}
+    assert chosen_quantiles(tried) == {rule: 0.9}
