@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 
 from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.planning.packing.load import SessionLoad
@@ -61,9 +62,6 @@ class AcceleratorsOfJobs(Experiment[int, Needed]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the accelerators against the jobs."""
-        figure, axes = style.figure("Accelerators for a round of jobs", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="jobs", ylabel="accelerators")
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        title = "Accelerators for a round of jobs"
+        drawing, _ = curves_drawn(result, title, xlabel="jobs", ylabel="accelerators")
+        return [drawing]

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 
 from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.planning.packing.load import SessionLoad
@@ -56,9 +57,6 @@ class DroppedJobs(Experiment[Setting, float]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the bad rate against the accelerators."""
-        figure, axes = style.figure(f"A round of {JOBS} jobs", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="accelerators", ylabel="requests dropped, %")
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        title = f"A round of {JOBS} jobs"
+        drawing, _ = curves_drawn(result, title, xlabel="accelerators", ylabel="requests dropped, %")
+        return [drawing]

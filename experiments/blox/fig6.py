@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.planning.rounds.placement import PlacementRule
@@ -77,10 +78,7 @@ class PlacedModels(Experiment[PlacementRule, Hits]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the hit rate of each round."""
-        figure, axes = style.figure(f"{MODELS} models on {ACCELERATORS} accelerators", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="round", ylabel="models that are there already, %")
+        title = f"{MODELS} models on {ACCELERATORS} accelerators"
+        drawing, axis = curves_drawn(result, title, xlabel="round", ylabel="models that are there already, %")
         axis.set_ylim(bottom=0)
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        return [drawing]

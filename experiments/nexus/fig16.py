@@ -16,6 +16,7 @@ from tuner.cluster import Scenario
 from tuner.cluster.epochs import simulate_epochs
 from tuner.cluster.goodput import goodput
 from tuner.cluster.scenario import Session
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, TABLE_4, Model, model
@@ -102,13 +103,13 @@ class SquishyMix(Experiment[str, Rates]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the gain of each mix."""
-        figure, axes = style.figure("Squishy packing over batch-oblivious plans", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
+        title = "Squishy packing over batch-oblivious plans"
+        drawing, axis = curves_drawn(
+            result, title, legend="", ylabel="more goodput, %", xticks=range(len(MIXES))
+        )
         axis.axhline(LEAST, color="0.7", linewidth=1)
-        axis.set(ylabel="more goodput, %", xticks=range(len(MIXES)))
         axis.set_xticklabels(MIXES, rotation=15, ha="right", fontsize=8)
-        return [style.Drawing(figure)]
+        return [drawing]
 
 
 def sessions_of(mix: str, seed: int) -> list[Session]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI, model
@@ -93,13 +94,10 @@ class QueryAnalysis(Experiment[QueryTask, Planned]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the gain against the SLO."""
-        figure, axes = style.figure("Query analysis over an even split", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
+        title = "Query analysis over an even split"
+        drawing, axis = curves_drawn(result, title, xlabel="SLO, ms", ylabel="more queries/s, %")
         axis.axhspan(LEAST, MOST, color="0.93", zorder=0)
-        axis.set(xlabel="SLO, ms", ylabel="more queries/s, %")
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        return [drawing]
 
 
 def _query(task: QueryTask) -> Query:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.planning.queries.query import Query
@@ -88,12 +89,13 @@ class SplitOfASlo(Experiment[SplitTask, Throughput]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the throughput against the time of the first stage."""
-        figure, axes = style.figure("The best split depends on gamma", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="time of x, ms of 100", ylabel="queries/s of an accelerator")
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        drawing, _ = curves_drawn(
+            result,
+            "The best split depends on gamma",
+            xlabel="time of x, ms of 100",
+            ylabel="queries/s of an accelerator",
+        )
+        return [drawing]
 
 
 def query_of(gamma: float) -> Query:

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from tuner.cluster import simulate
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.nexus.one_accelerator import ALPHAS, OPTIMUM, SLO, scenario
@@ -85,10 +86,13 @@ class LazyDropping(Experiment[DroppingRule, Dropping]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the bad rate against alpha."""
-        figure, axes = style.figure("Dropping at 90 % of the optimum, SLO 100 ms", size=(6.4, 3.8))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="alpha, ms per request (beta falls from 25 to 5 ms)", ylabel="late or dropped, %")
+        drawing, axis = curves_drawn(
+            result,
+            "Dropping at 90 % of the optimum, SLO 100 ms",
+            size=(6.4, 3.8),
+            legend="center left",
+            xlabel="alpha, ms per request (beta falls from 25 to 5 ms)",
+            ylabel="late or dropped, %",
+        )
         axis.set_ylim(bottom=-1)
-        style.legend(axis, loc="center left")
-        return [style.Drawing(figure)]
+        return [drawing]

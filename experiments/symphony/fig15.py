@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
@@ -92,12 +93,14 @@ class PartitionedModels(Experiment[int, Imbalance]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw the sorted imbalance of the rates."""
-        figure, axes = style.figure("Imbalance of the rates", size=(5.6, 3.6))
-        axis = axes[0, 0]
-        style.curves(axis, result.panel())
-        axis.set(xlabel="instances, %", ylabel="(max - min) / mean, %", yscale="log")
-        style.legend(axis)
-        return [style.Drawing(figure)]
+        drawing, _ = curves_drawn(
+            result,
+            "Imbalance of the rates",
+            xlabel="instances, %",
+            ylabel="(max - min) / mean, %",
+            yscale="log",
+        )
+        return [drawing]
 
 
 def _factors(problem: PartitionProblem, partition: Partition) -> tuple[float, float]:
