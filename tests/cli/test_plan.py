@@ -1,4 +1,4 @@
-"""``tuner plan instances``: what it prints, stores and refuses."""
+"""``tuner plan``: what it prints, stores, draws and refuses."""
 
 from __future__ import annotations
 
@@ -7,32 +7,144 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import Ended, Run
+from tests.cli.planning import EXAMPLES, Plan
+from tests.command_line import Run
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SESSION = "sessions: [{name: s, model: m, slo_ms: 40, sizes: 'gaussian:100,20'}]\n"
 CATALOGUE = """catalogue:
   - {name: gpu, price: 1.0, max_count: 3, profile: {m: {alpha_ms: 0.01, beta_ms: 5}}}
   - {name: cpu, price: 0.1, max_count: 9, profile: {m: {1: 1, 64: 20, 128: 19, 256: 80}}}
 """
+CLUSTER = """backends: {count: 8, memory_mib: 11000}
+sessions:
+  - {name: a, slo_ms: 200, rate: 64, memory_mib: 500, profile_ms: {4: 50, 8: 75, 16: 100}}
+  - {name: b, slo_ms: 250, rate: 32, memory_mib: 500, profile_ms: {4: 50, 8: 90, 16: 125}}
+  - {name: c, slo_ms: 250, rate: 32, memory_mib: 700, profile_ms: {4: 60, 8: 95, 16: 125}}
+"""
+PREFIXED = """backends: {memory_mib: 1000}
+prefixes:
+  - {name: body, memory_mib: 90, alpha_ms: 1, beta_ms: 9}
+sessions:
+  - {name: cats, prefix: body, slo_ms: 60, rate: 300, memory_mib: 2, alpha_ms: 0.1, beta_ms: 0.5}
+  - {name: dogs, prefix: body, slo_ms: 60, rate: 100, memory_mib: 3, alpha_ms: 0.1, beta_ms: 0.5}
+  - {name: other, slo_ms: 60, rate: 10, memory_mib: 5, alpha_ms: 1, beta_ms: 9}
+"""
+PARTITION = """partitions: 2
+memory_mib: 1000
+models:
+  - {name: a, rate: 300, memory_mib: 600}
+  - {name: b, rate: 100, memory_mib: 200}
+  - {name: c, rate: 200, memory_mib: 400}
+"""
+QUERY = """slo_ms: 400
+stages:
+  - {name: detect, profile_ms: {1: 8, 8: 30}, next: [{stage: recognise, gamma: 1.5}]}
+  - {name: recognise, profile_ms: {1: 5, 8: 20}}
+rate: 100
+"""
 
 
-@pytest.fixture
-def plan(run: Run) -> Run:
-    """Plan a file in an empty folder."""
+@pytest.mark.parametrize(
+    ("kind", "text", "names"),
+    [
+        ("instances", f"{CATALOGUE}{SESSION}", "budget: is missing"),
+        (
+            "instances",
+            f"budget: 0.2\n{CATALOGUE}{SESSION.replace('40', '15')}",
+            "0.2 $/h buys no instance that meets slo_ms",
+        ),
+        (
+            "instances",
+            f"budget: 2\n{CATALOGUE}{SESSION.replace('100,20', '300,20')}",
+            "profile of m on cpu: holds 1 to 256",
+        ),
+        ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('40', '3')}", "gpu needs"),
+        (
+            "instances",
+            f"budget: 2\n{CATALOGUE.replace('price: ', 'price: -')}{SESSION}",
+            "catalogue[0].price: must be greater than 0",
+        ),
+        (
+            "instances",
+            f"budget: 2\ncatalogue: none.yaml\n{SESSION}",
+            "instances.yaml line 2: catalogue: there is no file none.yaml",
+        ),
+        ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('gaussian', 'gauss')}", "gauss:100,20"),
+        ("instances", f"budgets: 2\n{CATALOGUE}{SESSION}", "did you mean 'budget'?"),
+        ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
+        ("cluster", CLUSTER.replace("rate: 64", "rate: -1"), "line 3: sessions[0].rate"),
+        ("cluster", CLUSTER.replace("name: b", "name: a"), "is the name of several"),
+        (
+            "cluster",
+            CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"),
+            "needs one profile",
+        ),
+        ("cluster", "sessions: []\n", "needs at least one"),
+        ("cluster", f"previous: none.json\n{CLUSTER}", "there is no file none.json"),
+        (
+            "cluster",
+            CLUSTER.replace("name: b,", "name: b, prefix: body,"),
+            "has the prefix body, which is not in prefixes",
+        ),
+        (
+            "cluster",
+            PREFIXED.replace("name: other", "name: body"),
+            "is the name of a prefix and of a session",
+        ),
+        ("cluster", f"previous: cluster.yaml\n{CLUSTER}", "is no plan"),
+        ("partition", PARTITION.replace("600", "6000"), "a needs 6000 MiB, more than memory_mib"),
+        (
+            "partition",
+            PARTITION.replace("600", "900").replace("400", "950"),
+            "the models need 2,050 MiB",
+        ),
+        ("partition", f"max_rate: 200\n{PARTITION}", "a has 300 requests/s, more than max_rate"),
+        (
+            "partition",
+            f"max_disruption: 1\nprevious: {{a: 0, b: 0, c: 0}}\n{PARTITION}",
+            "the least disruption is 2",
+        ),
+        ("partition", f"previous: {{a: 7}}\n{PARTITION}", "a was in sub-cluster 7"),
+        ("partition", PARTITION.replace("name: b", "name: a"), "is the name of 2 models"),
+        (
+            "query",
+            QUERY.replace("{1: 5, 8: 20}", "{1: 5, 8: 20}, next: [{stage: detect}]"),
+            "the query is cyclic",
+        ),
+        (
+            "query",
+            QUERY.replace("stage: recognise", "stage: recognize"),
+            "line 2: stages: stage 'detect' calls 'recognize', which is no stage",
+        ),
+        (
+            "query",
+            QUERY.replace("slo_ms: 400", "slo_ms: 12"),
+            "no split meets 12 ms: detect -> recognise need 13 ms",
+        ),
+        (
+            "query",
+            QUERY.replace("gamma: 1.5", "gamma: 0"),
+            "line 3: stages[0].next[0].gamma: must be greater than 0",
+        ),
+        (
+            "query",
+            QUERY.replace("profile_ms: {1: 5, 8: 20}", "alpha_ms: 3"),
+            "give profile_ms, or alpha_ms and beta_ms",
+        ),
+    ],
+)
+def test_mistakes_are_named(plan: Plan, kind: str, text: str, names: str) -> None:
+    """Exit code 2, one error, and nothing is printed or written."""
+    code, out, err, stored = plan(kind, text)
 
-    def call(text: str, *arguments: str) -> Ended:
-        Path("k.yaml").write_text(text)
-        return run("plan", "instances", "k.yaml", *arguments)
-
-    return call
+    assert (code, out, stored) == (2, "", None)
+    assert names in err
 
 
-def test_the_plan_is_shown_and_stored(plan: Run) -> None:
+def test_a_plan_of_instances_is_shown_and_stored(plan: Plan) -> None:
     """By the paper's rule: a table with the chosen pool, the reasons, and the same in JSON."""
-    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--rule", "paper", "--json", "plan.json")
+    code, out, err, stored = plan("instances", (EXAMPLES / "kairos.yaml").read_text(), "--rule", "paper")
 
-    stored = json.loads(Path("plan.json").read_text())
     assert (code, err) == (0, "")
     assert "1 x g4dn.xlarge, 13 x r5n.large for 2.463 $/h" in out
     assert "331 pools" in out
@@ -43,85 +155,56 @@ def test_the_plan_is_shown_and_stored(plan: Run) -> None:
 
 
 @pytest.mark.compiled
-def test_the_best_candidates_are_simulated(plan: Run) -> None:
+def test_the_best_candidates_are_simulated(plan: Plan) -> None:
     """The plan says what was simulated, and what the chosen pool serves."""
-    code, out, err = plan((EXAMPLES / "kairos.yaml").read_text(), "--json", "plan.json")
+    code, out, err, stored = plan("instances", (EXAMPLES / "kairos.yaml").read_text())
 
-    stored = json.loads(Path("plan.json").read_text())
     assert (code, err) == (0, "")
     assert stored["rule"] == "simulated"
     assert stored["gain"] > 1.5
     assert stored["chosen"]["simulated"] > 110
-    assert "with 1,000 requests, and the best" in " ".join(out.split())
+    assert "with 1,000 requests, and the best" in out
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("kairos*.yaml")), ids=lambda path: path.name)
-def test_the_examples_can_be_planned(plan: Run, example: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "example"),
+    [
+        *(("instances", path) for path in sorted(EXAMPLES.glob("kairos*.yaml"))),
+        ("query", EXAMPLES / "query.yaml"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_examples_can_be_planned(plan: Plan, kind: str, example: Path) -> None:
     """As the documentation says."""
-    code, _, err = plan(example.read_text())
+    code, out, err, _ = plan(kind, example.read_text())
 
     assert (code, err) == (0, "")
+    assert kind != "query" or "more queries on each than with an even split" in out
 
 
-def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Run) -> None:
+def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Plan) -> None:
     """The plan says what was done to its figures, and stores it."""
     Path("types.yaml").write_text(CATALOGUE)
 
-    code, out, err = plan(f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}", "--json", "plan.json")
+    code, out, err, stored = plan("instances", f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}")
 
     assert (code, err) == (0, "")
     assert "note: the profile of m on cpu falls" in out
-    assert "at 128 items" in json.loads(Path("plan.json").read_text())["notes"][0]
+    assert "at 128 items" in stored["notes"][0]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (f"{CATALOGUE}{SESSION}", "budget: is missing"),
-        (
-            f"budget: 0.2\n{CATALOGUE}{SESSION.replace('40', '15')}",
-            "0.2 $/h buys no instance that meets slo_ms",
-        ),
-        (
-            f"budget: 2\n{CATALOGUE}{SESSION.replace('100,20', '300,20')}",
-            "profile of m on cpu: holds 1 to 256",
-        ),
-        (f"budget: 2\n{CATALOGUE}{SESSION.replace('40', '3')}", "gpu needs"),
-        (
-            f"budget: 2\n{CATALOGUE.replace('price: ', 'price: -')}{SESSION}",
-            "catalogue[0].price: must be greater than 0",
-        ),
-        (
-            f"budget: 2\ncatalogue: none.yaml\n{SESSION}",
-            "k.yaml line 2: catalogue: there is no file none.yaml",
-        ),
-        (f"budget: 2\n{CATALOGUE}{SESSION.replace('gaussian', 'gauss')}", "gauss:100,20"),
-        (f"budgets: 2\n{CATALOGUE}{SESSION}", "did you mean 'budget'?"),
-        (f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
-    ],
-)
-def test_mistakes_are_named(plan: Run, text: str, names: str) -> None:
-    """Exit code 2, one error, and nothing is written."""
-    code, out, err = plan(text, "--json", "plan.json")
-
-    assert code == 2
-    assert names in err
-    assert out == ""
-    assert not Path("plan.json").exists()
-
-
-def test_mistakes_in_a_catalogue_file_are_told_with_its_line(plan: Run) -> None:
+def test_mistakes_in_a_catalogue_file_are_named_with_its_line(plan: Plan) -> None:
     """Not with the scenario's."""
     Path("types.yaml").write_text(CATALOGUE.replace("price: 0.1", "price: free"))
 
-    code, _, err = plan(f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}")
+    code, _, err, _ = plan("instances", f"catalogue: types.yaml\nbudget: 2.5\n{SESSION}")
 
     assert code == 2
     assert "types.yaml line 3: catalogue[1].price" in err
 
 
-def test_profiles_of_observed_servers(plan: Run) -> None:
+def test_profiles_of_observed_servers(plan: Plan) -> None:
     """What was learned of a server takes the catalogue's place, and the plan says so."""
     window = {
         "configuration": {"max_batch_size": 64.0, "instances": 1.0},
@@ -131,13 +214,13 @@ def test_profiles_of_observed_servers(plan: Run) -> None:
     Path("gpu.jsonl").write_text(json.dumps(window) + "\n")
     Path("learned.json").write_text(json.dumps({"gpu": {"m": "gpu.jsonl"}}))
 
-    code, out, _ = plan(
-        f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json", "--json", "plan.json"
+    code, out, _, stored = plan(
+        "instances", f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json"
     )
 
     assert code == 0
-    assert "m on gpu was learned: 0.1 ms per item and 2 ms per execution" in " ".join(out.split())
-    assert "900 executions" in json.loads(Path("plan.json").read_text())["notes"][0]
+    assert "m on gpu was learned: 0.1 ms per item and 2 ms per execution" in out
+    assert "900 executions" in stored["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -151,64 +234,32 @@ def test_profiles_of_observed_servers(plan: Run) -> None:
         ("{", "learned.json line 1: is not valid YAML"),
     ],
 )
-def test_mistakes_in_learned_profiles(plan: Run, content: str, said: str) -> None:
+def test_mistakes_in_learned_profiles(plan: Plan, content: str, said: str) -> None:
     """They are reported like any other, and nothing is stored."""
     Path("learned.json").write_text(content)
 
-    code, _, err = plan(
-        f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json", "--json", "plan.json"
+    code, _, err, stored = plan(
+        "instances", f"budget: 2.5\n{SESSION}{CATALOGUE}", "--profiles", "learned.json"
     )
 
-    assert code == 2
-    assert said in " ".join(err.split())
-    assert not Path("plan.json").exists()
+    assert (code, stored) == (2, None)
+    assert said in err
 
 
-def test_the_pool_of_the_file_is_compared(plan: Run) -> None:
+def test_the_pool_of_the_file_is_compared(plan: Plan) -> None:
     """Where the file says what runs, the plan says what a switch gains and costs."""
-    code, out, _ = plan((EXAMPLES / "mixed.yaml").read_text(), "--rule", "paper", "--json", "plan.json")
+    code, out, _, stored = plan("instances", (EXAMPLES / "mixed.yaml").read_text(), "--rule", "paper")
 
-    running = json.loads(Path("plan.json").read_text())["running"]
     assert code == 0
-    assert "To switch, start 4 x r5n.large and stop 1 x g4dn.xlarge: 60 s" in " ".join(out.split())
-    assert running["gain"] == pytest.approx(0.21, abs=0.01)
-    assert running["switch"]["stop"] == {"g4dn.xlarge": 1}
+    assert "To switch, start 4 x r5n.large and stop 1 x g4dn.xlarge: 60 s" in out
+    assert stored["running"]["gain"] == pytest.approx(0.21, abs=0.01)
+    assert stored["running"]["switch"]["stop"] == {"g4dn.xlarge": 1}
 
 
-CLUSTER = """backends: {count: 8, memory_mib: 11000}
-sessions:
-  - {name: a, slo_ms: 200, rate: 64, memory_mib: 500, profile_ms: {4: 50, 8: 75, 16: 100}}
-  - {name: b, slo_ms: 250, rate: 32, memory_mib: 500, profile_ms: {4: 50, 8: 90, 16: 125}}
-  - {name: c, slo_ms: 250, rate: 32, memory_mib: 700, profile_ms: {4: 60, 8: 95, 16: 125}}
-"""
-
-
-PREFIXED = """backends: {memory_mib: 1000}
-prefixes:
-  - {name: body, memory_mib: 90, alpha_ms: 1, beta_ms: 9}
-sessions:
-  - {name: cats, prefix: body, slo_ms: 60, rate: 300, memory_mib: 2, alpha_ms: 0.1, beta_ms: 0.5}
-  - {name: dogs, prefix: body, slo_ms: 60, rate: 100, memory_mib: 3, alpha_ms: 0.1, beta_ms: 0.5}
-  - {name: other, slo_ms: 60, rate: 10, memory_mib: 5, alpha_ms: 1, beta_ms: 9}
-"""
-
-
-@pytest.fixture
-def plan_cluster(run: Run) -> Run:
-    """Pack the sessions of a file in an empty folder."""
-
-    def call(text: str, *arguments: str) -> Ended:
-        Path("c.yaml").write_text(text)
-        return run("plan", "cluster", "c.yaml", *arguments)
-
-    return call
-
-
-def test_a_cluster_plan_is_shown_stored_and_drawn(plan_cluster: Run) -> None:
+def test_a_cluster_plan_is_shown_stored_and_drawn(plan: Plan) -> None:
     """Figure 2 of Nexus; and the plan of the next epoch loads nothing."""
-    code, out, err = plan_cluster(CLUSTER, "--json", "plan.json", "--plot", "plan.png")
+    code, out, err, stored = plan("cluster", CLUSTER, "--plot", "plan.png")
 
-    stored = json.loads(Path("plan.json").read_text())
     assert (code, err) == (0, "")
     assert "a 64 in 8, b 32 in 4" in out
     assert "gap 0.0%" in out
@@ -218,53 +269,37 @@ def test_a_cluster_plan_is_shown_stored_and_drawn(plan_cluster: Run) -> None:
     assert stored["backends"][0]["memory_mib"] == 1000.0
     assert stored["routes"]["a"] == {"backend-0": 1.0}
     assert Path("plan.png").stat().st_size > 1000
-    code, out, _ = plan_cluster(f"previous: plan.json\n{CLUSTER}")
-    assert (code, "0 models to load" in out) == (0, True)
+    again = plan("cluster", f"previous: plan.json\n{CLUSTER}")
+    assert (again.code, "0 models to load" in again.out) == (0, True)
 
 
-def test_what_no_accelerator_serves_is_an_error_beside_the_plan_of_the_rest(plan_cluster: Run) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "slo_ms: 250, rate: 32, memory_mib: 700",
+            "slo_ms: 90, rate: 32, memory_mib: 700",
+            "session c: no backend serves it in time",
+        ),
+        ("memory_mib: 700", "memory_mib: 70000", "its model needs 70000 MiB"),
+    ],
+)
+def test_what_no_accelerator_serves_is_an_error_beside_the_plan_of_the_rest(
+    plan: Plan, old: str, new: str, named: str
+) -> None:
     """The feasible part is stored, the rest named there and in one error."""
-    text = CLUSTER.replace("slo_ms: 250, rate: 32, memory_mib: 700", "slo_ms: 90, rate: 32, memory_mib: 700")
+    code, _, err, stored = plan("cluster", CLUSTER.replace(old, new))
 
-    code, _, err = plan_cluster(text, "--json", "plan.json")
-
-    stored = json.loads(Path("plan.json").read_text())
     assert code == 2
-    assert "session c: no backend serves it in time" in err
+    assert named in err
     assert stored["accelerators"] == 1
     assert [one["name"] for one in stored["unserved"]] == ["c"]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (CLUSTER.replace("memory_mib: 700", "memory_mib: 70000"), "its model needs 70000 MiB"),
-        (CLUSTER.replace("rate: 64", "rate: -1"), "line 3: sessions[0].rate"),
-        (CLUSTER.replace("name: b", "name: a"), "is the name of several"),
-        (CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"), "needs one profile"),
-        ("sessions: []\n", "needs at least one"),
-        (f"previous: none.json\n{CLUSTER}", "there is no file none.json"),
-        (
-            CLUSTER.replace("name: b,", "name: b, prefix: body,"),
-            "has the prefix body, which is not in prefixes",
-        ),
-        (PREFIXED.replace("name: other", "name: body"), "is the name of a prefix and of a session"),
-        (f"previous: c.yaml\n{CLUSTER}", "is no plan"),
-    ],
-)
-def test_mistakes_in_a_cluster_are_named(plan_cluster: Run, text: str, names: str) -> None:
-    """One clear error and exit code 2."""
-    code, _, err = plan_cluster(text)
-
-    assert code == 2
-    assert names in err.replace("\n", " ")
-
-
-def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan_cluster: Run) -> None:
+def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan: Plan) -> None:
     """The prefix is in memory once, and the routes name every session."""
-    code, out, err = plan_cluster(PREFIXED, "--json", "plan.json")
+    code, out, err, stored = plan("cluster", PREFIXED)
 
-    stored = json.loads(Path("plan.json").read_text())
     assert (code, err) == (0, "")
     assert "body: cats, dogs share batches" in out
     assert stored["prefixes"] == {"body": ["cats", "dogs"]}
@@ -274,31 +309,12 @@ def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan_cluste
     assert sum(rates) == pytest.approx(400)
 
 
-PARTITION = """partitions: 2
-memory_mib: 1000
-models:
-  - {name: a, rate: 300, memory_mib: 600}
-  - {name: b, rate: 100, memory_mib: 200}
-  - {name: c, rate: 200, memory_mib: 400}
-"""
-
-
-@pytest.fixture
-def plan_partition(run: Run) -> Run:
-    """Divide the models of a file in an empty folder."""
-
-    def call(text: str, *arguments: str) -> Ended:
-        Path("p.yaml").write_text(text)
-        return run("plan", "partition", "p.yaml", *arguments)
-
-    return call
-
-
-def test_a_partition_is_shown_stored_and_drawn(plan_partition: Run) -> None:
+def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     """The best one; and it is what the next one begins with."""
-    code, out, err = plan_partition(f"time_limit_s: 0.2\n{PARTITION}", "--json", "p.json", "--plot", "p.png")
+    text = f"time_limit_s: 0.2\n{PARTITION}"
 
-    stored = json.loads(Path("p.json").read_text())
+    code, out, err, stored = plan("partition", text, "--plot", "p.png")
+
     assert (code, err) == (0, "")
     assert "3 models in 2 sub-clusters" in out
     assert "random partitions" in out
@@ -306,29 +322,30 @@ def test_a_partition_is_shown_stored_and_drawn(plan_partition: Run) -> None:
     assert stored["assignment"]["b"] == stored["assignment"]["c"] != stored["assignment"]["a"]
     assert stored["seconds"] < 5
     assert Path("p.png").stat().st_size > 1000
-    code, _, _ = plan_partition(
-        f"time_limit_s: 0.2\nprevious: p.json\nmax_disruption: 0\n{PARTITION}", "--json", "q.json"
-    )
-    assert (code, json.loads(Path("q.json").read_text())["disruption"]) == (0, 0)
+    again = plan("partition", f"previous: plan.json\nmax_disruption: 0\n{text}")
+    assert (again.code, again.stored["disruption"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (PARTITION.replace("600", "6000"), "a needs 6000 MiB, more than memory_mib"),
-        (PARTITION.replace("600", "900").replace("400", "950"), "the models need 2,050 MiB"),
-        (f"max_rate: 200\n{PARTITION}", "a has 300 requests/s, more than max_rate"),
-        (f"max_disruption: 1\nprevious: {{a: 0, b: 0, c: 0}}\n{PARTITION}", "the least disruption is 2"),
-        (f"previous: {{a: 7}}\n{PARTITION}", "a was in sub-cluster 7"),
-        (PARTITION.replace("name: b", "name: a"), "is the name of 2 models"),
-    ],
-)
-def test_mistakes_in_a_partition_are_named(plan_partition: Run, text: str, names: str) -> None:
-    """One clear error and exit code 2."""
-    code, _, err = plan_partition(text)
+def test_a_query_plan_is_shown_stored_and_drawn(plan: Plan) -> None:
+    """A table, the same in JSON, and a picture."""
+    code, out, err, stored = plan("query", QUERY, "--plot", "plan.png")
 
-    assert code == 2
-    assert names in err.replace("\n", " ")
+    assert (code, err) == (0, "")
+    assert "0.75 accelerators" in out
+    assert stored["accelerators"] == pytest.approx(0.75)
+    assert stored["even_split"] == pytest.approx(0.75)
+    assert [stage["name"] for stage in stored["stages"]] == ["detect", "recognise"]
+    assert [stage["batch"] for stage in stored["stages"]] == [8, 8]
+    assert sum(stage["budget_ms"] for stage in stored["stages"]) == pytest.approx(400)
+    assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_is_a_picture(plan: Plan) -> None:
+    """Another ending is refused before anything is planned."""
+    code, _, err, stored = plan("query", QUERY, "--plot", "plan.txt")
+
+    assert (code, stored) == (2, None)
+    assert "--plot: plan.txt is no picture; let its name end in .png" in err
 
 
 def test_a_log_is_replayed(run: Run) -> None:

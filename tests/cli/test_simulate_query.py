@@ -1,0 +1,34 @@
+"""``tuner simulate`` with a query: what it prints, stores and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.planning import EXAMPLES
+from tests.command_line import Run
+
+SCENARIO = EXAMPLES / "query-scenario.yaml"
+
+
+def test_a_query_can_be_simulated(run: Run) -> None:
+    """A file with a query and a policy; what is not for queries is refused."""
+    code, out, err = run("simulate", str(SCENARIO), "--seconds", "1", "--json", "o.json")
+
+    stored = json.loads(Path("o.json").read_text())
+    assert (code, err) == (0, "")
+    assert "good queries/s on 2 accelerators under nexus with proactive deadlines" in " ".join(out.split())
+    assert stored["queries"] == stored["good"] + stored["late"] + stored["dropped"]
+    assert [stage["name"] for stage in stored["stages"]] == ["detect", "recognise"]
+    code, _, err = run("simulate", str(SCENARIO), "--trace", "t.json")
+    assert (code, "--trace: is not written for a query" in err) == (2, True)
+
+
+def test_mistakes_in_a_query_that_is_simulated(run: Run) -> None:
+    """Named with line and field."""
+    Path("s.yaml").write_text(SCENARIO.read_text().replace("policy: nexus", "policy: kairos"))
+
+    code, _, err = run("simulate", "s.yaml")
+
+    assert code == 2
+    assert "line 8: policy: there is no 'kairos' for queries" in " ".join(err.split())
