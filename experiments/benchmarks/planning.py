@@ -15,8 +15,8 @@ import numpy as np
 
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, seconds_of
 from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.planning.packing.consolidation import consolidate
 from tuner.planning.packing.load import SessionLoad
-from tuner.planning.packing.squishy import pack
 from tuner.planning.queries.query import Query
 from tuner.planning.queries.rivals import harpagon_split
 from tuner.planning.queries.split import best_split, choices_of
@@ -52,8 +52,8 @@ def _packing(count: int, most: float, repeats: int) -> BenchRow:
         SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
         for job in jobs
     ]
-    nodes = len(pack(loads))
-    seconds = seconds_of(lambda: pack(loads), repeats)
+    nodes = len(consolidate(loads))
+    seconds = seconds_of(lambda: consolidate(loads), repeats)
     note = f"onto {nodes:,} accelerators; target: at most {most:g} ms"
     return compared(f"packing of {count:,} sessions", 1e3 * seconds, None, "ms", note=note)
 

@@ -60,3 +60,17 @@ def _busy(loads: Sequence[SessionLoad], members: Members, cycle: float, memory: 
             return None
         busy += latency
     return busy if busy <= cycle * (1 + TOLERANCE) else None
+
+
+def naive_part(loads: Sequence[SessionLoad], members: Members, cycle: float) -> float:
+    """The part of a duty cycle that members need; infinite if one is not in time."""
+    busy = 0.0
+    for index, rate in members:
+        size = max(math.ceil(cycle * rate - TOLERANCE), 1)
+        if (
+            size >= len(loads[index].latency)
+            or cycle + loads[index].latency[size] > loads[index].budget + 1e-9
+        ):
+            return math.inf
+        busy += float(loads[index].latency[size])
+    return busy / cycle

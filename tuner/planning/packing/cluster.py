@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tuner.planning.packing.consolidation import consolidate
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.exact import fewest_nodes
 from tuner.planning.packing.form import ClusterFile
@@ -19,7 +20,7 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
     """Return the plan of a file.
 
     Of a small instance with equal backends and no plan before, the fewest accelerators are found, too; where
-    they are fewer than the greedy packing's, they are the plan.
+    they are fewer than those of the packing, they are the plan.
     """
     previous, compared = asked.previous_plan, PackingComparison()
     small = previous is None and not isinstance(asked.backends, tuple)
@@ -28,7 +29,7 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
         asked.each_backend,
         memory=asked.memory,
         previous=previous,
-        packing=compared.pack if small else pack,
+        packing=compared.pack if small else consolidate,
     )
     members = {name: tuple(one.name for one in sessions) for name, sessions in asked.members.items()}
     unserved = tuple(each for one in plan.unserved for each in _by_session(one, asked))
@@ -53,9 +54,9 @@ class PackingComparison:
 
     def pack(self, loads: Sequence[SessionLoad], rates: Sequence[float], memory: float) -> list[PackedNode]:
         """Return the nodes; see :func:`~tuner.planning.packing.squishy.pack`."""
-        nodes = pack(loads, rates, memory)
+        nodes = consolidate(loads, rates, memory)
         fewest = fewest_nodes(loads, nodes, memory=memory)
         if fewest is None:
             return nodes
-        self.exact, self.greedy = len(fewest), len(nodes)
+        self.exact, self.greedy = len(fewest), len(pack(loads, rates, memory))
         return fewest if len(fewest) < len(nodes) else nodes

@@ -19,12 +19,13 @@ from itertools import count, islice
 
 import numpy as np
 
+from tuner.planning.packing.consolidation import consolidate
 from tuner.planning.packing.kernel import ROUNDING
-from tuner.planning.packing.load import SessionLoad
+from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
 from tuner.planning.packing.plan import Backend, ClusterPlan, PlannedBackend, PlannedSession, Unserved
-from tuner.planning.packing.squishy import PackedNode, pack
+from tuner.planning.packing.squishy import PackedNode, best_node
 
-__all__ = ["LoadOfKind", "fit_node", "plan_epoch"]
+__all__ = ["LoadOfKind", "plan_epoch"]
 
 LoadOfKind = Callable[[str], Sequence[SessionLoad | None]]
 """The sessions on a kind of backends, always in one order; None for those that cannot execute there."""
@@ -51,10 +52,14 @@ class _Cluster:
     """What is planned so far, and what is left."""
 
     loads: Sequence[SessionLoad]
+    arrays: LoadArrays
+    """Of the same."""
     left: list[float]
     """requests/s of each session that are still to be placed."""
     nowhere_else: list[bool]
     """Whether no other group of backends can serve the session."""
+    spill: float = 1.0
+    """Part of its duty cycle up to which a backend may execute before it loses sessions."""
     bins: list[_Bin] = field(default_factory=list)
 
 
@@ -64,7 +69,8 @@ def plan_epoch(
     *,
     memory: float = math.inf,
     previous: ClusterPlan | None = None,
-    packing: Packing = pack,
+    packing: Packing = consolidate,
+    spill: float = 1.0,
 ) -> ClusterPlan:
     """Return the plan of an epoch.
 
@@ -74,14 +80,16 @@ def plan_epoch(
         memory: Bytes of each backend, if there are as many as are needed.
         previous: The plan of the epoch before.
         packing: How empty backends are filled.
+        spill: Part of its duty cycle up to which a backend of the epoch before may execute before it loses
+            sessions; more than 1 where the rates have a margin, so that few models move.
     """
     given = list(backends) if backends is not None else _enough(loads_of("default"), memory, previous)
     groups = _groups(loads_of, given)
     rates = _rates(loads_of, given)
     kept = previous if previous is not None and previous.backends else None
-    bins, left = _fill(groups, rates, kept, packing)
+    bins, left = _fill(groups, rates, kept, packing, spill)
     if kept is not None and sum(left) > ROUNDING * sum(rates.values()):
-        fresh, fresh_left = _fill(groups, rates, None, packing)
+        fresh, fresh_left = _fill(groups, rates, None, packing, spill)
         if sum(fresh_left) < sum(left) - ROUNDING:
             bins, left = _renamed(groups, fresh, kept), fresh_left
     return _plan(groups, bins, dict(zip(rates, left, strict=True)), kept, given)
@@ -136,7 +144,11 @@ def _rates(loads_of: LoadOfKind, backends: Sequence[Backend]) -> dict[str, float
 
 
 def _fill(
-    groups: Sequence[_Group], rates: dict[str, float], previous: ClusterPlan | None, packing: Packing
+    groups: Sequence[_Group],
+    rates: dict[str, float],
+    previous: ClusterPlan | None,
+    packing: Packing,
+    spill: float,
 ) -> tuple[list[_Bin], list[float]]:
     """Return the filled backends of all groups, and the rates that are left."""
     left, bins = list(rates.values()), []
@@ -148,9 +160,8 @@ def _fill(
         ]
         own = [rate if fits else 0.0 for rate, fits in zip(left, group.usable, strict=True)]
         others = [other.usable for other in groups if other is not group]
-        cluster = _Cluster(
-            loads, own, [not any(fits) for fits in zip(*others, strict=True)] or [True] * len(own)
-        )
+        alone = [not any(fits) for fits in zip(*others, strict=True)] or [True] * len(own)
+        cluster = _Cluster(loads, load_arrays(loads), own, alone, spill)
         if previous is None:
             _pack_afresh(cluster, group.backends, packing)
         else:
@@ -202,7 +213,7 @@ def _keep(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan)
         for backend, rate in _shares(load, here, cluster.left[index[name]]).items():
             shares.setdefault(backend, {})[index[name]] = rate
     for name, members in shares.items():
-        node = _not_overloaded(cluster.loads, members, known[name].memory)
+        node = _not_overloaded(cluster, members, known[name].memory)
         if node is not None:
             cluster.bins.append(_Bin(known[name], node))
             _take(cluster, node)
@@ -222,54 +233,25 @@ def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[st
     return shares
 
 
-def _not_overloaded(
-    loads: Sequence[SessionLoad], members: dict[int, float], memory: float
-) -> PackedNode | None:
+def _not_overloaded(cluster: _Cluster, members: dict[int, float], memory: float) -> PackedNode | None:
     """Return the node without its cheapest sessions, as far as it must lose them; None if nothing is left."""
+    loads = cluster.loads
     by_cost = sorted(members.items(), key=lambda member: -member[1] / loads[member[0]].peak)
     while by_cost:
-        node = fit_node(loads, by_cost, memory)
+        node = _fit_node(cluster, by_cost, memory, cluster.spill)
         if node is not None:
             return node
         by_cost.pop()
     return None
 
 
-def fit_node(
-    loads: Sequence[SessionLoad], members: Sequence[tuple[int, float]], memory: float
+def _fit_node(
+    cluster: _Cluster, members: Sequence[tuple[int, float]], memory: float, full: float = 1.0
 ) -> PackedNode | None:
-    """Return the node that serves (load, requests/s) in the shortest of their cycles, None if none does."""
-    if sum(loads[load].memory for load, _ in members) > memory * (1 + ROUNDING):
+    """Return the node that serves (load, requests/s); None if there would be no time or memory for it."""
+    if sum(cluster.loads[load].memory for load, _ in members) > memory * (1 + ROUNDING):
         return None
-    if sum(rate / loads[load].peak for load, rate in members) > 1 + ROUNDING:
-        return None
-    cycle = min(_longest_cycle(loads[load], rate) for load, rate in members)
-    batches, busy = [], 0.0
-    for load, rate in members:
-        size = max(math.ceil(cycle * rate - ROUNDING), 1)
-        if size >= len(loads[load].latency):
-            return None
-        latency = float(loads[load].latency[size])
-        if cycle + latency > loads[load].budget + ROUNDING:
-            return None
-        busy += latency
-        batches.append(size)
-    if busy > cycle * (1 + ROUNDING):
-        return None
-    return PackedNode(cycle=cycle, loads=tuple(members), batches=tuple(batches), occupancy=busy / cycle)
-
-
-def _longest_cycle(load: SessionLoad, rate: float) -> float:
-    """Return the longest duty cycle of a session by itself, s (Alg. 1, lines 13 and 14)."""
-    sizes = np.arange(1, len(load.latency))
-    fits = sizes + rate * load.latency[1:] <= rate * load.budget * (1 + ROUNDING)
-    largest = int(np.count_nonzero(fits))
-    alone = float(load.latency[1])
-    if not largest:
-        return max(load.budget - alone, alone)
-    if largest / rate < load.latency[largest] and largest + 1 < len(load.latency):
-        return load.budget - float(load.latency[largest + 1])
-    return largest / rate
+    return best_node(cluster.arrays, members, full)
 
 
 def _place_rest(cluster: _Cluster, backends: Sequence[Backend]) -> None:
@@ -287,7 +269,7 @@ def _place_rest(cluster: _Cluster, backends: Sequence[Backend]) -> None:
             pieces.append((rest / load.peak, index, rest))
     for _, index, rate in sorted(pieces, key=lambda piece: -piece[0]):
         if not _place(cluster, index, rate, cluster.bins):
-            node = fit_node(cluster.loads, [(index, rate)], math.inf) if free else None
+            node = _fit_node(cluster, [(index, rate)], math.inf) if free else None
             if node is None:
                 continue
             cluster.bins.append(_Bin(free.pop(0), node))
@@ -303,7 +285,7 @@ def _place(cluster: _Cluster, load: int, rate: float, bins: Sequence[_Bin]) -> b
         members = dict(each.node.loads)
         here = load in members
         members[load] = members.get(load, 0.0) + rate
-        node = fit_node(cluster.loads, list(members.items()), each.backend.memory)
+        node = _fit_node(cluster, list(members.items()), each.backend.memory)
         if node is not None and (worth := node.occupancy + SAME * here) > best:
             best, chosen, made = worth, each, node
     if chosen is None or made is None:

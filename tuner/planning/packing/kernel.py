@@ -9,7 +9,7 @@ import numpy as np
 from tuner._jit import njit, njit_inline
 from tuner.planning.packing.load import LoadArrays
 
-__all__ = ["NONE", "ROUNDING", "merge_residues", "residues_of", "saturate"]
+__all__ = ["NONE", "ROUNDING", "choose_cycle", "merge_residues", "residues_of", "saturate"]
 
 ROUNDING = 1e-9
 NONE = -1
@@ -133,6 +133,36 @@ def merge_residues(  # noqa: PLR0917 - a kernel has no keywords
         node[where, MEMORY] += loads.memory[residue[own]]
         node[where, SHORTEST] += shortest
     return node_of, node[:nodes, CYCLE].copy()
+
+
+@njit
+def choose_cycle(loads: LoadArrays, members: np.ndarray, rates: np.ndarray) -> tuple[float, float]:
+    """Return the duty cycle of which a node executes the least part, s, and that part.
+
+    The part is infinite if no cycle is in time for all. It is least where a member's batch is full, or where
+    its budget ends the wait for one more request: up to there the batches of all are the same.
+
+    Args:
+        loads: Their rates are not read.
+        members: The loads on the node.   # (m,)
+        rates: Of each, requests/s.   # (m,)
+    """
+    chosen, least = 0.0, np.inf
+    for own in range(members.size):
+        load, rate = members[own], rates[own]
+        first = loads.start[load]
+        for size in range(1, loads.start[load + 1] - first):
+            longest = loads.budget[load] - loads.latency[first + size]
+            if longest * rate <= size - 1:
+                break
+            cycle, busy = min(size / rate, longest), 0.0
+            for other in range(members.size):
+                busy += _busy(loads, members[other], rates[other], cycle)
+                if busy >= least * cycle:
+                    break
+            else:
+                chosen, least = cycle, busy / cycle
+    return chosen, least
 
 
 @njit_inline

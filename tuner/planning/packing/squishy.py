@@ -20,10 +20,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.planning.packing.kernel import NONE, ROUNDING, merge_residues, residues_of, saturate
+from tuner.planning.packing.kernel import (
+    NONE,
+    ROUNDING,
+    choose_cycle,
+    merge_residues,
+    residues_of,
+    saturate,
+)
 from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
 
-__all__ = ["PackedNode", "make_node", "pack", "pack_arrays"]
+__all__ = ["PackedNode", "best_node", "is_saturated", "make_node", "pack", "pack_arrays"]
 
 UNLIMITED = 1 << 40
 
@@ -107,3 +114,24 @@ def make_node(loads: LoadArrays, cycle: float, members: Sequence[tuple[int, floa
     starts = zip(members, batches, strict=True)
     busy = sum(float(loads.latency[loads.start[load] + size]) for (load, _), size in starts)
     return PackedNode(cycle=cycle, loads=tuple(members), batches=batches, occupancy=busy / cycle)
+
+
+def best_node(
+    loads: LoadArrays, members: Sequence[tuple[int, float]], full: float = 1.0
+) -> PackedNode | None:
+    """Return the node that serves (load, requests/s) in the duty cycle of which it executes the least part.
+
+    Args:
+        loads: Their rates are not read, and neither is their memory.
+        members: What it serves.
+        full: The part beyond which there is no such node, and the answer is None.
+    """
+    chosen, rates = zip(*members, strict=True)
+    cycle, part = choose_cycle(loads, np.array(chosen, np.int64), np.array(rates, float))
+    return make_node(loads, cycle, members) if part <= full + ROUNDING else None
+
+
+def is_saturated(loads: Sequence[SessionLoad], node: PackedNode) -> bool:
+    """Whether a node is filled by one session."""
+    load, rate = node.loads[0]
+    return len(node.loads) == 1 and rate >= loads[load].peak * (1 - ROUNDING)
