@@ -1,8 +1,11 @@
 """Plans Nexus epochs: squishy bin packing of the rates that came, or the batch-oblivious baseline.
 
-A plan is made at the end of each epoch, and before it if a session's rate has left the band around what was
-planned (below 0.8, above 1.1, and more than chance explains). Rates are planned with a margin, for requests
-come in bursts. Accelerators without a session are released.
+A plan is made at the end of each epoch, and before it if a session's rate, or the load of all together, has
+left the band around what was planned (below 0.8, above 1.1, and more than chance explains). Rates are planned
+with a margin, for requests come in bursts. Accelerators without a session are released.
+
+A model that a backend loads costs requests of those that it serves, so a backend keeps what it hosts as long
+as half of the margin is left.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.cluster.epochs.rates import KnownRates, RateEstimate, changed
 from tuner.cluster.epochs.record import EpochRecord, Observed
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import Simulation
@@ -26,14 +30,8 @@ from tuner.scheduling.batching.nexus_plan import Placement, raised_batches
 __all__ = ["NexusEpochs"]
 
 MIB = float(1 << 20)
-LOW, HIGH = 0.8, 1.1
-"""Of the planned rate; outside, an epoch ends early."""
-SURE = 3.0
-"""Standard deviations of a Poisson number that chance explains."""
 RAREST = 0.1
 """Requests/s that are planned for at least: a session always has a backend."""
-MARGIN = 1.15
-"""What is planned for, relative to what came (the authors' code has the same on execution times)."""
 
 
 class NexusEpochs:
@@ -41,11 +39,10 @@ class NexusEpochs:
 
     Args:
         scenario: Its sessions' rates are not read but at time 0, as a first guess.
-        margin: What is planned for, relative to what came.
     """
 
-    def __init__(self, scenario: Scenario, *, margin: float = MARGIN) -> None:
-        self._scenario, self._margin = scenario, margin
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
         self._spec = spec = scenario.cluster_spec()
         memory = math.inf if scenario.memory_mib is None else scenario.memory_mib * MIB
         self._backends = [Backend(name=str(index), memory=memory) for index in range(len(spec.kinds))]
@@ -62,7 +59,9 @@ class NexusEpochs:
         ]
         self._plan: ClusterPlan | None = None
         self._pending: tuple[float, Placement] | None = None
-        self._rates = np.zeros(len(self._loads))  # planned without the margin
+        self._cost = np.array([1 / load.peak if load.fits else 0.0 for load in self._loads])  # s
+        self._estimate = RateEstimate(self._first_rates(), self._cost, scenario.epoch_s)
+        self._planned: KnownRates = self._estimate.known
         self._used = 0
         self._hosted: list[set[int]] | None = None
         self.simulation = Simulation(scenario)
@@ -72,9 +71,7 @@ class NexusEpochs:
 
     def begin(self) -> None:
         """Plan for the rates that the scenario begins with; the models are loaded already."""
-        first = [session.process() for session in self._scenario.each_session]
-        rates = [one.schedule.rate(0.0) if one.schedule is not None else one.rate for one in first]
-        self._make_plan(np.array(rates))
+        self._make_plan()
         self.change()
 
     def next_change(self) -> float:
@@ -92,9 +89,11 @@ class NexusEpochs:
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
         """Plan again if it is time."""
         used, loaded = max(self._used, 1), 0
-        plan = self._pending is None and (epoch_ended or self._left_the_band(seen))
+        early = changed(seen, self._planned, self._cost).any()
+        self._estimate.see(seen)
+        plan = self._pending is None and (epoch_ended or bool(early))
         if plan:
-            loaded = self._make_plan(seen.rates)
+            loaded = self._make_plan()
         return EpochRecord(
             time=self.simulation.now,
             requests=int(seen.requests.sum()),
@@ -106,22 +105,24 @@ class NexusEpochs:
             planned=plan,
         )
 
-    def _left_the_band(self, seen: Observed) -> bool:
-        expected = self._rates * seen.seconds
-        off = np.abs(seen.requests - expected) > SURE * np.sqrt(np.maximum(expected, 1.0))
-        outside = (seen.requests < LOW * expected) | (seen.requests > HIGH * expected)
-        return bool((off & outside).any())
+    def _first_rates(self) -> np.ndarray:
+        processes = [session.process() for session in self._scenario.each_session]
+        rates = [one.schedule.rate(0.0) if one.schedule is not None else one.rate for one in processes]
+        return np.array(rates)
 
-    def _make_plan(self, rates: np.ndarray) -> int:
-        """Plan for rates, begin to load, and return how many models that takes."""
-        self._rates = rates
-        wanted = np.maximum(rates * self._margin, RAREST).tolist()
+    def _make_plan(self) -> int:
+        """Plan for the rates that are known, begin to load, and return how many models that takes."""
+        self._planned = self._estimate.known
+        wanted = np.maximum(self._planned.rate * self._scenario.margin, RAREST).tolist()
         if self._scenario.planner == "oblivious":
             placement = Placement.of(oblivious_rows(self._loads, wanted, len(self._backends)))
             loads = self._new_models(placement)
         else:
             now = [replace(load, rate=rate) for load, rate in zip(self._loads, wanted, strict=True)]
-            plan = plan_epoch(lambda _: now, self._backends, previous=self._plan)
+            margin = self._scenario.margin
+            plan = plan_epoch(
+                lambda _: now, self._backends, previous=self._plan, spill=2 * margin / (1 + margin)
+            )
             self._plan, placement = plan, self._placement(plan)
             loads = self._new_models(placement)
         seconds = self._scenario.load_s

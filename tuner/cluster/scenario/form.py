@@ -57,6 +57,8 @@ class Form(StrictPart):
     """Length of an epoch, of which the planner makes the next plan."""
     load_s: Annotated[NotNegative, Field(le=1e5)] = 0.5
     """How long an accelerator loads a model, and executes nothing."""
+    margin: Annotated[float, Field(strict=True, ge=1, le=100)] = 1.15
+    """What a planner of batches plans for, relative to the rates that came."""
     memory_mib: Positive | None = None
     """Of each accelerator, for the planner; None for no limit."""
     policy: str | None = None
