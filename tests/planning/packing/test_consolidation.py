@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planning.packing.builders import line, paper_loads, random_loads
+from tests.planning.packing.builders import line, random_loads
 from tests.planning.packing.naive import naive_part
+from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.packing.consolidation import consolidate
 from tuner.planning.packing.exact import fewest_nodes
 from tuner.planning.packing.kernel import choose_cycle
@@ -54,7 +55,7 @@ def test_fewer_than_the_greedy_packing_and_none_fewer_than_the_fewest() -> None:
 
 def test_the_example_of_the_paper_stays() -> None:
     """Figure 2 cannot be done with one accelerator; rates of zero need nothing."""
-    assert len(consolidate(paper_loads(a=64.0, b=32.0, c=32.0))) == 2
+    assert len(consolidate(example_loads({"A": 64.0, "B": 32.0, "C": 32.0}))) == 2
     assert consolidate([line("a", 10.0)], rates=[0.0]) == []
 
 
