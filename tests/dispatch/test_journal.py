@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatch.clock import run
+from tests.command_line import Run, run
+from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import bench
 from tests.dispatch.test_dispatcher import poisson
+from tuner.cli.exit_code import ExitCode
 from tuner.dispatch.journal import Journal, explain
 from tuner.errors import StorageError
+from tuner.scheduling.log import SEND
+
+__all__ = ["run"]
 
 
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
@@ -29,7 +34,7 @@ def test_a_live_log_replays_identically(policy: str, tmp_path: Path) -> None:
             found.servers["a:1"].alive = True
             await load
 
-    run(main())
+    in_virtual_time(main())
     found.journal.save(tmp_path / "log.npz")
     journal = Journal.load(tmp_path / "log.npz")
 
@@ -47,7 +52,7 @@ def test_a_request_is_explained() -> None:
         async with found as dispatcher:
             await poisson(dispatcher, 20, 400)
 
-    run(main())
+    in_virtual_time(main())
     said = [line for segment in found.journal.segments for line in explain(segment, 3)]
 
     assert len(said) == 2
@@ -62,3 +67,28 @@ def test_what_is_no_log(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match=r"log\.npz: is no event log"):
         Journal.load(path)
+
+
+def test_the_command_replays_and_explains(run: Run, tmp_path: Path) -> None:
+    """Identical commands end with code 0, others with another one; a number that nobody had is an error."""
+    found, path = bench({"slo_ms": 100.0}, servers=1), tmp_path / "log.npz"
+
+    async def main() -> None:
+        async with found as dispatcher:
+            await poisson(dispatcher, 20, 400)
+
+    in_virtual_time(main())
+    found.journal.save(path)
+    replayed, explained = run("dispatch", str(path), "--replay"), run("dispatch", str(path), "--explain", "3")
+    assert (replayed.code, explained.code) == (0, 0)
+    assert replayed.out.endswith("entries): identical\n")
+    assert "arrived for m, due in 100.0 ms" in explained.out
+    unknown = run("dispatch", str(path), "--explain", "99")
+    assert (unknown.code, unknown.err) == (2, "error: --explain: the log has no request 99\n")
+
+    segment = found.journal.segments[-1]
+    segment.log.entries["count"][segment.log.entries["kind"] == SEND] += 1
+    found.journal.save(path)
+    other = run("dispatch", str(path), "--replay")
+    assert other.code == ExitCode.DIFFERENT
+    assert "differs at entry " in other.out
