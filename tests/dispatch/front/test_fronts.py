@@ -15,8 +15,10 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tests.adapters.certificates import make_certificates
+from tests.dispatch.clock import START, run
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
+from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, StorageError
 
 ANY = ("127.0.0.1", 0)
@@ -217,6 +219,31 @@ def test_a_call_without_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) ->
             assert await ask(channel) == "OK"
 
     asyncio.run(live())
+
+
+def test_each_call_gets_the_whole_time_for_its_message() -> None:
+    """Whoever has waited too long is refused; others that began later go on, and may still be cancelled."""
+
+    async def message(after: float) -> bytes:
+        await asyncio.sleep(after)
+        return b"x"
+
+    async def live() -> list[object]:
+        patience, loop = calls.Patience(), asyncio.get_running_loop()
+        waiting = []
+        for after in (5.0, 20.0, 9.0, 20.0):
+            waiting.append(loop.create_task(patience.wait(message(after))))
+            await asyncio.sleep(3.0)
+        waiting[-1].cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        return [*found, loop.time() - START]
+
+    quick, late, slow, gone, seconds = run(live())
+
+    assert (quick, slow) == (b"x", b"x")
+    assert isinstance(late, Refused)
+    assert isinstance(gone, asyncio.CancelledError)
+    assert seconds == pytest.approx(15.0)
 
 
 def test_a_long_header_is_refused() -> None:

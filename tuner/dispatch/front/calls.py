@@ -72,6 +72,52 @@ Raises:
 """
 
 
+class Patience:
+    """Waits for the messages of calls, each in its task, and gives up those whose message does not come.
+
+    All may wait equally long, so one timer is enough: it looks at the call that has waited longest. A timer
+    for each call (``asyncio.timeout``) costs more than reading the message.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[asyncio.Task[Any], float] = {}  # in the order in which they began
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, message: Awaitable[Any]) -> Any:
+        """Wait for a message.
+
+        Raises:
+            Refused: It did not come in time.
+        """
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "coroutines run in tasks"
+        self._since[task] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(LONGEST_WAIT, self._give_up)
+        try:
+            return await message
+        except asyncio.CancelledError:
+            if task not in self._late:  # the client went away
+                raise
+            task.uncancel()
+            raise Refused(Status.DEADLINE, f"no message came within {LONGEST_WAIT:g} s") from None
+        finally:
+            del self._since[task]
+            self._late.discard(task)
+
+    def _give_up(self) -> None:
+        """End the waiting of those that have waited too long, and look again when the next one will have."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        for task, since in self._since.items():
+            if since + LONGEST_WAIT > loop.time():
+                self._timer = loop.call_at(since + LONGEST_WAIT, self._give_up)
+                return
+            self._late.add(task)
+            task.cancel()
+
+
 class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Finds who answers a call.
 
@@ -91,8 +137,11 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         token: str | None,
         talks: Mapping[str, Talk],
     ) -> None:
+        patience = Patience()
         self._handlers = {
-            name: grpc.stream_unary_rpc_method_handler(_answer(method, None if name in free else token))
+            name: grpc.stream_unary_rpc_method_handler(
+                _answer(method, None if name in free else token, patience)
+            )
             for name, method in methods.items()
         }
         self._handlers |= {
@@ -110,12 +159,12 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         return handler
 
 
-def _answer(method: Method, token: str | None) -> Any:
+def _answer(method: Method, token: str | None, patience: Patience) -> Any:
     async def answer(_messages: Any, context: Any) -> bytes:
         call = Call(context)
         try:
             await _check_token(call, context, token)
-            return await method(await _message(context), call)
+            return await method(await _message(context, patience), call)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
             raise AssertionError("abort raises") from None
@@ -144,7 +193,7 @@ async def _check_token(call: Call, context: Any, token: str | None) -> None:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
 
 
-async def _message(context: Any) -> bytes:
+async def _message(context: Any, patience: Patience) -> bytes:
     """Return the message of a call.
 
     A call of one message is read as a stream of messages: for others gRPC itself waits, without an end.
@@ -152,11 +201,7 @@ async def _message(context: Any) -> bytes:
     Raises:
         Refused: None came.
     """
-    try:
-        async with asyncio.timeout(LONGEST_WAIT):
-            message = await context.read()
-    except TimeoutError:
-        raise Refused(Status.DEADLINE, f"no message came within {LONGEST_WAIT:g} s") from None
+    message = await patience.wait(context.read())
     if message is grpc.aio.EOF:
         raise Refused(Status.INVALID, "the call ended before its message")
     return bytes(message)
