@@ -60,6 +60,39 @@ class Room:
             self._held -= size
 
 
+class Entrance:
+    """Lets requests in while there are few enough, until it closes; each request is a ``with`` block of it.
+
+    Args:
+        most: Requests at the same time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.closed = False
+        self._most = most
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __enter__(self) -> None:
+        if self.closed:
+            raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
+        if self._open >= self._most:
+            raise Refused(Status.EXHAUSTED, f"{self._most} requests are in progress; ask again later")
+        self._open += 1
+        self._idle.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+        if not self._open:
+            self._idle.set()
+
+    async def drain(self) -> None:
+        """Close, and wait for the requests that were let in."""
+        self.closed = True
+        await self._idle.wait()
+
+
 class Intake:
     """Lets requests of all fronts in while there are few enough, until it closes.
 
@@ -76,18 +109,14 @@ class Intake:
         self._service = service
         self._grants = grants
         self._traces = traces
-        self._most = most_requests
-        self._open = 0
+        self._entrance = Entrance(most_requests)
         self.room = Room()
-        self._closed = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def ready(self, session: str | None = None) -> bool:
         """Return whether requests are taken, by one session or by any."""
         if session is not None and session not in self._service.sessions:
             return False
-        return not self._closed and self._service.ready(session)
+        return not self._entrance.closed and self._service.ready(session)
 
     async def metadata(self, session: str, version: str = "") -> Metadata:
         """Return what a session's model expects and gives.
@@ -121,7 +150,7 @@ class Intake:
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
         if self._traces and (parent := header("traceparent")) is not None:
             request = replace(request, trace=TraceContext(parent, header("tracestate") or ""))
-        with self._entered(), self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
+        with self._entrance, self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
             return await _guarded(self._service.infer(request))
 
     async def grant(self, ask: Ask) -> Grant:
@@ -134,33 +163,12 @@ class Intake:
             problem = "this dispatcher takes requests and grants none; its file has mode: proxy"
             raise Refused(Status.UNSUPPORTED, problem)
         self.check_session(ask.session)
-        with self._entered():
+        with self._entrance:
             return await _guarded(self._grants.grant(ask))
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        """Count a request while the context lasts.
-
-        Raises:
-            Refused: No more are taken.
-        """
-        if self._closed:
-            raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
-        if self._open >= self._most:
-            raise Refused(Status.EXHAUSTED, f"{self._most} requests are in progress; ask again later")
-        self._open += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._open -= 1
-            if not self._open:
-                self._idle.set()
 
     async def drain(self) -> None:
         """Take no more requests, and wait for those in progress."""
-        self._closed = True
-        await self._idle.wait()
+        await self._entrance.drain()
 
 
 async def _guarded(answer: Awaitable[Answer]) -> Answer:
