@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +50,7 @@ class Totals:
         self.latency = 0.0
         self.inferences = 0
         self.compute = 0.0
-        self._latencies = np.zeros(len(BOUNDS) + 1, np.int64)
+        self._latencies = [0] * (len(BOUNDS) + 1)
         self._counts: dict[int, int] = {}
         self._seconds: dict[int, float] = {}
         self._sessions: dict[str, SessionTotals] = {}
@@ -73,7 +74,7 @@ class Totals:
         found.in_time += not late
         self.requests += 1
         self.latency += seconds
-        self._latencies[np.searchsorted(BOUNDS, seconds)] += 1
+        self._latencies[bisect_left(BOUNDS, seconds)] += 1
 
     def executed(self, session: str, items: int, seconds: float) -> None:
         """A batch was executed."""
@@ -96,5 +97,5 @@ class Totals:
             "inferences": self.inferences,
             "batch_counts": [self._counts.get(size, 0) for size in sizes],
             "batch_seconds": [self._seconds.get(size, 0.0) for size in sizes],
-            "latencies": self._latencies.tolist(),
+            "latencies": list(self._latencies),
         }

@@ -71,6 +71,7 @@ class LearnedProfile:
         self._recent: deque[tuple[int, float, float]] = deque(maxlen=RECENT)  # size, s, ratio to expected
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
+        self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
 
     def observe(self, size: int, seconds: float, now: float) -> None:
         """Learn from a batch.
@@ -93,6 +94,7 @@ class LearnedProfile:
         if self.executions % ENOUGH == 0:
             self._middle = self._fitted()
             self._look_for_drift()
+            self._tables.clear()
 
     def _look_for_drift(self) -> None:
         if len(self._recent) < RECENT or sum(map(len, self._durations.values())) < 3 * RECENT:
@@ -127,15 +129,19 @@ class LearnedProfile:
     def table(self, quantile: float) -> np.ndarray:
         """Return how long a batch may take, by its size; it does not fall with it.   # (B+1,) s.
 
+        It is the same array until the next fit, for every batch asks: do not change it.
+
         Args:
             quantile: Share of the batches that should not take longer.
         """
-        factor = 1.0
-        if len(self._ratios) >= ENOUGH:
-            factor = min(max(float(np.quantile(self._ratios, quantile)), 1.0), MOST_SPREAD)
-        table = self._middle * factor
-        table[0] = 0.0
-        return np.asarray(table)
+        table = self._tables.get(quantile)
+        if table is None:
+            factor = 1.0
+            if len(self._ratios) >= ENOUGH:
+                factor = min(max(float(np.quantile(self._ratios, quantile)), 1.0), MOST_SPREAD)
+            table = self._tables[quantile] = self._middle * factor
+            table[0] = 0.0
+        return table
 
 
 def _line(sizes: np.ndarray, values: np.ndarray, weights: np.ndarray, last: int) -> np.ndarray:
