@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from http.client import HTTPConnection
 from typing import Any
 
@@ -122,7 +121,7 @@ def test_a_batch() -> None:
                 return await infer(model, like, inputs)
 
             server.infer = noting  # type: ignore[method-assign]
-            first = asyncio.ensure_future(dispatcher.infer(replace(request(), trace=CALLER)))
+            first = asyncio.ensure_future(dispatcher.infer(request()._replace(trace=CALLER)))
             await asyncio.sleep(1 * MS)
             await asyncio.gather(first, dispatcher.infer(request()))
 
@@ -190,7 +189,7 @@ def test_sampling() -> None:
     async def main() -> None:
         async with traced as dispatcher:
             for trace in (None, CALLER, quiet):
-                await dispatcher.infer(replace(request(), trace=trace))
+                await dispatcher.infer(request()._replace(trace=trace))
 
     run(main())
     assert len(traced.traces()) == 1
@@ -241,7 +240,7 @@ def test_the_trace_goes_with_the_batch() -> None:
     """As metadata of gRPC, to Triton and TensorFlow Serving; callers may also send it by HTTP."""
     service = Echo()
     config = FrontConfig(grpc=("127.0.0.1", 0), http=("127.0.0.1", 0), traces=True)
-    like = replace(request(session="echo"), trace=CALLER)
+    like = request(session="echo")._replace(trace=CALLER)
     with running(service, config) as fronts:
 
         async def send(target: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 __all__ = [
@@ -53,8 +54,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """An input or an output with its values.
 
     Args:
@@ -103,8 +103,11 @@ class TraceContext(NamedTuple):
         return tuple((name, value) for name, value in given if value)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+NO_PARAMETERS: Mapping[str, bool | int | float | str] = MappingProxyType({})
+"""Of a request without any."""
+
+
+class Request(NamedTuple):
     """One inference.
 
     Args:
@@ -123,12 +126,11 @@ class Request:
     outputs: tuple[str, ...] = ()
     deadline: float | None = None
     version: str = ""
-    parameters: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    parameters: Mapping[str, bool | int | float | str] = NO_PARAMETERS
     trace: TraceContext | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to one request."""
 
     outputs: tuple[Tensor, ...]

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
-from tuner.dispatch.front.intake import milliseconds
+from tuner.dispatch.front.intake import Entrance, milliseconds
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["CODES", "Call", "Calls", "Method", "Talk"]
@@ -128,6 +128,7 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         free: Which of them need no token.
         token: The one that the others need; None if they need none.
         talks: Conversations by their full names.
+        entrance: Lets calls in, of all kinds.
     """
 
     def __init__(
@@ -136,16 +137,17 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         free: frozenset[str],
         token: str | None,
         talks: Mapping[str, Talk],
+        entrance: Entrance,
     ) -> None:
         patience = Patience()
         self._handlers = {
             name: grpc.stream_unary_rpc_method_handler(
-                _answer(method, None if name in free else token, patience)
+                _answer(method, None if name in free else token, patience, entrance)
             )
             for name, method in methods.items()
         }
         self._handlers |= {
-            name: grpc.stream_stream_rpc_method_handler(_converse(talk, token))
+            name: grpc.stream_stream_rpc_method_handler(_converse(talk, token, entrance))
             for name, talk in talks.items()
         }
         self._services = {name.rpartition("/")[0] + "/" for name in methods}
@@ -159,12 +161,13 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         return handler
 
 
-def _answer(method: Method, token: str | None, patience: Patience) -> Any:
+def _answer(method: Method, token: str | None, patience: Patience, entrance: Entrance) -> Any:
     async def answer(_messages: Any, context: Any) -> bytes:
         call = Call(context)
         try:
-            await _check_token(call, context, token)
-            return await method(await _message(context, patience), call)
+            with entrance:
+                await _check_token(call, context, token)
+                return await method(await _message(context, patience), call)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
             raise AssertionError("abort raises") from None
@@ -172,15 +175,16 @@ def _answer(method: Method, token: str | None, patience: Patience) -> Any:
     return answer
 
 
-def _converse(talk: Talk, token: str | None) -> Any:
+def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
     async def converse(_messages: Any, context: Any) -> None:
         async def read() -> bytes | None:
             message = await context.read()
             return None if message is grpc.aio.EOF else bytes(message)
 
         try:
-            await _check_token(Call(context), context, token)
-            await talk(read, context.write)
+            with entrance:
+                await _check_token(Call(context), context, token)
+                await talk(read, context.write)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
 

@@ -11,7 +11,7 @@ from tuner.dispatch.front.calls import Calls
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.conversation import Conversation
 from tuner.dispatch.front.inference import InferenceService
-from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.front.intake import Entrance, Intake
 from tuner.dispatch.front.prediction import PredictionService
 from tuner.dispatch.grant import CONVERSE
 from tuner.errors import InvalidInput, StorageError
@@ -41,10 +41,12 @@ async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> t
         StorageError: A certificate cannot be read.
     """
     host, port = address
-    server = grpc.aio.server(maximum_concurrent_rpcs=MOST_CALLS, options=_options(config.largest_message))
+    server = grpc.aio.server(options=_options(config.largest_message))
     methods = InferenceService(intake).methods() | PredictionService(intake).methods()
     talks = {CONVERSE: lambda read, write: Conversation(intake).run(read, write)}
-    server.add_generic_rpc_handlers((Calls(methods, inference.FREE | prediction.FREE, config.token, talks),))
+    free = inference.FREE | prediction.FREE
+    entrance = Entrance(MOST_CALLS)  # grpc.aio's own limit costs a callback per call
+    server.add_generic_rpc_handlers((Calls(methods, free, config.token, talks, entrance),))
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = _credentials(config)
     try:

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 from tuner.dispatch.grant import Ask, Grant, Grants
@@ -149,7 +148,7 @@ class Intake:
         if request.deadline is not None and request.deadline <= time.monotonic():
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
         if self._traces and (parent := header("traceparent")) is not None:
-            request = replace(request, trace=TraceContext(parent, header("tracestate") or ""))
+            request = request._replace(trace=TraceContext(parent, header("tracestate") or ""))
         with self._entrance, self.room.hold(sum(len(tensor.content) for tensor in request.inputs)):
             return await _guarded(self._service.infer(request))
 

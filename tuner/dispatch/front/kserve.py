@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -147,11 +148,22 @@ def check_count(what: str, names: Collection[str]) -> None:
 
 
 def write_reply(reply: Reply, session: str, request_id: str) -> bytes:
-    """Return a serialised ``ModelInferResponse``."""
-    message = service_pb2.ModelInferResponse(model_name=session, model_version=reply.version, id=request_id)
-    for tensor in reply.outputs:
-        message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-        message.raw_output_contents.append(tensor.content)
+    """Return a serialised ``ModelInferResponse``.
+
+    It is written in two parts, which protobuf reads as one: most requests have the first in common.
+    """
+    kinds = tuple([(tensor.name, tensor.datatype, tensor.shape) for tensor in reply.outputs])
+    contents = [tensor.content for tensor in reply.outputs]
+    values = service_pb2.ModelInferResponse(id=request_id, raw_output_contents=contents)
+    return bytes(_reply_head(session, reply.version, kinds) + values.SerializeToString())
+
+
+@lru_cache(maxsize=1024)
+def _reply_head(session: str, version: str, kinds: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
+    """Return a serialised ``ModelInferResponse`` without its id and its values."""
+    message = service_pb2.ModelInferResponse(model_name=session, model_version=version)
+    for name, datatype, shape in kinds:
+        message.outputs.add(name=name, datatype=datatype, shape=shape)
     return bytes(message.SerializeToString())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.pool.lanes import Batch
@@ -28,7 +27,7 @@ class ProxySender(Sender):
         loop = asyncio.get_running_loop()
         began = loop.time()
         if traces := traces_of(requests):
-            like = replace(like, trace=note_sent(traces, began, server.address, batch.items)[0])
+            like = like._replace(trace=note_sent(traces, began, server.address, batch.items)[0])
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
         try:
             patience = self._beliefs.patience(server, stream, batch.items)
