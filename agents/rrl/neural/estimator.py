@@ -25,6 +25,8 @@ BEYOND = 0.25
 """An input is out of range from this many deviations of the training's inputs on ..."""
 COMMON = 0.25
 """... if it is in this share of the configurations."""
+AUTOMATIC = 0.4
+"""Standard deviation of the logarithm of a latency for each number of threads that is left to the server."""
 WIDEST = 4.0
 """An estimate out of range is at most this many times as uncertain as one within."""
 
@@ -34,7 +36,7 @@ class Estimate(NamedTuple):
 
     mean: np.ndarray  # (n, 6) of mean, p50, p95, p99, s; of the cores in use, and of the share of the GPU
     deviation: np.ndarray  # (n, 6) of each configuration alone
-    loadings: np.ndarray  # (n, 6, FACTORS) on what is common to the configurations of a server
+    loadings: np.ndarray  # (n, 6, FACTORS + 3) on what is common to the configurations of a server
     unlike: tuple[str, ...]  # in which respects the server is unlike those of the training
 
 
@@ -70,11 +72,13 @@ class NeuralEstimator:
         inputs = inputs_of(settings, knowledge, rate, watched)
         outputs = evaluate(self._network or shipped(), inputs.rows)
         relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
+        # What 0 stands for is the same unknown number in all configurations that have it.
+        chosen = np.repeat(AUTOMATIC * settings.automatic[:, None, :], outputs.mean.shape[1], axis=1)
         wider = np.minimum(1.0 + np.sqrt((outputs.beyond**2).sum(axis=1)), WIDEST)[:, None]
         return Estimate(
             outputs.mean + relative,
             outputs.deviation * wider,
-            outputs.loadings * wider[:, :, None],
+            np.concatenate([outputs.loadings * wider[:, :, None], chosen], axis=2),
             _unlike(outputs.beyond),
         )
 

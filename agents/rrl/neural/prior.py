@@ -79,7 +79,9 @@ class NeuralPrior:
         before = self.knowledge
         if not (seen["requests"] > 0 and seen["rate"] > 0):
             return False
-        if not self._given and seen["compute_mean"] > 0:
+        # How long a graph of operations takes, a window shows; in the training nothing else did.
+        shown = not self._given or self._space.with_role(Role.INTER_OP) is not None
+        if shown and seen["compute_mean"] > 0:
             self._learn_profile(number, seen)
         if self.knowledge is not None and self.knowledge.reference is None:
             reference = Reference(

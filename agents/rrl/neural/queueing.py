@@ -41,6 +41,7 @@ class Settings(NamedTuple):
     parallelism: np.ndarray
     inter_op: np.ndarray
     intra_op: np.ndarray
+    automatic: np.ndarray  # (n, 3) bool, which of the last three are left to the server
 
     def row(self, numbers: np.ndarray) -> Settings:
         """Return some of the rows."""
@@ -62,7 +63,10 @@ class Queue(NamedTuple):
 
 
 def settings_of(space: KnobSpace, cores: float) -> Settings:
-    """Return what every configuration of a space means; 0 threads or executions at once are one a core.
+    """Return what every configuration of a space means.
+
+    0 threads or executions at once are left to the server. It is taken to have one for each core, but may
+    count hardware threads.
 
     Args:
         space: The knobs.
@@ -74,13 +78,15 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
         if knob is None:
             values = np.full(space.size, space.fixed.get(role, otherwise))
         else:
-            values = np.array(knob.grid)[space.coordinates[:, space.knobs.index(knob)]]
-        return np.where(values == 0.0, max(cores, 1.0), values) if role in THREADS else values
+            values = space.column(knob.name)
+        return values
 
     batch = np.maximum(column(Role.BATCH, 1.0), 1.0)
     delay = np.where(batch == 1.0, 0.0, column(Role.DELAY, 0.0))
-    parallel, inter_op, intra_op = (column(role, 1.0) for role in THREADS)
-    return Settings(batch, delay, parallel, inter_op, intra_op)
+    threads = [column(role, 1.0) for role in THREADS]
+    automatic = np.stack([values == 0.0 for values in threads], axis=1)
+    parallel, inter_op, intra_op = (np.where(values == 0.0, max(cores, 1.0), values) for values in threads)
+    return Settings(batch, delay, parallel, inter_op, intra_op, automatic)
 
 
 def split_time(settings: Settings, cores: float) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from tuner.agents import State
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.neural import network
-from tuner.agents.rrl.neural.estimator import WIDEST, NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.estimator import AUTOMATIC, WIDEST, NeuralEstimator, costs_of, describable
 from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
 from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
@@ -185,7 +185,7 @@ def test_costs_follow_the_objective(goal: str) -> None:
     ratio = np.exp(estimate.mean[:, 2]) / 1e-6
     saturated = 10.0 * (1.0 + np.log(ratio / 10.0))
     assert np.exp(costs.mean) == pytest.approx(saturated + (goal != "latency"), rel=1e-6)
-    assert costs.loadings.shape == (SPACE.size, FACTORS)
+    assert costs.loadings.shape == (SPACE.size, FACTORS + 3)
     assert (costs.deviation > 0).all()
 
 
@@ -331,3 +331,33 @@ def test_a_graph_of_operations_is_described_by_its_threads() -> None:
     assert prior.knowledge is not None
     assert prior.knowledge.seconds[0] > 0.2
     assert np.isfinite(prior.at(math.log2(14.0)).mean).all()
+
+
+def test_of_a_graph_of_operations_a_window_is_believed_rather_than_what_was_given() -> None:
+    """As in the training: how long it takes with one thread follows from the window that was watched."""
+    model = CPU_MODELS["inception"]
+    space, objective = model.space(), Objective(slo=Slo(statistic="p95", latency=0.55), cores=model.cores)
+    given = NeuralPrior(
+        space, objective, knowledge=replace(knowledge(watched=False), cores=float(model.cores))
+    )
+    alone = NeuralPrior(space, objective)
+
+    for prior in (given, alone):
+        prior.watch(space.encode(space.default), seen(compute_mean=0.1, rate=14.0))
+
+    assert given.knowledge is not None
+    assert alone.knowledge is not None
+    assert given.knowledge.seconds == pytest.approx(alone.knowledge.seconds)
+
+
+def test_how_many_threads_a_server_chooses_itself_is_unsure() -> None:
+    """It may have one for each core or for each hardware thread: those configurations differ in common."""
+    model = CPU_MODELS["inception"]
+    space, known = model.space(), replace(knowledge(watched=False), cores=10.0)
+    chosen, ten = (space.encode(space.default.replace(request_parallelism=value)) for value in (0.0, 10.0))
+
+    estimate = NeuralEstimator(space).estimate(known, 14.0)
+
+    assert estimate.mean[chosen] == pytest.approx(estimate.mean[ten])
+    extra = (estimate.loadings[chosen] ** 2 - estimate.loadings[ten] ** 2).sum(axis=1)
+    assert extra == pytest.approx(AUTOMATIC**2)
