@@ -30,7 +30,9 @@ __all__ = ["SharedMachine"]
 RATE, WINDOW = 140.0, 5.0
 """requests/s, s"""
 CHECK, ROUNDS = 4.0, 3
-"""Length of a window in turns, s, and rounds."""
+"""Length of a window in turns, s, and rounds that count."""
+CHOOSING = 2
+"""Rounds that choose the best."""
 BUSY = "a busy core"
 COMES = "a core busy for 30 s of every 60 s"
 OTHER = "a busy Triton"
@@ -177,10 +179,10 @@ class SharedMachine(SequentialExperiment[Found]):
             grid = distinct(coarse)
         held = dict.fromkeys(one for life in lives for one in life.held)
         with NEIGHBOURS[kind](), triton(RATE, quick=self.options.quick) as attachment:
-            measure = partial(measure_in_turns, attachment, seconds=CHECK, rounds=self.rounds)
-            found = measure(list(dict.fromkeys([*grid, *held])))
+            measure = partial(measure_in_turns, attachment, seconds=CHECK)
+            found = measure(list(dict.fromkeys([*grid, *held])), rounds=min(CHOOSING, self.rounds))
             best = min(found, key=lambda one: median(found[one]))
-            return measure(list(dict.fromkeys([best, *held])))
+            return measure(list(dict.fromkeys([best, *held])), rounds=self.rounds)
 
     def _possible(self, best: Configuration) -> float:
         """Return the share of windows with the SLO kept, %, beside the neighbour that comes and goes."""
