@@ -8,11 +8,13 @@ from typing import NamedTuple, Protocol
 
 from tuner.dispatch.request import TraceContext
 
-__all__ = ["CONVERSE", "Ask", "Ended", "Grant", "Grants"]
+__all__ = ["CONVERSE", "WELCOME", "Ask", "Ended", "Grant", "Grants"]
 
 
 CONVERSE = "/servetune.Grants/Converse"
 """The method of gRPC over which frontends ask."""
+WELCOME = "servetune-welcome"
+"""The header with which the dispatcher takes a conversation up."""
 
 
 class Ask(NamedTuple):

@@ -194,7 +194,7 @@ class Driver:
         self._number += 1
         seconds = self.loop.window(self.window)
         if math.isinf(self._due):
-            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
+            self._due = self._clock.now() + self._settle + seconds + OVERDUE
         try:
             measurement = self.profiler.measure(seconds, settle=self._settle)
         except AdapterError as error:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from tuner.dispatch.grant import CONVERSE
+from tuner.dispatch.grant import CONVERSE, WELCOME
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["GrpcLine", "Line", "OpenLine"]
@@ -74,6 +74,7 @@ class GrpcLine:
         )
         metadata = [("authorization", f"Bearer {token}")] if token is not None else None
         self._call = self._channel.stream_stream(CONVERSE)(metadata=metadata)
+        self._welcome = False
 
     async def read(self) -> bytes | None:
         """See :class:`Line`."""
@@ -86,6 +87,10 @@ class GrpcLine:
     async def write(self, frame: bytes) -> None:
         """See :class:`Line`."""
         try:
+            if not self._welcome:  # a write that meets the refusal of the call would hide its reason
+                self._welcome = WELCOME in dict(await self._call.initial_metadata())
+            if not self._welcome:
+                raise Refused(_status(await self._call.code()), await self._call.details())
             await self._call.write(frame)
         except grpc.RpcError as error:
             raise _refused(error) from None
@@ -104,4 +109,8 @@ class GrpcLine:
 
 
 def _refused(error: grpc.RpcError) -> Refused:
-    return Refused(STATUSES.get(error.code(), Status.UNAVAILABLE), error.details() or error.code().name)
+    return Refused(_status(error.code()), error.details() or error.code().name)
+
+
+def _status(code: grpc.StatusCode) -> Status:
+    return STATUSES.get(code, Status.UNAVAILABLE)

@@ -10,6 +10,7 @@ import grpc
 
 from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.intake import Entrance, milliseconds
+from tuner.dispatch.grant import WELCOME
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["CODES", "Call", "Calls", "Method", "Talk"]
@@ -184,6 +185,7 @@ def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
         try:
             with entrance:
                 await _check_token(Call(context), context, token)
+                await context.send_initial_metadata(((WELCOME, "1"),))  # clients wait for it, then speak
                 await talk(read, context.write)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
