@@ -24,7 +24,7 @@ from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
-from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched, longest
+from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.scaling import TargetScaling
@@ -125,7 +125,7 @@ class Followed:
         Raises:
             AdapterError: The server, or the source of its metrics, did not answer.
         """
-        self._begin(longest(seconds, settle))
+        self._begin(settle + (2 * seconds if settle > 0 else seconds))  # after a change a backlog comes first
         try:
             measurement = self._profiler.measure(seconds, settle=settle)
         except AdapterError as error:

@@ -41,7 +41,7 @@ from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched", "longest"]
+__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched"]
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +67,6 @@ class Measurer(Protocol):
             AdapterError: The server, or the source of its metrics, did not answer.
         """
         ...
-
-
-def longest(seconds: float, settle: float) -> float:
-    """Return how long it may take to measure a window, s: after a change its backlog may come first."""
-    return settle + (2 * seconds if settle > 0 else seconds)
 
 
 @dataclass(frozen=True, slots=True)
