@@ -23,7 +23,6 @@ import numpy as np
 
 __all__ = [
     "LoadLevels",
-    "left_by_neighbours",
     "nearest_level",
     "neighbours",
     "same_neighbours",
@@ -91,11 +90,6 @@ class LoadLevels:
 def neighbours(level: int) -> int:
     """Return how often foreign processes halve the capacity of the machine at a level."""
     return round(level / SPAN)
-
-
-def left_by_neighbours(level: int) -> float:
-    """Return the share of the machine's capacity that foreign processes leave at a level."""
-    return float(2.0 ** -neighbours(level))
 
 
 def without_neighbours(levels: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.load_levels import left_by_neighbours, neighbours
+from tuner.agents.load_levels import neighbours
 from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
@@ -209,7 +209,7 @@ class SmoothPerception:
         """Return in which respects this server is unlike all that the prior learned from."""
         if self.prior is None or not self.prior.ready:
             return ()
-        return self.prior.unlike(self._load(state), left_by_neighbours(state.level))
+        return self.prior.unlike(self._load(state), left_on(self.measured.machine(state.level)))
 
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """Return the least value, to which a relative temperature refers."""
@@ -337,7 +337,7 @@ class SmoothPerception:
         """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
-        prior = self._expected(load, left_by_neighbours(state.level))
+        prior = self._expected(load, left_on(self.measured.machine(state.level)))
         mean, loadings = prior.mean[configurations], prior.loadings[configurations]
         if not points.logs.size:
             alone = np.full(configurations.size, smoothing.deviation)
