@@ -72,23 +72,10 @@ class PoolAdvisor:
         before = (self.latest.do, self.latest.pool) if self.latest else ("keep", self._replanner.pool)
         self.latest = self._replanner.decide(traffic.ended)
         same = before == (self.latest.do, self.latest.pool)
-        return "" if same else _sentence(self.latest)
+        return "" if same else self.latest.sentence
 
     def _sizes(self, session: SessionTraffic) -> np.ndarray:
         """Return the sizes of the requests of a window in random order.   # (n,)."""
         items = np.repeat(list(session.sizes), list(session.sizes.values()))
         self._random.shuffle(items)
         return np.asarray(np.minimum(items, LARGEST), np.int64)
-
-
-def _sentence(decision: PoolDecision) -> str:
-    """Say a piece of advice, with what it would gain and cost."""
-    if decision.do == "keep":
-        return f"the pool can stay: {decision.reason}"
-    switch = decision.switch
-    gain = f"{decision.gain:+.0%} requests/s" if np.isfinite(decision.gain) else "the first in time"
-    money = f"{abs(switch.saving):.3g} $/h {'less' if switch.saving > 0 else 'more'}"
-    return (
-        f"another pool is advised: {switch.text} ({gain}, {money}; the switch takes {switch.seconds:.0f} s "
-        f"and costs {switch.cost:.2g} $); {decision.reason}"
-    )

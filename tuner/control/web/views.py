@@ -124,6 +124,7 @@ class AdviceView(BaseModel):
     """Which instances should run behind a dispatcher; nothing of it is carried out."""
 
     session: str
+    text: str = Field(description="The advice in words, as the history of events has it.")
     do: str = Field(description="keep or switch.")
     pool: dict[str, int] = Field(description="Instances by type that should run.")
     reason: str
@@ -267,6 +268,7 @@ def _advice(session: str, decision: PoolDecision) -> AdviceView:
     switch, gain = decision.switch, decision.gain
     return AdviceView(
         session=session,
+        text=decision.sentence,
         do=decision.do,
         pool=decision.pool,
         reason=decision.reason,

@@ -25,6 +25,7 @@ the highest throughput whatever the load, which is what the first row does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,6 +103,19 @@ class PoolDecision:
         if self.do == "keep":
             return 0.0
         return self.would_serve / self.serves - 1 if self.serves else float("inf")
+
+    @property
+    def sentence(self) -> str:
+        """The advice in words, with what it would gain and cost."""
+        if self.do == "keep":
+            return f"the pool can stay: {self.reason}"
+        switch = self.switch
+        gain = f"{self.gain:+.0%} requests/s" if math.isfinite(self.gain) else "the first in time"
+        money = f"{abs(switch.saving):.3g} $/h {'less' if switch.saving > 0 else 'more'}"
+        return (
+            f"another pool is advised: {switch.text} ({gain}, {money}; "
+            f"the switch takes {switch.seconds:.0f} s and costs {switch.cost:.2g} $); {self.reason}"
+        )
 
 
 class Replanner:
