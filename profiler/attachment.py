@@ -7,7 +7,7 @@ clients, and a live one is watched with the wall clock and the process table of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -190,17 +190,13 @@ def attach(
     load = load or Load()
     limits = LIMITS if foreign_limit is None else Limits(foreign=foreign_limit)
     with ExitStack() as opened:
-        server_grids = {name: grid for name, grid in (grids or {}).items() if name != IN_FLIGHT}
-        in_flight = (grids or {}).get(IN_FLIGHT)
-        backend: Backend = opened.enter_context(closing(connect(target, server_grids)))
-        silent = load.rate is None and load.arrival is None
-        if in_flight is not None and (isinstance(backend, Simulated) or silent):
-            raise InvalidInput(
-                f"knob {IN_FLIGHT}", "a knob of our own requests to a live server", "add --rate"
-            )
+        of_server = dict(grids or {})
+        in_flight = of_server.pop(IN_FLIGHT, None)
+        backend: Backend = opened.enter_context(closing(connect(target, of_server)))
         if isinstance(backend, Simulated):
             if indicator is not None:
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
+            _limited(backend, None, in_flight)
             _offer(backend, load)
             description = backend.describe()
             yield _attached(backend, description, backend, clock=backend, host=backend, limits=limits)
@@ -208,11 +204,10 @@ def attach(
         from tuner.profiler.host import LocalHost, RemoteHost
 
         description = backend.describe()
-        generator = _generator(backend, load, seed, in_flight or ())
+        generator = _generator(backend, load, seed)
         if generator is not None:
             opened.callback(generator.stop)
-            if in_flight is not None:
-                backend = WithInFlight(backend, generator, in_flight)
+        backend = _limited(backend, generator, in_flight)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
         yield _attached(
@@ -235,7 +230,7 @@ def _offer(backend: Simulated, load: Load) -> None:
         backend.set_rate(load.nominal)
 
 
-def _generator(backend: Backend, load: Load, seed: int, in_flight: Sequence[float]) -> LoadGenerator | None:
+def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     """Return the generator of our own load; None without such a load."""
     if load.rate is None and load.arrival is None:
         return None
@@ -244,14 +239,16 @@ def _generator(backend: Backend, load: Load, seed: int, in_flight: Sequence[floa
     arrival = load.arrival or f"poisson:{load.nominal}"
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
-    return LoadGenerator(
-        backend.endpoint(),
-        arrival,
-        shapes=load.shapes,
-        seed=seed,
-        timeout=TIMEOUT,
-        in_flight=int(max(in_flight, default=0)),
-    )
+    return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
+
+
+def _limited(backend: Backend, load: LoadGenerator | None, in_flight: tuple[float, ...] | None) -> Backend:
+    """Return a backend with our clients' knob, if there is a grid for it."""
+    if in_flight is None:
+        return backend
+    if load is None:
+        raise InvalidInput(f"knob {IN_FLIGHT}", "a knob of our own requests to a live server", "add --rate")
+    return WithInFlight(backend, load, in_flight)
 
 
 def _attached(

@@ -46,7 +46,6 @@ class LoadGenerator:
         grace: How long `sample` waits for outstanding answers, s.
         channels: HTTP/2 connections to spread the requests over.
         patience: How long to wait for the server at the start, s.
-        in_flight: Most requests without an answer; others wait here, and that counts as latency. 0: no limit.
 
     Raises:
         InvalidInput: A setting is unusable, the model unknown, or its inputs cannot be made up.
@@ -64,14 +63,10 @@ class LoadGenerator:
         grace: float = 1.0,
         channels: int = 1,
         patience: float = 10.0,
-        in_flight: int = 0,
     ) -> None:
-        if not timeout > 0 or channels < 1 or in_flight < 0:
-            raise InvalidInput(
-                "load generator",
-                f"{timeout=} and {channels=} must be positive, and {in_flight=} must not be negative",
-            )
-        self._in_flight = in_flight
+        if not timeout > 0 or channels < 1:
+            raise InvalidInput("load generator", f"{timeout=} and {channels=} must be positive")
+        self._in_flight = 0
         self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
         self.grace = grace
         self._timeout = timeout
@@ -83,7 +78,6 @@ class LoadGenerator:
             timeout=timeout,
             channels=channels,
             patience=patience,
-            in_flight=in_flight,
         )
         self._log = LoadLog()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
@@ -137,7 +131,10 @@ class LoadGenerator:
         return self._in_flight
 
     def set_in_flight(self, most: int) -> None:
-        """Have at most this many requests without an answer from now on; 0: however many."""
+        """Have at most this many requests without an answer from now on; 0: however many.
+
+        Others wait here, and that counts as latency.
+        """
         self._in_flight = most
         self._order({"in_flight": most})
 

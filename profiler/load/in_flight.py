@@ -49,6 +49,7 @@ class WithInFlight:
         check_grid(grid)
         knob = Knob(name=IN_FLIGHT, grid=grid, default=grid[-1], apply_cost=ApplyCost.FREE)
         self.space = KnobSpace([*backend.space.knobs, knob], fixed=backend.space.fixed)
+        load.set_in_flight(int(knob.default))
         self._backend = backend
         self._found = backend.current()
         self._load = load

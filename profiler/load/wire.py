@@ -73,8 +73,6 @@ class Setup:
     """HTTP/2 connections to spread the requests over."""
     patience: float
     """How long to wait for the server at the start, s."""
-    in_flight: int
-    """Most requests without an answer; others wait here. 0: however many."""
 
     def to_line(self) -> bytes:
         """Return the JSON line."""

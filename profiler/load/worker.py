@@ -59,18 +59,18 @@ class LoadWorker:
         stubs: Callables that send one serialised request, used in turn.
         raw: The serialised request.
         timetable: When to send.
-        setup: When an answer is given up, and how many may be missing at once.
+        timeout: When an answer is given up, s after the intended time.
         pipe: Where records go.
     """
 
     def __init__(
-        self, stubs: list[Any], raw: bytes, timetable: Timetable, setup: Setup, pipe: asyncio.WriteTransport
+        self, stubs: list[Any], raw: bytes, timetable: Timetable, timeout: float, pipe: asyncio.WriteTransport
     ) -> None:
         self._stubs = itertools.cycle(stubs)
         self._raw = raw
         self._timetable = timetable
-        self._timeout = setup.timeout
-        self._in_flight = setup.in_flight
+        self._timeout = timeout
+        self._in_flight = 0  # most calls that may be open; 0: however many
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
         self._records = bytearray()
@@ -224,7 +224,7 @@ async def _serve(output: int) -> None:
         stubs = [channel.unary_unary(wire.METHOD) for channel in channels]
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
-        await _obey(LoadWorker(stubs, raw, timetable, setup, pipe), commands, setup.timeout)
+        await _obey(LoadWorker(stubs, raw, timetable, setup.timeout, pipe), commands, setup.timeout)
     pipe.close()
 
 

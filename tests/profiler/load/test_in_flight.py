@@ -96,7 +96,9 @@ def test_no_more_are_in_flight_and_all_are_answered() -> None:
     """Forty requests of 20 ms within 0.2 s, two at a time, take 0.4 s; what waits is counted as latency."""
     with serving() as service:
         service.delay = 0.02
-        with LoadGenerator(service.endpoint(), "constant:200", in_flight=2) as load:
+        with LoadGenerator(service.endpoint(), "constant:0.001") as load:
+            load.set_in_flight(2)
+            load.set_arrival("constant:200")
             start = time.monotonic()
             time.sleep(0.2)
             load.set_arrival("constant:0.001")
@@ -112,7 +114,9 @@ def test_a_limit_is_changed_while_requests_wait() -> None:
     """What is held back goes out at once when more may be in flight."""
     with serving() as service:
         service.delay = 0.05
-        with LoadGenerator(service.endpoint(), "constant:200", in_flight=1) as load:
+        with LoadGenerator(service.endpoint(), "constant:0.001") as load:
+            load.set_in_flight(1)
+            load.set_arrival("constant:200")
             time.sleep(0.2)
             assert service.most_open == 1
             load.set_in_flight(32)
