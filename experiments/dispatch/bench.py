@@ -69,13 +69,18 @@ def servers(
 
 @contextmanager
 def dispatching(
-    tritons: Sequence[EmbeddedTriton], models: Sequence[Model] = MODELS, **settings: Any
+    tritons: Sequence[EmbeddedTriton],
+    models: Sequence[Model] = MODELS,
+    *,
+    log: Path | None = None,
+    **settings: Any,
 ) -> Iterator[str]:
     """Run ``tuner dispatch`` before some servers; give its gRPC address.
 
     Args:
         tritons: The servers.
         models: The sessions.
+        log: Where it writes its event log at its end.
         settings: Further fields of its file.
     """
     (port,) = free_ports(1)
@@ -88,9 +93,9 @@ def dispatching(
     with tempfile.TemporaryDirectory(prefix="servetune-dispatch-") as folder:
         file = Path(folder) / "dispatch.yaml"
         file.write_text("\n".join(lines) + "\n")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tuner", "dispatch", str(file)], stdout=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-m", "tuner", "dispatch", str(file)]
+        command += [] if log is None else ["--log", str(log)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             _wait_for(port, process)
             yield f"127.0.0.1:{port}"
@@ -130,7 +135,7 @@ class Answered(NamedTuple):
 
 @dataclass
 class CheckingClients:
-    """CheckingClients that know the right answer to each of their inputs.
+    """Clients that know the right answer to each of their inputs.
 
     Args:
         addresses: Where requests go, by turns.
@@ -176,28 +181,35 @@ class CheckingClients:
         which = rng.integers(0, PAYLOADS, len(arrivals)).tolist()
         loop = asyncio.get_running_loop()
         began = loop.time() + 0.1
-        tasks: list[asyncio.Task[Answered]] = []
+        tasks: list[asyncio.Task[tuple[float, str, bytes]]] = []
         for number, (time_, model) in enumerate(arrivals):
             wait = began + time_ - loop.time()
             if wait > 0:
                 await asyncio.sleep(wait)
             call = calls[(number % len(self.addresses)) * CHANNELS + number // len(self.addresses) % CHANNELS]
-            tasks.append(loop.create_task(self._ask(call, model, which[number], began + time_)))
+            tasks.append(loop.create_task(_ask(call, self._requests[model][which[number]], began + time_)))
         found = await asyncio.gather(*tasks)
         for channel in channels:
             await channel.close()
-        return list(found)
+        # Answers are compared at the end, because clients and servers share the cores.
+        return [
+            Answered(model, latency, status, status != "OK" or self._is_right(model, place, answer))
+            for (_, model), place, (latency, status, answer) in zip(arrivals, which, found, strict=True)
+        ]
 
-    async def _ask(self, call: Any, model: str, which: int, intended: float) -> Answered:
-        loop = asyncio.get_running_loop()
-        try:
-            answer = await call(self._requests[model][which], timeout=30.0)
-        except grpc.aio.AioRpcError as error:
-            return Answered(model, loop.time() - intended, error.code().name, True)
-        latency = loop.time() - intended
+    def _is_right(self, model: str, which: int, answer: bytes) -> bool:
         known, values = self._known[model][which], _values(answer)
-        right = known.shape == values.shape and np.allclose(known, values, rtol=CLOSE, atol=CLOSE)
-        return Answered(model, latency, "OK", bool(right))
+        return known.shape == values.shape and np.allclose(known, values, rtol=CLOSE, atol=CLOSE)
+
+
+async def _ask(call: Any, request: bytes, intended: float) -> tuple[float, str, bytes]:
+    """Return how long the answer took, s, its status, and the answer."""
+    loop = asyncio.get_running_loop()
+    try:
+        answer = await call(request, timeout=30.0)
+    except grpc.aio.AioRpcError as error:
+        return loop.time() - intended, error.code().name, b""
+    return loop.time() - intended, "OK", answer
 
 
 def _request(model: Model, values: np.ndarray) -> bytes:
