@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.agent_options import AGENT_HELP, MOST_WINDOWS, AgentOptions, parse_agents, run_spec
 from tuner.cli.options import Seed
+from tuner.cli.output import JsonFile
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "compare"]
@@ -31,7 +32,7 @@ def compare(
     ] = 300,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Runs of each agent.")] = 3,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
+    out: JsonFile = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw the figures into this folder.")
     ] = None,

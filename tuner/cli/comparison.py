@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tuner.cli.agent_options import skipped_text
+from tuner.cli.output import check_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,12 +47,10 @@ def compare_runs(
         StorageError: The rows cannot be written.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
-    from tuner.files.storage import make_folder_of
     from tuner.laboratory.comparison import Comparison, compared
     from tuner.laboratory.parallel import run_all
 
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     begin = time.monotonic()
     runs = run_all(function, tasks, "runs", bars=progress_bars(make_console()))
     comparison = Comparison(

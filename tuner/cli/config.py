@@ -43,19 +43,14 @@ def check(
     ] = False,
 ) -> None:
     """Check a file and print what it means; of a mistake the line and the field."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from tuner.cli.console import make_console, plain
+    from tuner.cli.console import make_console, make_table, plain
     from tuner.control.daemon.config import DaemonConfig
     from tuner.duration import format_duration
     from tuner.files.yaml_file import load_yaml
 
     config = load_yaml(file, DaemonConfig)
     console = make_console()
-    table = Table(header_style="bold", box=SIMPLE_HEAD)
-    for name in ("target", "mode", "window", "objective", "knobs", "changes allowed"):
-        table.add_column(name)
+    table = make_table(None, ["target", "mode", "window", "objective", "knobs", "changes allowed"])
     for target in config.targets:
         knobs = ", ".join(f"{name} {_values(grid)}" for name, grid in target.knobs.items())
         table.add_row(

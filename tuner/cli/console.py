@@ -11,10 +11,11 @@ from tuner.duration import format_duration, format_ms
 from tuner.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
     from tuner.control import WindowRecord
     from tuner.knobs import Configuration, KnobSpace
@@ -29,11 +30,13 @@ __all__ = [
     "count_text",
     "make_console",
     "make_progress",
+    "make_table",
     "measurement_text",
     "number_text",
     "plain",
     "print_notes",
     "progress_bars",
+    "rate_text",
     "served_table",
     "window_text",
 ]
@@ -168,14 +171,24 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
     return f"{line}\n      {verb}{arrow}  [dim]{plain(record.decision.reason)}[/dim]{problem}"
 
 
-def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpace) -> object:
-    """Return a table of configurations and how they served."""
+def make_table(title: str | None, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table:
+    """Return an empty table: columns of words, then columns of numbers, which stand to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name in words:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpace) -> Table:
+    """Return a table of configurations and how they served."""
     from tuner.knobs import Configuration
 
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = make_table(title)
     for name in ("r/s", "", "configuration"):
         table.add_column(name, no_wrap=True)
     for name in ("p50 ms", "p95 ms", "p99 ms", "cores", "SLO"):
@@ -187,6 +200,11 @@ def served_table(title: str, rows: list[tuple[str, str, Served]], space: KnobSpa
         text = configuration_text(space, Configuration(row.configuration))
         table.add_row(load, name, text, *latencies, number_text(row.figure("cpu"), ",.2f"), verdict)
     return table
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate as tables show it, without the unit."""
+    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"
 
 
 def number_text(value: float | None, form: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.exit_code import ExitCode
+from tuner.cli.output import check_file
 
 __all__ = ["EXAMPLES", "dispatch"]
 
@@ -59,10 +60,7 @@ def dispatch(
         return
     from tuner.dispatch.process import run_dispatch
 
-    if log is not None:
-        from tuner.files.storage import make_folder_of
-
-        make_folder_of(log, "--log")
+    check_file(log, "--log")
 
     def say(sentence: str) -> None:
         print(sentence, flush=True)

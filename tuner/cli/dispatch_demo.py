@@ -115,14 +115,10 @@ async def _ask(client: Any, model: str, rng: np.random.Generator, intended: floa
 
 
 def _show(console: Console, before: Sequence[Came], after: Sequence[Came]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from tuner.cli.console import make_table
 
-    table = Table(title="Before and after", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    table.add_column("model")
-    table.add_column("")
-    for name in ("requests/s", "p50 ms", "p95 ms", f"within {SLO * 1e3:g} ms"):
-        table.add_column(name, justify="right")
+    numbers = ("requests/s", "p50 ms", "p95 ms", f"within {SLO * 1e3:g} ms")
+    table = make_table("Before and after", ["model", ""], numbers)
     for model in SHAPES:
         for name, found in (("before", before), ("after", after)):
             latencies = np.array([came.latency for came in found if came.model == model])

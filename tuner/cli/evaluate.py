@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.agent_options import MOST_WINDOWS, AgentOptions, run_spec
 from tuner.cli.options import Seed
+from tuner.cli.output import JsonFile
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "evaluate"]
@@ -26,7 +27,7 @@ def evaluate(
     ] = 60,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="How often.")] = 3,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows there.")] = None,
+    out: JsonFile = None,
 ) -> None:
     """Run a stored policy greedily: it neither explores nor learns."""
     from dataclasses import replace

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.console import rate_text
+from tuner.cli.output import JsonFile
 from tuner.cli.scenario import (
     File,
-    Out,
     Seconds,
     Seed,
     load_scenario,
     outcome_json,
     outcome_table,
-    rate_text,
     save,
     with_threshold,
 )
@@ -32,7 +32,7 @@ docs/examples/cluster.yaml is a file to begin with, mixed.yaml beside it one of 
 
 def goodput(
     file: File,
-    out: Out = None,
+    out: JsonFile = None,
     overall: Annotated[
         bool,
         typer.Option("--overall", help="Hold all requests together to the limit, not those of each session."),

@@ -80,12 +80,9 @@ def explain(
 
 
 def _show(entries: list[StoredDecision]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from tuner.cli.console import make_console, make_table, plain
 
-    from tuner.cli.console import make_console, plain
-
-    table = Table(header_style="bold", box=SIMPLE_HEAD)
+    table = make_table(None)
     for name in ("", "when", "target", "decision", "outcome", "expected", "observed", "why"):
         table.add_column(name, justify="right" if name in ("", "expected", "observed") else "left")
     for entry in entries:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +25,7 @@ ROWS = 60
 
 def plan_cluster(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-cluster.md.")],
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
-    ] = None,
+    out: JsonFile = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="PLOT.png", help="Also draw the duty cycles.")
     ] = None,
@@ -39,24 +38,20 @@ def plan_cluster(
     """
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.packing.cluster import plan_file
     from tuner.planning.packing.form import ClusterFile
     from tuner.report import style
 
     asked = load_yaml(file, ClusterFile)
-    for path, option in ((out, "--json"), (plot, "--plot")):
-        if path is not None:
-            make_folder_of(path, option)
+    check_file(out, "--json")
+    check_file(plot, "--plot")
     plan = plan_file(asked)
     console = make_console()
     console.print(_table(plan))
     for sentence in _sentences(plan):
         console.print(sentence)
-    if out is not None:
-        write_atomically(out, json.dumps(plan.to_json(), indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, plan.to_json())
     if plot is not None:
         style.write(_drawing(plan), plot)
         print(plot)
@@ -67,14 +62,11 @@ def plan_cluster(
 
 
 def _table(plan: ClusterPlan) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from tuner.cli.console import count_text, plain
+    from tuner.cli.console import count_text, make_table, plain
 
     used = count_text(len(plan.backends), "accelerator")
     title = f"{used}, at least {plan.lower_bound} by their best throughput"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = make_table(title)
     table.add_column("backend", no_wrap=True)
     for name in ("cycle, ms", "busy", "MiB"):
         table.add_column(name, justify="right")

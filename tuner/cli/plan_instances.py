@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from tuner.planning.pools import PoolPlan
@@ -27,9 +28,7 @@ class Rule(StrEnum):
 
 def plan_instances(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-instances.md.")],
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
-    ] = None,
+    out: JsonFile = None,
     profiles: Annotated[
         Path | None,
         typer.Option(
@@ -48,17 +47,15 @@ def plan_instances(
     the file says which `instances` run now, the gain and the cost of a switch
     are shown, too.
     """
-    from tuner.cli.console import make_console, plain, print_notes
+    from tuner.cli.console import make_console, plain, print_notes, rate_text
     from tuner.cluster.pool_trial import PoolTrial
     from tuner.cluster.scenario import Scenario
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.pools import LearnedFile, make_order, plan_order, running_pool
     from tuner.planning.trials import plan_by_trials
 
     scenario = load_yaml(file, Scenario, use="plan")
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     learned = load_yaml(profiles, LearnedFile) if profiles is not None else None  # JSON is YAML
     order = make_order(scenario, learned)
     trial = PoolTrial(scenario, order.types)
@@ -69,48 +66,35 @@ def plan_instances(
     console.print(_table(plan))
     counts = ", ".join(f"{count} x {name}" for name, count in plan.chosen.counts.items() if count)
     served = plan.chosen.simulated
-    rate = f"bound {_rate(plan.chosen.bound)}" if served is None else f"serves {_rate(served)}"
+    rate = f"bound {rate_text(plan.chosen.bound)}" if served is None else f"serves {rate_text(served)}"
     console.print(f"[bold]{plain(counts)}[/bold] for {plan.chosen.cost:.4g} $/h, {rate} requests/s")
     for sentence in (*plan.why, *([running.text] if running else [])):
         console.print(f"  {plain(sentence)}")
-    if out is not None:
-        content = plan.to_json()
-        if running is not None:
-            content["running"] = running.to_json()
-        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, plan.to_json() | ({"running": running.to_json()} if running is not None else {}))
 
 
 def _table(plan: PoolPlan) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from tuner.cli.console import plain
+    from tuner.cli.console import make_table, plain, rate_text
 
     what = "best" if plan.tried else "highest bounds"
     title = f"{plain(plan.session.name)}: the {len(plan.top)} {what} of {plan.pools:,} pools"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     rates = ("simulated, requests/s", "bound") if plan.tried else ("bound, requests/s",)
     last = () if plan.tried else ("distance",)
-    for name in ("", *map(plain, plan.offers.names), *rates, "ceiling", "$/h", *last):
-        table.add_column(name, justify="right")
+    names = ("", *map(plain, plan.offers.names), *rates, "ceiling", "$/h", *last)
+    table = make_table(title, numbers=names)
     table.add_column("bottleneck")
     for rank, pool in enumerate(plan.top, 1):
         chosen = pool == plan.chosen
-        simulated = "" if pool.simulated is None else _rate(pool.simulated)
+        simulated = "" if pool.simulated is None else rate_text(pool.simulated)
         table.add_row(
             f"→ {rank}" if chosen else str(rank),
             *(str(count) for count in pool.counts.values()),
             *((simulated,) if plan.tried else ()),
-            _rate(pool.bound),
-            _rate(pool.ceiling),
+            rate_text(pool.bound),
+            rate_text(pool.ceiling),
             f"{pool.cost:.4f}",
             *(() if plan.tried else ("" if pool.distance is None else str(pool.distance),)),
             plain(pool.bottleneck),
             style="bold" if chosen else None,
         )
     return table
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,9 +23,7 @@ ROWS = 60
 
 def plan_partition(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-partition.md.")],
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store the partition here.")
-    ] = None,
+    out: JsonFile = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="PLOT.png", help="Also draw the partition.")
     ] = None,
@@ -36,7 +35,6 @@ def plan_partition(
     compared with the best of random partitions.
     """
     from tuner.cli.console import make_console
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.partition.form import PartitionFile
     from tuner.planning.partition.problem import imbalance
@@ -44,9 +42,8 @@ def plan_partition(
     from tuner.report import style
 
     asked = load_yaml(file, PartitionFile)
-    for path, option in ((out, "--json"), (plot, "--plot")):
-        if path is not None:
-            make_folder_of(path, option)
+    check_file(out, "--json")
+    check_file(plot, "--plot")
     problem = asked.problem()
     content = asked.to_json(find_partition(problem, seconds=asked.time_limit_s))
     console = make_console()
@@ -55,9 +52,7 @@ def plan_partition(
     if drawn is not None:
         sums = problem.sums(drawn.assignment)
         console.print(f"the best of random partitions: imbalance {_both(*map(imbalance, sums))}")
-    if out is not None:
-        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, content)
     if plot is not None:
         style.write(_drawing(content), plot)
         print(plot)
@@ -68,15 +63,12 @@ def _both(rate: float, memory: float) -> str:
 
 
 def _table(content: dict[str, Any], parts: int) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from tuner.cli.console import make_table
 
     how = "the best there is" if content["optimal"] else f"found in {content['seconds']:.1f} s"
     imbalance = _both(content["imbalance"], content["memory_imbalance"])
     title = f"{len(content['assignment'])} models in {parts} sub-clusters, imbalance {imbalance}; {how}"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("sub-cluster", "models", "requests/s", "MiB"):
-        table.add_column(name, justify="right")
+    table = make_table(title, numbers=("sub-cluster", "models", "requests/s", "MiB"))
     members = list(content["assignment"].values())
     for part in range(min(parts, ROWS)):
         rate, memory = content["rate"][part], content["memory_mib"][part]

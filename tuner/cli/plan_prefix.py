@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -20,9 +21,7 @@ EXAMPLES = "Example: [bold]tuner plan prefix cats.onnx dogs.onnx birds.onnx --pa
 
 def plan_prefix(
     files: Annotated[list[Path], typer.Argument(metavar="MODEL.onnx...", help="Two models or more.")],
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store what is shared here.")
-    ] = None,
+    out: JsonFile = None,
     parts: Annotated[
         Path | None,
         typer.Option(
@@ -40,13 +39,12 @@ def plan_prefix(
     batch (Nexus, section 6.3). See docs/plan-prefix.md.
     """
     from tuner.cli.console import make_console
-    from tuner.files.storage import make_folder, make_folder_of, write_atomically
+    from tuner.files.storage import make_folder
     from tuner.planning.prefix import families
     from tuner.planning.prefix.onnx_model import load_onnx, read_onnx
 
     names = _names(files)
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     if parts is not None:
         make_folder(parts, "--parts")
     models = {name: load_onnx(file) for name, file in zip(names, files, strict=True)}
@@ -57,9 +55,7 @@ def plan_prefix(
         for number, group in enumerate(groups):
             _write_parts(number, group, models, parts)
         print(parts)
-    if out is not None:
-        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, content)
 
 
 def _names(files: list[Path]) -> list[str]:
@@ -103,16 +99,10 @@ def _write_parts(number: int, group: CommonPrefix, models: dict[str, ModelProto]
 
 
 def _table(content: dict[str, Any]) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from tuner.cli.console import plain
+    from tuner.cli.console import make_table, plain
 
     title = f"{sum(len(one['models']) for one in content['families'])} models by the prefix they share"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    table.add_column("models")
-    for name in ("operations shared", "of all", "MiB alone", "MiB shared"):
-        table.add_column(name, justify="right")
+    table = make_table(title, ["models"], ["operations shared", "of all", "MiB alone", "MiB shared"])
     for one in content["families"]:
         together = one["prefix_bytes"] + sum(one["suffix_bytes"])
         table.add_row(

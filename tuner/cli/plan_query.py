@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from tuner.planning.queries import Query, QueryPlan
@@ -19,9 +20,7 @@ docs/examples/query.yaml is a file to begin with."""
 
 def plan_query(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-query.md.")],
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store the plan here.")
-    ] = None,
+    out: JsonFile = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="PLOT.png", help="Also draw the budgets along the time; or a .svg."),
@@ -34,18 +33,16 @@ def plan_query(
     and compares with an even split.
     """
     from tuner.cli.console import make_console, print_notes
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.queries import Query
     from tuner.planning.queries import plan_query as make_plan
     from tuner.report.query import check_ending, write_timeline
 
     query = load_yaml(file, Query)
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     if plot is not None:
         check_ending(plot)
-        make_folder_of(plot, "--plot")
+    check_file(plot, "--plot")
     plan = make_plan(query)
     console = make_console()
     print_notes(console, plan.notes)
@@ -54,9 +51,7 @@ def plan_query(
     if plot is not None:
         write_timeline(plan, query, plot)
         print(plot)
-    if out is not None:
-        write_atomically(out, json.dumps(plan.to_json(), indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, plan.to_json())
 
 
 def _even(plan: QueryPlan) -> str:
@@ -67,16 +62,11 @@ def _even(plan: QueryPlan) -> str:
 
 
 def _table(plan: QueryPlan, query: Query) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from tuner.cli.console import plain
+    from tuner.cli.console import make_table, plain
 
     title = f"{len(plan.stages)} stages within {query.slo_ms:g} ms at {query.rate:g} queries/s"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    table.add_column("stage")
-    for name in ("requests/s", "begins, ms", "budget, ms", "batch", "executes, ms", "accelerators"):
-        table.add_column(name, justify="right")
+    numbers = ("requests/s", "begins, ms", "budget, ms", "batch", "executes, ms", "accelerators")
+    table = make_table(title, ["stage"], numbers)
     for stage in plan.stages:
         table.add_row(
             plain(stage.name),

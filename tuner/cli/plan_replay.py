@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
 
 if TYPE_CHECKING:
     from tuner.planning.rounds.simulation import Round
@@ -28,14 +29,11 @@ def plan_replay(
     rule: Annotated[str, typer.Option("--rule", help="nexus or fifo.")] = "nexus",
     placement: Annotated[str, typer.Option("--placement", help="locality or random.")] = "locality",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random placement.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also store the rounds here.")
-    ] = None,
+    out: JsonFile = None,
 ) -> None:
     """Serve the jobs of a replay log round by round, and count what is dropped and what is loaded."""
     from tuner.cli.console import make_console, plain
     from tuner.errors import InvalidInput, check_choice
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.rounds.form import ModelsFile
     from tuner.planning.rounds.replay import read_replay
@@ -48,8 +46,7 @@ def plan_replay(
     for job in jobs:
         if job.model not in known:
             raise InvalidInput(str(log), f"job {job.name} is of {job.model}, which {models} does not have")
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     rounds = list(
         replay_rounds(
             jobs,
@@ -67,9 +64,7 @@ def plan_replay(
     if content["unserved"]:
         listed = ", ".join(content["unserved"][:ROWS])
         console.print(f"[red]no accelerator serves in time:[/red] {plain(f'jobs {listed}')}")
-    if out is not None:
-        write_atomically(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        print(out)
+    store_json(out, content)
 
 
 def _content(rounds: list[Round]) -> dict[str, Any]:
@@ -97,16 +92,14 @@ def _content(rounds: list[Round]) -> dict[str, Any]:
 
 
 def _table(content: dict[str, Any]) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from tuner.cli.console import make_table
 
     title = (
         f"{len(content['rounds'])} rounds: {content['bad_rate']:.2%} of the requests dropped, "
         f"{content['hit_rate']:.1%} of the models there already, {content['swaps']} loaded"
     )
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("from s", "jobs", "accelerators", "dropped %", "hits", "swaps", "loading s"):
-        table.add_column(name, justify="right")
+    numbers = ("from s", "jobs", "accelerators", "dropped %", "hits", "swaps", "loading s")
+    table = make_table(title, numbers=numbers)
     for one in content["rounds"][:ROWS]:
         table.add_row(
             f"{one['begin_s']:g}",

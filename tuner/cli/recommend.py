@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.cli.options import Policy, Target
+from tuner.cli.output import JsonFile, check_file, store_json
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
 
@@ -37,7 +36,7 @@ def recommend(
     ],
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many windows to watch.")] = 3,
     policy: Policy = None,
-    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also store it.")] = None,
+    out: JsonFile = None,
 ) -> None:  # fmt: skip
     """Watch a server for a few windows and recommend a configuration for the load it has. Changes nothing.
 
@@ -45,13 +44,11 @@ def recommend(
     """
     from tuner.cli.console import make_console, print_notes
     from tuner.cli.session import check_indicator
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.laboratory.advice import advise
     from tuner.profiler.attachment import attach_for, require_resource
 
     check_indicator(setting)
-    if out is not None:
-        make_folder_of(out, "--json")
+    check_file(out, "--json")
     with attach_for(setting, target) as attachment:
         objective = setting.objective_on(attachment.host.cores)
         require_resource(attachment, objective.goal)
@@ -65,9 +62,7 @@ def recommend(
         advice = advise(attachment.space, objective, present, watched, agent=agent)
         _show(advice, attachment.space, objective)
         print_notes(make_console(), attachment.description.notes)
-    if out is not None:
-        write_atomically(out, json.dumps(advice.to_json(), indent=1) + "\n")
-        print(out)
+    store_json(out, advice.to_json())
 
 
 def _watch(attachment: Attachment, seconds: float, windows: int) -> list[Measurement]:

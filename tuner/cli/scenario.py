@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tuner.cli.console import plain
+from tuner.cli.console import make_table, plain, rate_text
+from tuner.cli.output import check_file, store_json
 
 if TYPE_CHECKING:
     from tuner.cluster.epochs import EpochRun
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "File",
-    "Out",
     "Seconds",
     "Seed",
     "bad_text",
@@ -27,7 +26,6 @@ __all__ = [
     "load_scenario",
     "outcome_json",
     "outcome_table",
-    "rate_text",
     "save",
     "with_threshold",
 ]
@@ -36,7 +34,6 @@ ROWS = 40
 """Sessions in the table; of more, those with the highest bad rate."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The scenario; see docs/simulate.md.")]
-Out = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the file's.")]
 Seconds = Annotated[
     float | None,
@@ -65,13 +62,11 @@ def load_scenario(
     """
     from tuner.cluster.scenario import Scenario
     from tuner.errors import InvalidInput
-    from tuner.files.storage import make_folder_of
     from tuner.files.yaml_file import load_yaml
 
     scenario = load_yaml(path, Scenario, use=use)
     for file in folders:
-        if file is not None:
-            make_folder_of(file, str(file))
+        check_file(file, str(file))
     if seconds is not None and scenario.requests is not None:
         raise InvalidInput("--seconds", "the file is measured over its `requests`", "leave them out there")
     given = {"seed": seed, "seconds": seconds}
@@ -103,13 +98,8 @@ def outcome_json(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
 
 def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[str, Any]) -> None:
     """Store a result with what it is of, and print where; does nothing without a path."""
-    from tuner.files.storage import write_atomically
-
-    if path is None:
-        return
     head = {"policy": scenario.policy, "seed": scenario.seed, "seconds": round(seconds, 9)}
-    write_atomically(path, json.dumps({**head, **content}, indent=1, allow_nan=False) + "\n")
-    print(path)
+    store_json(path, head | content)
 
 
 def bad_text(outcome: Outcome) -> str:
@@ -124,12 +114,7 @@ def bad_text(outcome: Outcome) -> str:
 
 def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
     """Return a table with a row for each session, and one for all together if there are several."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=plain(_title(scenario, outcome)), title_justify="left", header_style="bold", box=SIMPLE_HEAD
-    )
+    table = make_table(plain(_title(scenario, outcome)))
     table.add_column("session", no_wrap=True)
     for name in ("SLO ms", "requests/s", "good %", "dropped %", "late %"):
         table.add_column(name, justify="right")
@@ -156,14 +141,10 @@ def outcome_table(scenario: Scenario, outcome: Outcome) -> object:
 
 def epochs_table(run: EpochRun) -> object:
     """Return a table with a row for each interval of a run with a planner; of many, the worst."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     mean, desired = run.mean_accelerators, run.records[-1].desired
     title = f"{mean:.1f} accelerators in use on average, {desired} desired at the end"
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for name in ("until s", "requests/s", "bad %", "accelerators", "idle %", "desired", "models loaded"):
-        table.add_column(name, justify="right")
+    numbers = ("until s", "requests/s", "bad %", "accelerators", "idle %", "desired", "models loaded")
+    table = make_table(title, numbers=numbers)
     shown = list(enumerate(run.records))
     if len(shown) > ROWS:
         worst = sorted(shown, key=lambda each: -each[1].bad / max(each[1].requests, 1))[:ROWS]
@@ -215,11 +196,6 @@ def _row(session: SessionOutcome, rental: Rental | None) -> list[str]:
 
 def _shares(requests: int, *counts: int, digits: int = 2) -> list[str]:
     return [f"{100 * count / requests:.{digits}f}" if requests else "-" for count in counts]
-
-
-def rate_text(rate: float) -> str:
-    """Return a rate as tables show it, without the unit."""
-    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"
 
 
 def _number(value: float) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.output import JsonFile
 from tuner.cli.scenario import (
     File,
-    Out,
     Seconds,
     Seed,
     bad_text,
@@ -41,7 +41,7 @@ TRACED = 300_000
 
 def simulate(
     file: File,
-    out: Out = None,
+    out: JsonFile = None,
     trace: Annotated[
         Path | None,
         typer.Option(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.cli.options import Seed
+from tuner.cli.output import JsonFile, check_file, store_json
 from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
@@ -65,21 +65,19 @@ def show(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: a .png, .svg or .pdf.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Store the rates.")] = None,
+    out: JsonFile = None,
 ) -> None:
     """Show the offered rate of each window of an episode, of one workload or of several."""
     import numpy as np
 
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput
-    from tuner.files.storage import make_folder_of, write_atomically
     from tuner.workload import workload
 
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise InvalidInput("--plot", f"cannot draw a '{plot.suffix}' file", f"use {', '.join(FORMATS)}")
-    for option, path in (("--plot", plot), ("--json", out)):
-        if path is not None:
-            make_folder_of(path, option)
+    check_file(plot, "--plot")
+    check_file(out, "--json")
     loads = [workload(spec, rate, "SPEC") for spec in specs]
     rates = [load.rates(windows, np.random.default_rng(seed)) for load in loads]
     console = make_console()
@@ -94,14 +92,11 @@ def show(
     if plot is not None:
         _draw(dict(zip(specs, rates, strict=True)), rate, plot)
         print(plot)
-    if out is not None:
-        rows = [
-            {"workload": str(load), "burstiness": load.burstiness, "rates": values.tolist()}
-            for load, values in zip(loads, rates, strict=True)
-        ]
-        stored = {"rate": rate, "windows": windows, "seed": seed, "workloads": rows}
-        write_atomically(out, json.dumps(stored, indent=1) + "\n")
-        print(out)
+    rows = [
+        {"workload": str(load), "burstiness": load.burstiness, "rates": values.tolist()}
+        for load, values in zip(loads, rates, strict=True)
+    ]
+    store_json(out, {"rate": rate, "windows": windows, "seed": seed, "workloads": rows})
 
 
 def _spark(rates: np.ndarray, width: int) -> str:

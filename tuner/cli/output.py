@@ -1,0 +1,41 @@
+"""The files that commands write beside what they print: the option `--json`, and what is done with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tuner.files.storage import make_folder_of, write_atomically
+
+__all__ = ["JsonFile", "check_file", "store_json"]
+
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Check, before any work is done, that a file can be written if it is wanted; creates its folder.
+
+    Args:
+        path: The file; None if none is wanted.
+        option: Where the user named it.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    if path is not None:
+        make_folder_of(path, option)
+
+
+def store_json(path: Path | None, content: Mapping[str, Any]) -> None:
+    """Store a result as JSON and print where, if it is wanted.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    if path is not None:
+        write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(path)
