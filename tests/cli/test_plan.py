@@ -73,7 +73,7 @@ rate: 100
         ("instances", f"budgets: 2\n{CATALOGUE}{SESSION}", "did you mean 'budget'?"),
         ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
         ("cluster", CLUSTER.replace("rate: 64", "rate: -1"), "line 3: sessions[0].rate"),
-        ("cluster", CLUSTER.replace("name: b", "name: a"), "is the name of several"),
+        ("cluster", CLUSTER.replace("name: b", "name: a"), "is the name of 2 of them"),
         (
             "cluster",
             CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"),
@@ -105,7 +105,7 @@ rate: 100
             "the least disruption is 2",
         ),
         ("partition", f"previous: {{a: 7}}\n{PARTITION}", "a was in sub-cluster 7"),
-        ("partition", PARTITION.replace("name: b", "name: a"), "is the name of 2 models"),
+        ("partition", PARTITION.replace("name: b", "name: a"), "is the name of 2 of them"),
         (
             "query",
             QUERY.replace("{1: 5, 8: 20}", "{1: 5, 8: 20}, next: [{stage: detect}]"),

@@ -17,7 +17,7 @@ from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart, mistake
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, mistake
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
@@ -67,10 +67,7 @@ class ListenSection(StrictPart):
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is None or not info.context:
             return path
-        place: Path = info.context["folder"] / path
-        if not place.is_file():
-            raise ValueError(f"there is no file {place}")
-        return place
+        return file_beside(path, info)
 
 
 class ProfileSection(StrictPart):

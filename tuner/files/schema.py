@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-__all__ = ["NotNegative", "Positive", "Some", "StrictPart", "mistake"]
+__all__ = [
+    "NamedOnce",
+    "NotNegative",
+    "Positive",
+    "Some",
+    "StrictPart",
+    "file_beside",
+    "mistake",
+    "named_once",
+]
+
+
+class Named(Protocol):
+    """A part of a file that has a name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
+Parts = TypeVar("Parts", bound=Sequence[Named])
 
 
 def _some(value: Any) -> Any:
@@ -19,7 +41,17 @@ def _some(value: Any) -> Any:
     return value
 
 
+def named_once(parts: Parts) -> Parts:
+    """Return the parts of a list; raises ValueError if two have one name."""
+    commonest = Counter(part.name for part in parts).most_common(1)
+    if commonest and commonest[0][1] > 1:
+        name, times = commonest[0]
+        raise ValueError(f"{name!r} is the name of {times} of them; give each its own")
+    return parts
+
+
 Some = AfterValidator(_some)
+NamedOnce = AfterValidator(named_once)
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NotNegative = Annotated[float, Field(strict=True, ge=0)]
 
@@ -46,6 +78,14 @@ class StrictPart(BaseModel):
         for name in set(copy.__dict__) - set(type(self).model_fields):
             del copy.__dict__[name]
         return copy
+
+
+def file_beside(name: str | Path, info: ValidationInfo) -> Path:
+    """Return the path of a file that is named in a file of the same folder; ValueError if it is missing."""
+    path = Path((info.context or {}).get("folder", Path())) / name
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path
 
 
 def mistake(problem: str, *place: str | int) -> InitErrorDetails:

@@ -105,7 +105,7 @@ def test_impossible_profiles_are_refused(profile: object) -> None:
 
 def test_two_types_of_one_name_are_refused() -> None:
     """Else a count would mean either."""
-    with pytest.raises(ValidationError, match="'cpu' is the name of 2"):
+    with pytest.raises(ValidationError, match="'cpu' is the name of 2 of them"):
         CatalogueFile(catalogue=(instance({1: 1}), instance({1: 1})))
 
 

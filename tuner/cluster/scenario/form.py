@@ -19,9 +19,9 @@ from tuner.cluster.scenario.network import Network
 from tuner.cluster.scenario.options import make_options
 from tuner.cluster.scenario.popularity import zipf_exponent
 from tuner.cluster.scenario.rental import Rented
-from tuner.cluster.scenario.session import FASTEST, SLOWEST, Count, Session, file_beside
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart
-from tuner.planning.pools.catalogue import InstanceType, check_names
+from tuner.cluster.scenario.session import FASTEST, SLOWEST, Count, Session
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
+from tuner.planning.pools.catalogue import InstanceType
 from tuner.scheduling.catalogue import POLICIES
 from tuner.scheduling.presets import PRESETS, written_out
 
@@ -168,8 +168,8 @@ class Form(StrictPart):
         cls, given: str | tuple[InstanceType, ...], info: ValidationInfo
     ) -> str | tuple[InstanceType, ...]:
         if not isinstance(given, str):
-            return check_names(given)
-        return PAPER if given.strip() == PAPER else file_beside(given.strip(), info)
+            return named_once(given)
+        return PAPER if given.strip() == PAPER else str(file_beside(given.strip(), info))
 
     @check_field("instances")
     @classmethod

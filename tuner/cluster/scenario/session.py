@@ -15,12 +15,12 @@ from pydantic import model_validator as check_model
 
 from tuner.cluster.process import ArrivalProcess
 from tuner.errors import InvalidInput
-from tuner.files.schema import NotNegative, Positive, StrictPart
+from tuner.files.schema import NotNegative, Positive, StrictPart, file_beside
 from tuner.scheduling.cluster import QUANTILE, linear_latency
 from tuner.workload.load import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
 
-__all__ = ["FASTEST", "SLOWEST", "Count", "ExecutionProfile", "Profile", "Rate", "Session", "file_beside"]
+__all__ = ["FASTEST", "SLOWEST", "Count", "ExecutionProfile", "Profile", "Rate", "Session"]
 
 FASTEST = 1e9
 """Requests/s above which a rate is taken for a mistake."""
@@ -281,14 +281,6 @@ class Session(Profile):
             steps = tuple((second, rate * multiplier) for second, rate in self.rate)
             return self.model_copy(update={"rate": steps})
         return self.model_copy(update={"rate": self.mean_rate(math.inf) * multiplier})
-
-
-def file_beside(name: str, info: ValidationInfo) -> str:
-    """Return the path of a file that is named beside the scenario's file; ValueError if it is missing."""
-    path = Path((info.context or {}).get("folder", Path())) / name
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    return str(path)
 
 
 def _shape(arrival: str) -> float:

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
 from tuner.planning.packing.prefixed import prefix_load
@@ -155,12 +155,7 @@ class ClusterFile(StrictPart):
     @check_field("backends", "sessions", "prefixes")
     @classmethod
     def _names_differ(cls, value: Any) -> Any:
-        if not isinstance(value, tuple):
-            return value
-        twice = [name for name, count in Counter(one.name for one in value).items() if count > 1]
-        if twice:
-            raise ValueError(f"{twice[0]!r} is the name of several; give each its own")
-        if len(value) > MOST_SESSIONS:
+        if isinstance(value, tuple) and len(named_once(value)) > MOST_SESSIONS:
             raise ValueError(f"can be {MOST_SESSIONS:,} at most, but are {len(value):,}")
         return value
 
@@ -169,9 +164,7 @@ class ClusterFile(StrictPart):
     def _previous_is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is None:
             return None
-        path = Path((info.context or {}).get("folder", Path())) / name
-        if not path.is_file():
-            raise ValueError(f"there is no file {path}")
+        path = file_beside(name, info)
         try:
             plan_from_json(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:

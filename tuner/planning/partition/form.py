@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart, mistake
+from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart, file_beside, mistake
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
 from tuner.planning.partition.solver import Partition
 
@@ -52,25 +50,15 @@ class PartitionFile(StrictPart):
     max_disruption: NotNegative | None = None
     """Costs of loading and unloading, at most, if there is a previous assignment."""
     time_limit_s: Annotated[Positive, Field(le=3600)] = 10.0
-    models: Annotated[tuple[PartitionModel, ...], Some, Field(max_length=MOST_MODELS)]
+    models: Annotated[tuple[PartitionModel, ...], Some, NamedOnce, Field(max_length=MOST_MODELS)]
     previous: dict[str, int] | str | None = None
     """The assignment before, ``{model: sub-cluster}``, or the file of a stored partition."""
-
-    @check_field("models")
-    @classmethod
-    def _names_differ(cls, models: tuple[PartitionModel, ...]) -> tuple[PartitionModel, ...]:
-        name, times = Counter(model.name for model in models).most_common(1)[0]
-        if times > 1:
-            raise ValueError(f"{name!r} is the name of {times} models; give each its own")
-        return models
 
     @check_field("previous")
     @classmethod
     def _previous_is_read(cls, given: Any, info: ValidationInfo) -> Any:
         if isinstance(given, str):
-            path = Path((info.context or {}).get("folder", Path())) / given
-            if not path.is_file():
-                raise ValueError(f"there is no file {path}")
+            path = file_beside(given, info)
             try:
                 stored = json.loads(path.read_text(encoding="utf-8"))["assignment"]
                 given = {str(name): int(part) for name, part in stored.items()}

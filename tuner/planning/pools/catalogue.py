@@ -10,17 +10,15 @@ maximum, which never promises a shorter time than was measured.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag
-from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart
+from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["CatalogueFile", "InstanceType", "Line", "Offers", "Table", "TypeProfile", "make_offers"]
@@ -168,20 +166,7 @@ class InstanceType(StrictPart):
 class CatalogueFile(StrictPart):
     """A catalogue in a file of its own, or inside a scenario."""
 
-    catalogue: Annotated[tuple[InstanceType, ...], Some]
-
-    @check_field("catalogue")
-    @classmethod
-    def _names_differ(cls, types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
-        return check_names(types)
-
-
-def check_names(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
-    """Return the types; raises ValueError if two have one name."""
-    name, times = Counter(kind.name for kind in types).most_common(1)[0]
-    if times > 1:
-        raise ValueError(f"{name!r} is the name of {times} instance types; rename all but one")
-    return types
+    catalogue: Annotated[tuple[InstanceType, ...], Some, NamedOnce]
 
 
 class Offers(NamedTuple):

@@ -26,6 +26,7 @@ from pydantic import RootModel, ValidationInfo
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.schema import file_beside
 from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
 from tuner.workload.sizes import SizeDistribution
@@ -63,14 +64,10 @@ class LearnedFile(RootModel[dict[str, dict[str, TypeProfile | str]]]):
 
     @check_model(mode="after")
     def _files_are_there(self, info: ValidationInfo) -> LearnedFile:
-        folder = Path((info.context or {}).get("folder", Path()))
         for models in self.root.values():
             for model, given in models.items():
                 if isinstance(given, str):
-                    path = folder / given
-                    if not path.is_file():
-                        raise ValueError(f"there is no file {path}")
-                    models[model] = str(path)
+                    models[model] = str(file_beside(given, info))
         return self
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart
+from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart
 from tuner.planning.pools.catalogue import Line, Table
 
 __all__ = ["Call", "Choices", "Query", "QueryStage"]
@@ -116,14 +116,11 @@ class Query(StrictPart):
     before (Nexus, sections 4.1 and 6.1). Otherwise it is the execution alone (section 6.2)."""
     resolution_ms: Positive | None = None
     """Step of the time budgets; by default a thousandth of the SLO."""
-    stages: Annotated[tuple[QueryStage, ...], Some, Field(max_length=1000)]
+    stages: Annotated[tuple[QueryStage, ...], Some, NamedOnce, Field(max_length=1000)]
 
     @check_field("stages")
     @classmethod
-    def _names_differ_and_exist(cls, stages: tuple[QueryStage, ...]) -> tuple[QueryStage, ...]:
-        name, times = Counter(stage.name for stage in stages).most_common(1)[0]
-        if times > 1:
-            raise ValueError(f"{name!r} is the name of {times} stages; rename all but one")
+    def _called_stages_exist(cls, stages: tuple[QueryStage, ...]) -> tuple[QueryStage, ...]:
         known = [stage.name for stage in stages]
         for stage in stages:
             called = [call.stage for call in stage.next]

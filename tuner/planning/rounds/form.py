@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated
 
 from pydantic import Field
-from pydantic import field_validator as check_field
 
-from tuner.files.schema import NotNegative, Some, StrictPart
+from tuner.files.schema import NamedOnce, NotNegative, Some, StrictPart
 from tuner.planning.packing.form import LoadProfile
 from tuner.planning.rounds.simulation import ReplayedModel
 
@@ -29,15 +27,7 @@ class LoggedModel(LoadProfile):
 class ModelsFile(StrictPart):
     """The models of a log."""
 
-    models: Annotated[tuple[LoggedModel, ...], Some]
-
-    @check_field("models")
-    @classmethod
-    def _names_differ(cls, models: tuple[LoggedModel, ...]) -> tuple[LoggedModel, ...]:
-        name, times = Counter(model.name for model in models).most_common(1)[0]
-        if times > 1:
-            raise ValueError(f"{name!r} is the name of {times} models; give each its own")
-        return models
+    models: Annotated[tuple[LoggedModel, ...], Some, NamedOnce]
 
     def by_name(self) -> dict[str, ReplayedModel]:
         """Return what a replay needs of each model."""
