@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.experiments.daemon.bed import Bed
 
-__all__ = ["BrokenPromise", "Kind", "expect"]
+__all__ = ["BrokenPromise", "Kind", "expect", "kind"]
 
 
 class BrokenPromise(Exception):
@@ -33,8 +33,15 @@ class Kind:
     Raises:
         BrokenPromise: What is promised did not hold.
     """
-    after: Callable[[Bed], None] = lambda _: None
+    after: Callable[[Bed], None]
     """Removes what the fault left behind, when it was judged."""
+
+
+def kind(
+    name: str, *, promise: str, after: Callable[[Bed], None] = lambda _: None
+) -> Callable[[Callable[[Bed, np.random.Generator], str]], Kind]:
+    """Declare the decorated function, which injects a fault, as a kind; see :class:`Kind`."""
+    return lambda inject: Kind(name=name, promise=promise, inject=inject, after=after)
 
 
 def expect(condition: object, found: str) -> None:

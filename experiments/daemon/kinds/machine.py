@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.experiments.daemon.bed import Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 from tuner.experiments.daemon.process import wait_until
 
 __all__ = ["KINDS"]
@@ -20,6 +20,7 @@ MONTH = 31 * 86400.0
 """Longer than the store keeps what is over, s."""
 
 
+@kind("disk full", promise="a decision that cannot be stored is not carried out")
 def _disk_full(bed: Bed, rng: np.random.Generator) -> str:
     """Every write of the daemon to a file fails."""
     lines, seconds = len(bed.daemon.lines), rng.uniform(2, 3) * bed.window
@@ -28,6 +29,9 @@ def _disk_full(bed: Bed, rng: np.random.Generator) -> str:
     return f"{len(bed.daemon.said('is lost', lines))} windows were lost in {seconds:.1f} s"
 
 
+@kind(
+    "disk full over several windows", promise="the end of the change under way is stored when there is room"
+)
 def _disk_full_for_long(bed: Bed, rng: np.random.Generator) -> str:
     """From the middle of a change on, so that its end cannot be stored, and neither can the next windows."""
     found = bed.await_change()
@@ -52,6 +56,7 @@ def _full_disk(bed: Bed) -> Iterator[None]:
         resource.prlimit(bed.daemon.pid, resource.RLIMIT_FSIZE, limits)
 
 
+@kind("clock jump", promise="nothing depends on the time of day but what is stored with it")
 def _clock_jump(bed: Bed, rng: np.random.Generator) -> str:
     seconds = float(rng.choice([-86400, -3600, -60, 60, 3600, 86400]))
     _set_clock(bed, seconds)
@@ -59,6 +64,9 @@ def _clock_jump(bed: Bed, rng: np.random.Generator) -> str:
     return f"by {seconds:+g} s"
 
 
+@kind(
+    "clock a month later after kill -9 in an apply", promise="what was under way is resolved, not forgotten"
+)
 def _clock_a_month_later(bed: Bed, rng: np.random.Generator) -> str:
     """The daemon is killed in the middle of a change, and started when all that it stored is old."""
     found = bed.await_change()
@@ -83,25 +91,4 @@ def _set_clock(bed: Bed, seconds: float) -> None:
     Path(f"{bed.daemon.path}.clock").write_text(str(seconds))
 
 
-KINDS = (
-    Kind(
-        name="disk full",
-        promise="a decision that cannot be stored is not carried out",
-        inject=_disk_full,
-    ),
-    Kind(
-        name="disk full over several windows",
-        promise="the end of the change under way is stored when there is room",
-        inject=_disk_full_for_long,
-    ),
-    Kind(
-        name="clock jump",
-        promise="nothing depends on the time of day but what is stored with it",
-        inject=_clock_jump,
-    ),
-    Kind(
-        name="clock a month later after kill -9 in an apply",
-        promise="what was under way is resolved, not forgotten",
-        inject=_clock_a_month_later,
-    ),
-)
+KINDS = (_disk_full, _disk_full_for_long, _clock_jump, _clock_a_month_later)

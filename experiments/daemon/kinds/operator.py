@@ -23,7 +23,7 @@ from tuner.control.store.order_book import pause, pin
 from tuner.control.store.store import Store
 from tuner.experiments.daemon.bad_files import BAD_FILES, POLICY
 from tuner.experiments.daemon.bed import GRIDS, TARGET, Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 from tuner.experiments.daemon.kinds.store import resume_target
 from tuner.experiments.daemon.process import wait_until
 
@@ -47,6 +47,7 @@ MOMENT = 15.0
 """Longest wait until a file was read, s: the machine is shared."""
 
 
+@kind("SIGHUP with bad files", promise="each is refused in a sentence; the daemon goes on as it is")
 def _bad_files(bed: Bed, rng: np.random.Generator) -> str:
     """The daemon's file is replaced by one bad file after the other, and read again each time."""
     path, process, before = bed.daemon.path, bed.daemon.pid, bed.daemon.usage.memory_info().rss
@@ -74,6 +75,7 @@ def _reloaded(bed: Bed, words: str) -> bool:
     return wait_until(lambda: bool(bed.daemon.said(words, lines)), MOMENT)
 
 
+@kind("SIGHUP in the first second", promise="the daemon starts, and reads its file")
 def _hung_up_at_start(bed: Bed, rng: np.random.Generator) -> str:
     """A second daemon, of a simulated target, gets SIGHUP from its first moments on."""
     with tempfile.TemporaryDirectory(prefix="servetune-early-", dir=bed.daemon.path.parent) as folder:
@@ -105,6 +107,11 @@ def _handles_hang_up(pid: int) -> bool:
     return any(mask & 1 << signal.SIGHUP - 1 for mask in masks)
 
 
+@kind(
+    "tuner run ended in the middle",
+    promise="with --restore the server runs what it ran before",
+    after=resume_target,
+)
 def _run_ended(bed: Bed, rng: np.random.Generator) -> str:
     """While the daemon is paused, `tuner run --restore` tunes the server, and is ended in the middle."""
     with closing(Store(bed.daemon.state, existing=True)) as store:
@@ -156,6 +163,10 @@ def _as_in_a_terminal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@kind(
+    "restart script with a background child",
+    promise="the restart has ended when the script has; the child lives on",
+)
 def _restarted_with_a_child(bed: Bed, rng: np.random.Generator) -> str:
     """A second target is restarted by a script whose child goes on and keeps the script's output open."""
     kept, threads = bed.daemon.path.read_text(), int(rng.choice([1, 3, 4]))
@@ -220,26 +231,4 @@ def _restarter(server: EmbeddedTFServing) -> Iterator[Path]:
                 os.kill(int((Path(folder) / "child").read_text()), signal.SIGKILL)
 
 
-KINDS = (
-    Kind(
-        name="SIGHUP with bad files",
-        promise="each is refused in a sentence; the daemon goes on as it is",
-        inject=_bad_files,
-    ),
-    Kind(
-        name="SIGHUP in the first second",
-        promise="the daemon starts, and reads its file",
-        inject=_hung_up_at_start,
-    ),
-    Kind(
-        name="tuner run ended in the middle",
-        promise="with --restore the server runs what it ran before",
-        inject=_run_ended,
-        after=resume_target,
-    ),
-    Kind(
-        name="restart script with a background child",
-        promise="the restart has ended when the script has; the child lives on",
-        inject=_restarted_with_a_child,
-    ),
-)
+KINDS = (_bad_files, _hung_up_at_start, _run_ended, _restarted_with_a_child)

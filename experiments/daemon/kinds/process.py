@@ -12,7 +12,7 @@ import numpy as np
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.daemon.bed import GRIDS, Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 from tuner.experiments.daemon.process import wait_until
 
 __all__ = ["KINDS"]
@@ -21,6 +21,7 @@ PAIR = "pair"
 """The target of two replicas."""
 
 
+@kind("kill -9 in the middle of an apply", promise="the next start asks the server how the change ended")
 def _killed_in_apply(bed: Bed, rng: np.random.Generator) -> str:
     found = bed.await_change()
     time.sleep(rng.uniform(0, 0.05))
@@ -30,6 +31,7 @@ def _killed_in_apply(bed: Bed, rng: np.random.Generator) -> str:
     return "a change was under way" if found and left else "a change had just ended"
 
 
+@kind("SIGTERM in a canary trial", promise="the trial is taken back, and its decision is interrupted")
 def _stopped_in_a_trial(bed: Bed, rng: np.random.Generator) -> str:
     """For a while the daemon keeps two replicas, of which one tries a change when the daemon is stopped."""
     kept = bed.daemon.path.read_text()
@@ -68,6 +70,7 @@ def _of_both(file: str, bed: Bed, second: EmbeddedTriton) -> str:
     return json.dumps(content | {"targets": [content["targets"][0] | {"name": PAIR, "url": url}]})
 
 
+@kind("daemon frozen", promise="the long window is measured as what it was")
 def _daemon_frozen(bed: Bed, rng: np.random.Generator) -> str:
     seconds = rng.uniform(1, 3) * bed.window
     bed.daemon.signal(signal.SIGSTOP)
@@ -76,20 +79,4 @@ def _daemon_frozen(bed: Bed, rng: np.random.Generator) -> str:
     return f"for {seconds:.1f} s"
 
 
-KINDS = (
-    Kind(
-        name="kill -9 in the middle of an apply",
-        promise="the next start asks the server how the change ended",
-        inject=_killed_in_apply,
-    ),
-    Kind(
-        name="SIGTERM in a canary trial",
-        promise="the trial is taken back, and its decision is interrupted",
-        inject=_stopped_in_a_trial,
-    ),
-    Kind(
-        name="daemon frozen",
-        promise="the long window is measured as what it was",
-        inject=_daemon_frozen,
-    ),
-)
+KINDS = (_killed_in_apply, _stopped_in_a_trial, _daemon_frozen)

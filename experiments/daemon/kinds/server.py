@@ -10,7 +10,7 @@ from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import toggle_reload_mark
 from tuner.adapters.triton.target import parse_target
 from tuner.experiments.daemon.bed import TARGET, Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 from tuner.experiments.daemon.process import wait_until
 from tuner.testing.proxy import Mode, Proxy
 
@@ -48,6 +48,7 @@ OVERDUE = 15.0
 """Longest time after a window until it counts as overdue, s."""
 
 
+@kind("server killed and restarted", promise="the daemon waits, and what the server lost is put back")
 def _server_killed(bed: Bed, rng: np.random.Generator) -> str:
     bed.server.kill()
     seconds = rng.uniform(0.2, 2 * bed.window)
@@ -56,12 +57,14 @@ def _server_killed(bed: Bed, rng: np.random.Generator) -> str:
     return f"away for {seconds:.1f} s"
 
 
+@kind("metrics endpoint hanging", promise="the window is given up, and a change on probation is undone")
 def _metrics_hanging(bed: Bed, rng: np.random.Generator) -> str:
     seconds = rng.uniform(1, 3) * bed.window
     _for_a_while(bed.metrics, Mode.HANG, seconds)
     return f"for {seconds:.1f} s"
 
 
+@kind("garbage metrics", promise="the page costs a window and nothing else")
 def _metrics_garbage(bed: Bed, rng: np.random.Generator) -> str:
     name = str(rng.choice(sorted(GARBAGE)))
     bed.metrics.speak(GARBAGE[name])
@@ -70,6 +73,9 @@ def _metrics_garbage(bed: Bed, rng: np.random.Generator) -> str:
     return name
 
 
+@kind(
+    "dripping metrics", promise="the window is overdue: target_up is 0, and a change on probation is undone"
+)
 def _metrics_dripping(bed: Bed, rng: np.random.Generator) -> str:
     """The metrics come byte by byte and never end, whatever part of the answer it is."""
     name = str(rng.choice(sorted(DRIPPING)))
@@ -85,6 +91,7 @@ def _metrics_dripping(bed: Bed, rng: np.random.Generator) -> str:
     return f"{name}; target_up 0 after {noticed:.1f} s"
 
 
+@kind("counters reset", promise="a window with counters that fell is not used")
 def _counters_reset(bed: Bed, rng: np.random.Generator) -> str:
     """Load the model again as it is: its statistics begin at 0."""
     time.sleep(rng.uniform(0, bed.window))
@@ -96,6 +103,7 @@ def _counters_reset(bed: Bed, rng: np.random.Generator) -> str:
     return "the model was loaded again"
 
 
+@kind("apply refused", promise="the old configuration goes on, and the refusal is stored")
 def _apply_refused(bed: Bed, rng: np.random.Generator) -> str:
     """The model cannot be loaded for a while, as after a bad deployment."""
     path = bed.server.repository / TARGET / "1" / "model.py"
@@ -110,6 +118,7 @@ def _apply_refused(bed: Bed, rng: np.random.Generator) -> str:
     return f"{len(bed.daemon.said('failed', lines))} changes were refused" if refused else "nothing was tried"
 
 
+@kind("apply hanging", promise="the change stays open until the server says how it ended")
 def _apply_hanging(bed: Bed, rng: np.random.Generator) -> str:
     """The network drops all messages while a change is in progress."""
     found = bed.await_change()
@@ -124,6 +133,7 @@ def _apply_hanging(bed: Bed, rng: np.random.Generator) -> str:
     return f"for {seconds:.1f} s; {what}" if found else "no change came"
 
 
+@kind("network cut", promise="the daemon waits, and goes on from what the server runs")
 def _network_cut(bed: Bed, rng: np.random.Generator) -> str:
     mode = Mode.CUT if rng.integers(2) else Mode.HANG
     seconds = rng.uniform(1, 3) * bed.window
@@ -133,6 +143,7 @@ def _network_cut(bed: Bed, rng: np.random.Generator) -> str:
     return f"connections were {'refused' if mode is Mode.CUT else 'dropped'} for {seconds:.1f} s"
 
 
+@kind("manual change under its feet", promise="it is noticed, stored, and respected")
 def _manual_change(bed: Bed, rng: np.random.Generator) -> str:
     space = bed.direct.space
     others = [space.decode(int(index)) for index in space.distinct]
@@ -149,49 +160,13 @@ def _for_a_while(proxy: Proxy, mode: Mode, seconds: float) -> None:
 
 
 KINDS = (
-    Kind(
-        name="server killed and restarted",
-        promise="the daemon waits, and what the server lost is put back",
-        inject=_server_killed,
-    ),
-    Kind(
-        name="metrics endpoint hanging",
-        promise="the window is given up, and a change on probation is undone",
-        inject=_metrics_hanging,
-    ),
-    Kind(
-        name="dripping metrics",
-        promise="the window is overdue: target_up is 0, and a change on probation is undone",
-        inject=_metrics_dripping,
-    ),
-    Kind(
-        name="garbage metrics",
-        promise="the page costs a window and nothing else",
-        inject=_metrics_garbage,
-    ),
-    Kind(
-        name="counters reset",
-        promise="a window with counters that fell is not used",
-        inject=_counters_reset,
-    ),
-    Kind(
-        name="apply refused",
-        promise="the old configuration goes on, and the refusal is stored",
-        inject=_apply_refused,
-    ),
-    Kind(
-        name="apply hanging",
-        promise="the change stays open until the server says how it ended",
-        inject=_apply_hanging,
-    ),
-    Kind(
-        name="network cut",
-        promise="the daemon waits, and goes on from what the server runs",
-        inject=_network_cut,
-    ),
-    Kind(
-        name="manual change under its feet",
-        promise="it is noticed, stored, and respected",
-        inject=_manual_change,
-    ),
+    _server_killed,
+    _metrics_hanging,
+    _metrics_dripping,
+    _metrics_garbage,
+    _counters_reset,
+    _apply_refused,
+    _apply_hanging,
+    _network_cut,
+    _manual_change,
 )

@@ -16,7 +16,7 @@ from tuner.control.store.order_book import pause, resume
 from tuner.control.store.store import Store
 from tuner.errors import TunerError
 from tuner.experiments.daemon.bed import TARGET, Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 from tuner.experiments.daemon.process import wait_until
 
 __all__ = ["KINDS"]
@@ -25,6 +25,24 @@ HEADER = 100
 """Bytes by which a file says whose it is: a damaged one without them is nobody's, and is left alone."""
 
 
+def resume_target(bed: Bed) -> None:
+    """Resume the target, which is paused since its store was lost."""
+
+    def resumed() -> bool:
+        try:
+            with closing(Store(bed.daemon.state, existing=True)) as store:
+                resume(store, TARGET)
+        except TunerError:  # it is not there yet
+            return False
+        return True
+
+    wait_until(resumed, 4 * bed.window, every=0.5)
+
+
+@kind(
+    "state file corrupted while running",
+    promise="it is renamed; learning starts again, orders are carried over",
+)
 def _state_corrupted(bed: Bed, rng: np.random.Generator) -> str:
     """Another program overwrites the store while the daemon uses it."""
     _scribble(bed.daemon.state, rng)
@@ -32,6 +50,11 @@ def _state_corrupted(bed: Bed, rng: np.random.Generator) -> str:
     return "while it ran"
 
 
+@kind(
+    "state file found corrupted",
+    promise="it is renamed; targets whose orders are lost start paused",
+    after=resume_target,
+)
 def _state_found_corrupted(bed: Bed, rng: np.random.Generator) -> str:
     bed.daemon.stop()
     _scribble(bed.daemon.state, rng, HEADER)
@@ -39,6 +62,7 @@ def _state_found_corrupted(bed: Bed, rng: np.random.Generator) -> str:
     return "between two lives"
 
 
+@kind("store lost while paused", promise="the target stays paused until it is resumed", after=resume_target)
 def _lost_while_paused(bed: Bed, rng: np.random.Generator) -> str:
     """Somebody deletes or overwrites the store of a paused target, whether the daemon runs or not."""
     with closing(Store(bed.daemon.state, existing=True)) as store:
@@ -72,20 +96,9 @@ def _held(bed: Bed) -> bool:
     return bool(rows) and "paused" in rows[0]["reason"]
 
 
-def resume_target(bed: Bed) -> None:
-    """Resume the target, which is paused since its store was lost."""
-
-    def resumed() -> bool:
-        try:
-            with closing(Store(bed.daemon.state, existing=True)) as store:
-                resume(store, TARGET)
-        except TunerError:  # it is not there yet
-            return False
-        return True
-
-    wait_until(resumed, 4 * bed.window, every=0.5)
-
-
+@kind(
+    "second daemon on the same store", promise="it ends with exit code 2 and one sentence; the first goes on"
+)
 def _second_daemon(bed: Bed, rng: np.random.Generator) -> str:
     """A second daemon finds the store in another way than the first did."""
     state = bed.daemon.state
@@ -133,27 +146,4 @@ def _scribble(path: Path, rng: np.random.Generator, first: int = 0) -> None:
             file.write(rng.bytes(max(size - begin, 100)))
 
 
-KINDS = (
-    Kind(
-        name="state file corrupted while running",
-        promise="it is renamed; learning starts again, orders are carried over",
-        inject=_state_corrupted,
-    ),
-    Kind(
-        name="state file found corrupted",
-        promise="it is renamed; targets whose orders are lost start paused",
-        inject=_state_found_corrupted,
-        after=resume_target,
-    ),
-    Kind(
-        name="store lost while paused",
-        promise="the target stays paused until it is resumed",
-        inject=_lost_while_paused,
-        after=resume_target,
-    ),
-    Kind(
-        name="second daemon on the same store",
-        promise="it ends with exit code 2 and one sentence; the first goes on",
-        inject=_second_daemon,
-    ),
-)
+KINDS = (_state_corrupted, _state_found_corrupted, _lost_while_paused, _second_daemon)

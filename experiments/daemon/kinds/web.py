@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tuner.experiments.daemon.bed import TARGET, Bed
-from tuner.experiments.daemon.kinds.kind import Kind, expect
+from tuner.experiments.daemon.kinds.kind import expect, kind
 
 __all__ = ["KINDS"]
 
@@ -71,6 +71,7 @@ FLOODS: dict[str, tuple[int, Client]] = {
 """How many clients there are, and what each does with one connection after the other."""
 
 
+@kind("flood on the web server", promise="probes are answered, the log does not fill, orders need the token")
 def _flood(bed: Bed, rng: np.random.Generator) -> str:
     name = str(rng.choice(sorted(FLOODS)))
     lines, slowest = len(bed.daemon.lines), 0.0
@@ -125,10 +126,4 @@ def _probed(url: str) -> float:
     return time.monotonic() - begun
 
 
-KINDS = (
-    Kind(
-        name="flood on the web server",
-        promise="probes are answered, the log does not fill, orders need the token",
-        inject=_flood,
-    ),
-)
+KINDS = (_flood,)
