@@ -45,6 +45,10 @@ class Tuned(NamedTuple):
 
     held: list[Configuration]
     """What it held for the best after each."""
+    left: Configuration
+    """What it left the server with."""
+    windows: int
+    """All that were measured, with those that do not count."""
     failures: int
 
 
@@ -64,11 +68,14 @@ def tune(
     loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
     driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
     held: list[Configuration] = []
-    failures = 0
+    failures = measured = 0
     for _ in range(2 * windows):
         m = driver.step().measurement
-        failures += m.failures if m is not None else 0
-        if m is None or m.disturbed:
+        if m is None:
+            continue
+        measured += 1
+        failures += m.failures
+        if m.disturbed:
             continue
         held.append(loop.incumbent() or attachment.space.nearest(driver.running))
         report(
@@ -76,16 +83,19 @@ def tune(
         )
         if len(held) == windows:
             break
-    return Tuned(held or [attachment.space.nearest(driver.running)], failures)
+    left = attachment.space.nearest(driver.finish())
+    return Tuned(held or [left], left, measured, failures)
 
 
-def ratios_to_best(bench: Bench, held: Sequence[Configuration], rounds: int) -> dict[Configuration, float]:
+def ratios_to_best(
+    bench: Bench, held: Sequence[Configuration], rounds: int, seconds: float = CHECK
+) -> dict[Configuration, float]:
     """Return p95 over that of the best of a coarse grid and of all that was held, measured in turns."""
     with triton(bench.rate, quick=True, model=bench.model) as coarse:
         grid = distinct(coarse)
     with triton(bench.rate, model=bench.model) as attachment:
         wanted = list(dict.fromkeys([*grid, *held]))
-        found = measure_in_turns(attachment, wanted, seconds=CHECK, rounds=rounds)
+        found = measure_in_turns(attachment, wanted, seconds=seconds, rounds=rounds)
     p95 = {one: median(values) for one, values in found.items()}
     best = min(p95.values())
     return {one: value / best for one, value in p95.items()}
