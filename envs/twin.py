@@ -7,9 +7,8 @@ roles of the knobs, not at their names, so one simulation stands for both:
 role            simulated knob        where no knob has the role
 ==============  ====================  ============================================
 batch           max_batch_size        there is no twin
-delay           max_queue_delay       there is no twin
-parallelism     instances             what the server is known to do by itself;
-                                      there is no twin where that is not known
+delay           max_queue_delay       0
+parallelism     instances             what the server is known to do by itself, else 1
 ==============  ====================  ============================================
 
 A parallelism of 0 stands for as many as there are cores. Knobs with another role have no effect on the twin.
@@ -28,25 +27,12 @@ from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, SimulatedT
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.triton_cpu import virtual_plant
 from tuner.errors import InvalidInput
-from tuner.knobs import Configuration, Knob, KnobSpace, Role
+from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.objective import Objective
 from tuner.profile import BatchingProfile
 from tuner.workload.load import RateSchedule
 
-__all__ = ["Twin", "as_simulated", "missing_role", "simulated_knobs", "twin_env"]
-
-NEEDED = (Role.BATCH, Role.DELAY, Role.PARALLELISM)
-"""Roles whose values the simulated batcher needs."""
-
-
-def missing_role(space: KnobSpace) -> Role | None:
-    """Return a role whose value is not known, so that a server has no twin; None if it has one."""
-    return next((role for role in NEEDED if space.value_of(role, space.default) is None), None)
-
-
-def simulated_knobs(space: KnobSpace) -> list[Knob]:
-    """Return the knobs that have an effect on the twin."""
-    return [knob for knob in space.knobs if knob.role in NEEDED]
+__all__ = ["Twin", "as_simulated", "twin_env"]
 
 
 def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: float) -> Configuration:

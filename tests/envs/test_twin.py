@@ -12,7 +12,7 @@ from tuner.adapters.tfserving.knobs import knob_space as tfserving_space
 from tuner.agents.load_levels import LoadLevels
 from tuner.envs.serving import ServingEnv
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.twin import as_simulated, missing_role, simulated_knobs, twin_env
+from tuner.envs.twin import as_simulated, twin_env
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.objective import Objective, Slo
@@ -75,15 +75,6 @@ def test_roles_become_the_simulated_knobs(
     found = as_simulated(space, Configuration(batch=8, more=1, **live), 2.0)
 
     assert found == Configuration(max_batch_size=8, **simulated)
-
-
-def test_which_servers_have_a_twin() -> None:
-    """Those whose batcher can be turned, and whose parallelism is known."""
-    assert missing_role(SPACE) is None
-    assert missing_role(BATCHER) is None
-    assert missing_role(space_of(Role.BATCH, Role.DELAY)) is Role.PARALLELISM
-    assert missing_role(space_of()) is Role.BATCH
-    assert [knob.name for knob in simulated_knobs(SPACE)] == ["max_batch_size", "batch_timeout"]
 
 
 def test_a_server_that_does_not_batch_cannot_be_simulated() -> None:

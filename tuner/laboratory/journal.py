@@ -24,7 +24,7 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.agent_run import FIGURES, SHOWN, RunSpec
 from tuner.measurement import known
 
-__all__ = ["JOURNAL", "TrainingJournal", "read_journal"]
+__all__ = ["JOURNAL", "TrainingJournal"]
 
 JOURNAL = "journal.jsonl"
 FORMAT = "servetune-journal 2"
@@ -51,7 +51,7 @@ class TrainingJournal:
         try:
             lines, length = _lines(self.path, self._file)
             if lines:
-                there, _, self.past = _parse(self.path, lines)
+                there, self.past = _parse(self.path, lines)
                 _check_same(self.path, there, spec)
             else:
                 self.past = []
@@ -94,26 +94,6 @@ class TrainingJournal:
             self._file.flush()  # a killed process loses nothing
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from error
-
-
-def read_journal(folder: Path) -> tuple[RunSpec, list[dict[str, object]], list[Event]]:
-    """Read a journal without changing it.
-
-    Returns:
-        What was trained, the knobs, and what happened.
-
-    Raises:
-        StorageError: There is none, or it is damaged.
-    """
-    path = folder / JOURNAL
-    try:
-        with path.open(encoding="utf-8") as file:
-            lines, _ = _lines(path, file)
-    except OSError as error:
-        raise StorageError(f"journal {path}: {error.strerror or error}") from error
-    if not lines:
-        raise StorageError(f"journal {path}: it is empty; train again")
-    return _parse(path, lines)
 
 
 def _open(path: Path) -> TextIO:
@@ -163,7 +143,7 @@ def _checked(line: str) -> dict[str, Any] | None:
     return values
 
 
-def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[RunSpec, list[dict[str, object]], list[Event]]:
+def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[RunSpec, list[Event]]:
     head = lines[0]
     if head.get("format") != FORMAT:
         raise StorageError(f"journal {path}: not a journal of this version; give another folder")
@@ -181,7 +161,7 @@ def _parse(path: Path, lines: list[dict[str, Any]]) -> tuple[RunSpec, list[dict[
         raise _damaged(path, len(events) + 2) from error
     if (events and not isinstance(events[0], EpisodeBegin)) or windows > spec.windows * len(spec.stages):
         raise _damaged(path, 2)
-    return spec, head["knobs"], events
+    return spec, events
 
 
 def _event(values: dict[str, Any]) -> Event:

@@ -10,7 +10,7 @@ import pytest
 from tests.scheduling.batching.naive_clipper import NaiveClipper
 from tests.scheduling.batching.naive_timeout import answers
 from tuner.errors import InvalidInput
-from tuner.scheduling.batching.clipper import ClipperOptions, Sizing, build, oblivious_assignment
+from tuner.scheduling.batching.clipper import ClipperOptions, Sizing, build
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.testing.driver import PolicyRun, drive
 
@@ -151,32 +151,6 @@ def test_static_assignment() -> None:
         (1.2, 1, (3,)),
         (2.0, 0, (4,)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("rates", "accelerators", "expected"),
-    [
-        ([30.0, 10.0], 4, ((0, 1, 2), (3,))),
-        ([1.0, 1.0], 1, ((0,), (0,))),
-        ([3.0, 5.0], 4, ((2, 3), (0, 1, 2))),
-        ([1.0, 0.0], 2, ((0, 1), (1,))),
-    ],
-)
-def test_oblivious_assignment(
-    rates: list[float], accelerators: int, expected: tuple[tuple[int, ...], ...]
-) -> None:
-    """Shares follow the rates, the largest is laid first, and neighbours may meet on an accelerator."""
-    spec = cluster(session("a"), session("b"), accelerators=accelerators)
-
-    assert oblivious_assignment(spec, rates) == expected
-
-
-def test_oblivious_assignment_knows_how_fast_models_are() -> None:
-    """Of two sessions with equal rates the slower one gets twice the accelerators."""
-    fast, slow = session("fast", alpha=0.0, beta=1.0), session("slow", alpha=0.0, beta=2.0)
-    spec = cluster(fast, slow, accelerators=3)
-
-    assert oblivious_assignment(spec, [1.0, 1.0]) == ((2,), (0, 1))
 
 
 @pytest.mark.parametrize("sizing", ["aimd", "throughput", "budget"])

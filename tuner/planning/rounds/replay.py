@@ -8,15 +8,14 @@ lines that begin with ``#`` are allowed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.files.storage import read_file, write_atomically
+from tuner.files.storage import read_file
 from tuner.printable import one_line
 
-__all__ = ["FIELDS", "InferenceJob", "read_replay", "write_replay"]
+__all__ = ["FIELDS", "InferenceJob", "read_replay"]
 
 FIELDS = ("job_id", "model_name", "slo", "inputRequest_rate", "arrival_t")
 LARGEST = 100_000_000
@@ -85,13 +84,3 @@ def _job(parts: list[str]) -> InferenceJob:
     if not (0 < slo < math.inf and 0 < rate < math.inf and 0 <= arrival < math.inf):
         raise ValueError("slo and inputRequest_rate must be positive and finite, arrival_t at least 0")
     return InferenceJob(name=name, model=model, slo=slo / 1e3, rate=rate, arrival=arrival)
-
-
-def write_replay(path: Path, jobs: Iterable[InferenceJob]) -> None:
-    """Write a log that :func:`read_replay` reads."""
-    lines = [", ".join(FIELDS)]
-    for job in jobs:
-        if any(mark in text for text in (job.name, job.model) for mark in ",\n<>"):
-            raise ValueError(f"names in a replay log hold no commas and brackets, but got {job}")
-        lines.append(f"{job.name}, {job.model}, {job.slo * 1e3!r}, {job.rate!r}, {job.arrival!r}")
-    write_atomically(path, "\n".join(lines) + "\n")

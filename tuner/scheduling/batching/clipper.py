@@ -23,7 +23,7 @@ Where we differ: Clipper learns per container; here alike accelerators (of one k
 a session, so that many learn as fast as one. Its delayed batching (4.3.2) is not here: see ``timeout``.
 
 Clipper leaves placement to others. By default every accelerator serves every session; an ``assignment`` says
-otherwise, such as Nexus's batch-oblivious one (section 7.2), see :func:`oblivious_assignment`.
+otherwise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import numpy as np
 
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput, check_choice
-from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import (
     arrival_of,
@@ -53,7 +53,7 @@ from tuner.scheduling.requests import (
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key, tree_of
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
-__all__ = ["Clipper", "ClipperOptions", "build", "oblivious_assignment"]
+__all__ = ["Clipper", "ClipperOptions", "build"]
 
 Sizing = Literal["aimd", "throughput", "budget"]
 AIMD, THROUGHPUT, BUDGET = range(3)  # in the order of Sizing
@@ -188,37 +188,6 @@ def _ragged(rows: Sequence[Sequence[int]]) -> np.ndarray:
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
     return table
-
-
-def oblivious_assignment(spec: ClusterSpec, rates: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """Place sessions as Nexus's batch-oblivious baseline does (section 7.2), for an ``assignment``.
-
-    Each gets a share of the accelerators proportional to its rate and inversely proportional to the most that
-    one accelerator (of kind 0) does of it alone. Shares are laid end to end, the largest first, so that
-    neighbours may meet on an accelerator.
-
-    Args:
-        spec: The cluster.
-        rates: Requests per second per session, at least one of them positive.
-    """
-    demand = np.array([rate / _most(session) for rate, session in zip(rates, spec.sessions, strict=True)])
-    share = demand / demand.sum() * len(spec.kinds)
-    order = np.argsort(-share, kind="stable")
-    ends = np.cumsum(share[order])
-    assignment: list[tuple[int, ...]] = [()] * len(spec.sessions)
-    for session, end in zip(order, ends, strict=True):
-        first = min(int(end - share[session] + 1e-9), len(spec.kinds) - 1)
-        last = min(max(math.ceil(end - 1e-9), first + 1), len(spec.kinds))
-        assignment[session] = tuple(range(first, last))
-    return tuple(assignment)
-
-
-def _most(session: SessionSpec) -> float:
-    """Return the requests/s that one accelerator serves of this session alone, two batches within the SLO."""
-    sizes = np.arange(1, session.latency.shape[1])
-    latency = session.latency[0, 1:]
-    fits = (2 * latency <= session.slo) | (sizes == 1)
-    return float((sizes[fits] / latency[fits]).max())
 
 
 @njit_flat
