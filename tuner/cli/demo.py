@@ -88,7 +88,12 @@ class DemoCourse:
 def demo(
     slo: Annotated[
         str | None,
-        typer.Option("--slo", metavar="STAT=LATENCY", show_default="p95=30ms; TensorFlow Serving 60ms"),
+        typer.Option(
+            "--slo",
+            metavar="STAT=LATENCY",
+            help="Such as p95=30ms, p99=1s, mean=5ms.",
+            show_default="p95=30ms; TensorFlow Serving 60ms",
+        ),
     ] = None,
     goal: Goal = "latency",
     *,
