@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
@@ -23,6 +24,9 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Bounds of the histogram of batch sizes."""
 
 
+Metric = TypeVar("Metric", Counter, Histogram)
+
+
 class Metrics:
     """Counts what happens (a :class:`~tuner.dispatch.pool.rules.Observer`), and writes it as a page.
 
@@ -34,6 +38,7 @@ class Metrics:
         self.totals = Totals()
         self._clock = clock
         self._scaling = ScalingWatch()
+        self._series: dict[tuple[object, ...], Any] = {}
         self.registry = make_registry("servetune_dispatch")
         self._arrivals = self._counter("requests", "Requests that arrived.", "session")
         self._answers = self._counter("answers", "Requests that ended, by how.", "session", "status")
@@ -75,9 +80,16 @@ class Metrics:
     def _counter(self, name: str, words: str, *labels: str) -> Counter:
         return Counter(f"servetune_dispatch_{name}", words, labels, registry=self.registry)
 
+    def _of(self, metric: Metric, *labels: str) -> Metric:
+        """Return a metric's series with these labels; ``labels`` itself takes longer than the counting."""
+        found: Metric | None = self._series.get((metric, *labels))
+        if found is None:
+            found = self._series[metric, *labels] = metric.labels(*labels)
+        return found
+
     def arrived(self, session: str) -> None:
         """A request arrived."""
-        self._arrivals.labels(session).inc()
+        self._of(self._arrivals, session).inc()
         self.totals.of(session).arrivals += 1
 
     def taken(self, session: str, items: int) -> None:
@@ -89,16 +101,16 @@ class Metrics:
         self.totals.ended(session, status, seconds, late)
         if status not in CLIENTS:
             self._scaling.answered(session, self._clock(), bad=status is not None)
-        self._answers.labels(session, "ok" if status is None else status.value).inc()
+        self._of(self._answers, session, "ok" if status is None else status.value).inc()
         if status is None:
-            self._latency.labels(session).observe(seconds)
+            self._of(self._latency, session).observe(seconds)
 
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""
         self.totals.executed(session, items, seconds)
         self._scaling.executed(session, self._clock(), seconds)
-        self._size.labels(session, server).observe(items)
-        self._execution.labels(session, server).observe(seconds)
+        self._of(self._size, session, server).observe(items)
+        self._of(self._execution, session, server).observe(seconds)
 
     def switched(self, server: str, up: bool) -> None:
         """A server came or went."""

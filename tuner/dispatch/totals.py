@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,11 +53,11 @@ class Totals:
         self._latencies = [0] * (len(BOUNDS) + 1)
         self._counts: dict[int, int] = {}
         self._seconds: dict[int, float] = {}
-        self._sessions: dict[str, SessionTotals] = {}
+        self._sessions: defaultdict[str, SessionTotals] = defaultdict(SessionTotals)
 
     def of(self, session: str) -> SessionTotals:
         """Return the totals of a session."""
-        return self._sessions.setdefault(session, SessionTotals())
+        return self._sessions[session]
 
     def taken(self, session: str, items: int) -> None:
         """A request waits for a batch."""
