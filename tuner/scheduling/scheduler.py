@@ -65,6 +65,9 @@ class Scheduler:
         self._items = policy[0].board["items"].view(np.ndarray)  # (1,)
         self._early = policy[0].board["early"].view(np.ndarray)  # (1,) s
         self._last_items, self._last_early = self._items.item(), self._early.item()
+        # Looking into a record array costs far more than into a plain view of the same memory.
+        self._given = policy[0].commands.view(np.ndarray)  # (C,) COMMAND
+        self._rings = policy[0].waiting["number"].view(np.ndarray)  # the numbers that wait, by queue
 
     @property
     def policy(self) -> Any:
@@ -126,9 +129,7 @@ class Scheduler:
 
     def _commands(self, count: int) -> list[Command]:
         """Return the last event's commands."""
-        cluster = self._policy[0]
-        rows = np.asarray(cluster.commands[:count]).tolist()
-        return [_command(cluster.waiting, row) for row in rows]
+        return [_command(self._rings, row) for row in self._given[:count].tolist()]
 
 
 def compile_policy(name: str, options: Any = None) -> None:
@@ -149,10 +150,10 @@ def compile_policy(name: str, options: Any = None) -> None:
     Scheduler(build_policy(name, spec, options))
 
 
-def _command(waiting: np.ndarray, row: tuple[Any, ...]) -> Command:
+def _command(rings: np.ndarray, row: tuple[Any, ...]) -> Command:
     """Return one row of COMMAND as a command."""
     kind, session, queue, first, count, _, accelerator, start, finish = row
-    ring = waiting["number"][queue]
+    ring = rings[queue]
     begin = first & (len(ring) - 1)
     numbers = ring[begin : begin + count].tolist()
     numbers += ring[: count - len(numbers)].tolist()
