@@ -338,11 +338,14 @@ class Pool:
 
     def _wait(self) -> None:
         """Set the timer for what the scheduler wants next."""
+        at = math.inf if self.scheduler is None else self._origin + self.scheduler.wake_at
         if self._timer is not None:
+            if self._timer.when() == at:  # most arrivals change nothing, and setting it costs a few us
+                return
             self._timer.cancel()
             self._timer = None
-        if self.scheduler is not None and (at := self.scheduler.wake_at) < math.inf:
-            self._timer = self._loop.call_at(self._origin + at, self._wake)
+        if at < math.inf:
+            self._timer = self._loop.call_at(at, self._wake)
 
     def _wake(self) -> None:
         self._timer = None

@@ -29,14 +29,15 @@ class ProxySender(Sender):
         if traces := traces_of(requests):
             like = like._replace(trace=note_sent(traces, began, server.address, batch.items)[0])
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
-        try:
-            patience = self._beliefs.patience(server, stream, batch.items)
-            reply = await asyncio.wait_for(asyncio.shield(call), patience)
-            outputs = split(reply.outputs, counts) if stream.takes_items else [reply.outputs]
-        except TimeoutError:
+        await asyncio.wait((call,), timeout=self._beliefs.patience(server, stream, batch.items))
+        if not call.done():
             server.give_up(call)
             server.lost(f"{server.address} did not answer a batch in time")
             self._elsewhere(requests, server.reason)
+            return
+        try:
+            reply = call.result()
+            outputs = split(reply.outputs, counts) if stream.takes_items else [reply.outputs]
         except Lost as error:
             server.lost(str(error))
             self._elsewhere(requests, str(error))
