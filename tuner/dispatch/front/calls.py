@@ -167,8 +167,13 @@ def _answer(method: Method, token: str | None, patience: Patience, entrance: Ent
         call = Call(context)
         try:
             with entrance:
-                await _check_token(call, context, token)
-                return await method(await _message(context, patience), call)
+                if token is not None:
+                    await _check_token(call, context, token)
+                # A call of one message is read as a stream: for others gRPC itself waits, without an end.
+                message = await patience.wait(context.read())
+                if message is grpc.aio.EOF:
+                    raise Refused(Status.INVALID, "the call ended before its message")
+                return await method(message, call)
         except Refused as refused:
             await context.abort(CODES[refused.status], refused.reason)
             raise AssertionError("abort raises") from None
@@ -184,7 +189,8 @@ def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
 
         try:
             with entrance:
-                await _check_token(Call(context), context, token)
+                if token is not None:
+                    await _check_token(Call(context), context, token)
                 await context.send_initial_metadata(((WELCOME, "1"),))  # clients wait for it, then speak
                 await talk(read, context.write)
         except Refused as refused:
@@ -193,24 +199,10 @@ def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
     return converse
 
 
-async def _check_token(call: Call, context: Any, token: str | None) -> None:
+async def _check_token(call: Call, context: Any, token: str) -> None:
     """End a call that does not bring the token."""
-    if token is not None and not allowed(call.header("authorization"), token):
+    if not allowed(call.header("authorization"), token):
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
-
-
-async def _message(context: Any, patience: Patience) -> bytes:
-    """Return the message of a call.
-
-    A call of one message is read as a stream of messages: for others gRPC itself waits, without an end.
-
-    Raises:
-        Refused: None came.
-    """
-    message = await patience.wait(context.read())
-    if message is grpc.aio.EOF:
-        raise Refused(Status.INVALID, "the call ended before its message")
-    return bytes(message)
 
 
 def _unsupported(name: str) -> Any:
