@@ -9,7 +9,8 @@ from tuner.adapters.connection.request import FilledInput, Input
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.metrics.totals import MonotonicTotals
-from tuner.adapters.registry import Grids, connect, schemes
+from tuner.adapters.registry import connect, schemes
+from tuner.knobs import Grids
 
 __all__ = [
     "ApplyReport",

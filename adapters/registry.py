@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint
 from typing import cast
@@ -12,12 +12,11 @@ from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import WHERE_CREDENTIALS_BELONG
 from tuner.adapters.connection.credentials import refuse_credentials
 from tuner.errors import InvalidInput
+from tuner.knobs import Grids
 from tuner.plugin import BACKENDS, installed, load
 
-__all__ = ["Grids", "connect", "scheme_of", "schemes"]
+__all__ = ["connect", "scheme_of", "schemes"]
 
-Grids = Mapping[str, tuple[float, ...]]
-"""Knob name -> grid values: overrides of the adapter's default grids, and further knobs."""
 Factory = Callable[[str, Grids], Backend]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from tuner.adapters import Backend, Description, connect
 from tuner.adapters.connection.endpoint import Loadable
 from tuner.errors import InvalidInput
-from tuner.knobs import Configuration, KnobSpace
+from tuner.knobs import Configuration, Grids, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
@@ -23,7 +23,7 @@ from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import LIMITS, Limits
-from tuner.setting import Grids, Load, Setting
+from tuner.setting import Load, Setting
 
 if TYPE_CHECKING:
     from tuner.profiler.load.generator import LoadGenerator

@@ -18,8 +18,10 @@ import numpy as np
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["ApplyCost", "Configuration", "Knob", "KnobSpace", "Role", "parse_grid", "parse_value"]
+__all__ = ["ApplyCost", "Configuration", "Grids", "Knob", "KnobSpace", "Role", "parse_grid", "parse_value"]
 
+Grids = Mapping[str, tuple[float, ...]]
+"""Knob name -> grid values: in place of default grids, and of further knobs."""
 MAX_SIZE = 1_000_000
 """Largest number of configurations a space may have; agents keep an array of this length."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
+from tuner.knobs import Grids
 from tuner.objective import Objective
 from tuner.option import option, options_of, part
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SIMULATED",
-    "Grids",
     "Load",
     "Rate",
     "Setting",
@@ -40,9 +40,6 @@ WINDOW = 5.0
 """Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
 SHORTEST, LONGEST = 0.2, 600.0
 """Windows that a live server can be measured in, s."""
-
-Grids = Mapping[str, tuple[float, ...]]
-"""Values of knobs, by the knobs' names."""
 
 
 def parse_grids(texts: list[str], name: str = "--knob") -> dict[str, tuple[float, ...]]:

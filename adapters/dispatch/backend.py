@@ -26,10 +26,9 @@ from tuner.adapters.dispatch.flow import traffic_between
 from tuner.adapters.live.knobs import KnobKind, check
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.metrics.totals import Key, MonotonicTotals, Reading
-from tuner.adapters.registry import Grids
 from tuner.adapters.traffic import Traffic
 from tuner.errors import InvalidInput, Unreachable
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Grids, Knob, KnobSpace
 from tuner.planning.autoscale import ScalingAdvice
 from tuner.printable import one_line
 from tuner.profile import BatchingProfile, fit_profile

@@ -20,9 +20,8 @@ from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.connection.host import listening_processes, local_cores
 from tuner.adapters.connection.target import LiveTarget
 from tuner.adapters.live.knobs import KnobKind, check
-from tuner.adapters.registry import Grids
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, Configuration, KnobSpace, Role
+from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["Change", "LiveBackend", "Sight"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.adapters.backend import Backend
-from tuner.adapters.registry import Grids
+from tuner.knobs import Grids
 
 __all__ = ["connect"]
 

@@ -10,7 +10,6 @@ from tuner.adapters.backend import Counters
 from tuner.adapters.live.backend import Change, LiveBackend, Sight
 from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
-from tuner.adapters.registry import Grids
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
 from tuner.adapters.tfserving.flags import read_flags, started
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
@@ -23,7 +22,7 @@ from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
 from tuner.errors import AdapterError, ReadOnly, Unreachable
-from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 
 __all__ = ["TFServingBackend"]
 

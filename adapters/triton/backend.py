@@ -9,7 +9,6 @@ from tuner.adapters.live.backend import Change, LiveBackend, Sight
 from tuner.adapters.live.knobs import BATCH_GRID, KnobKind
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals
-from tuner.adapters.registry import Grids
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.change import ModelControl, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
@@ -29,7 +28,7 @@ from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metric
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import TunerError
-from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 
 __all__ = ["TritonBackend"]
 

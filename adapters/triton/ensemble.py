@@ -21,13 +21,12 @@ from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.live.knobs import BATCH_GRID
 from tuner.adapters.live.waiting import comes_true
-from tuner.adapters.registry import Grids
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused
-from tuner.knobs import Configuration, Knob, KnobSpace, Role
+from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["EnsembleBackend", "is_ensemble", "open_model"]

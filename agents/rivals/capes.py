@@ -32,10 +32,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tuner.agents.bookkeeper import Parameters
 from tuner.agents.log_cost import log_cost
 from tuner.agents.policy_file import StoredArrays
-from tuner.agents.rivals.walker import Transition, Walker, build_network
+from tuner.agents.rivals.walker import Transition, Walker, WalkerParameters, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -45,13 +44,11 @@ __all__ = ["Capes", "CapesLevel", "CapesLevelParameters", "CapesParameters"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CapesParameters(Parameters):
+class CapesParameters(WalkerParameters):
     """The constants of CAPES."""
 
     hidden: tuple[int, ...] = (200, 200)
     """Units of the hidden layers."""
-    learning_rate: float = 0.001
-    """Of RMSProp."""
     discount: float = 0.99
     """Of future rewards."""
     target_rate: float = 0.01
@@ -72,9 +69,7 @@ class CapesParameters(Parameters):
     """Windows over which it falls from the first to the last value."""
 
     def __post_init__(self) -> None:
-        Parameters.__post_init__(self)
-        if not (self.hidden and min(self.hidden) >= 1 and self.learning_rate > 0):
-            raise ValueError(f"layers of at least one unit and `learning_rate > 0` must hold, but got {self}")
+        WalkerParameters.__post_init__(self)
         if not (0 <= self.discount < 1 and 0 < self.target_rate <= 1):
             raise ValueError(f"`0 <= discount < 1` and `0 < target_rate <= 1` must hold, but got {self}")
         if min(self.batch, self.training_steps, self.memory, self.epsilon_windows) < 1:
@@ -196,10 +191,7 @@ class Capes(Walker[CapesParameters]):
             wanted = torch.from_numpy(replay.rewards[rows]) + self.parameters.discount * values.amax(dim=1)
         actions = torch.from_numpy(replay.actions[rows, None])
         q = online(torch.from_numpy(before)).gather(1, actions)[:, 0]
-        loss = torch.nn.functional.smooth_l1_loss(q, wanted)
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch's is unannotated
-        self._optimizer.step()
+        self._descend(torch.nn.functional.smooth_l1_loss(q, wanted))
         with torch.no_grad():
             followers: list[torch.Tensor] = list(target.parameters())
             leaders: list[torch.Tensor] = list(online.parameters())

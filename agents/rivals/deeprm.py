@@ -30,9 +30,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tuner.agents.bookkeeper import Parameters
 from tuner.agents.log_cost import log_cost
-from tuner.agents.rivals.walker import Transition, Walker, build_network
+from tuner.agents.rivals.walker import Transition, Walker, WalkerParameters, build_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -52,13 +51,11 @@ def returns(rewards: np.ndarray, discount: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeepRMParameters(Parameters):
+class DeepRMParameters(WalkerParameters):
     """The constants of DeepRM."""
 
     hidden: tuple[int, ...] = (20,)
     """Units of the hidden layers."""
-    learning_rate: float = 0.001
-    """Of RMSProp."""
     discount: float = 1.0
     """Of future rewards."""
     episode: int = 10
@@ -69,9 +66,7 @@ class DeepRMParameters(Parameters):
     """Steps of RMSProp after every episode."""
 
     def __post_init__(self) -> None:
-        Parameters.__post_init__(self)
-        if not (self.hidden and min(self.hidden) >= 1 and self.learning_rate > 0):
-            raise ValueError(f"layers of at least one unit and `learning_rate > 0` must hold, but got {self}")
+        WalkerParameters.__post_init__(self)
         if not (0 <= self.discount <= 1 and self.episode >= 1 and self.episodes >= 2 and self.passes >= 1):
             raise ValueError(
                 "`0 <= discount <= 1`, `episode >= 1`, `episodes >= 2` and `passes >= 1` must hold, "
@@ -139,7 +134,4 @@ class DeepRM(Walker[DeepRMParameters]):
         for _ in range(self.parameters.passes):
             logits = self._networks[0](before).masked_fill(impossible, -torch.inf)
             chosen = torch.log_softmax(logits, dim=1).gather(1, actions)[:, 0]
-            loss = -(chosen * advantages).mean()
-            self._optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch's is unannotated
-            self._optimizer.step()
+            self._descend(-(chosen * advantages).mean())

@@ -26,9 +26,25 @@ from tuner.knobs import KnobSpace
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Transition", "Walker", "build_network"]
+__all__ = ["Transition", "Walker", "WalkerParameters", "build_network"]
 
-W = TypeVar("W", bound=Parameters)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WalkerParameters(Parameters):
+    """The constants that both have; each has defaults of its own."""
+
+    hidden: tuple[int, ...]
+    """Units of the hidden layers."""
+    learning_rate: float = 0.001
+    """Of RMSProp."""
+
+    def __post_init__(self) -> None:
+        Parameters.__post_init__(self)
+        if not (self.hidden and min(self.hidden) >= 1 and self.learning_rate > 0):
+            raise ValueError(f"layers of at least one unit and `learning_rate > 0` must hold, but got {self}")
+
+
+W = TypeVar("W", bound=WalkerParameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,7 @@ class Walker(Bookkeeper[W]):
         self._seed = seed
         self._last: LastWindow | None = None
         self._built = False
+        self._optimizer: torch.optim.Optimizer
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose a step; where none is allowed, the allowed configuration nearest to the one in force."""
@@ -126,6 +143,12 @@ class Walker(Bookkeeper[W]):
         if not self._built:
             self._networks = self._build()
             self._built = True
+
+    def _descend(self, loss: torch.Tensor) -> None:
+        """Take one step of the optimizer."""
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's is unannotated
+        self._optimizer.step()
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = self.inputs.arrays() if self._built else {}

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, seconds_of
-from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.blox.jobs import random_loads
 from tuner.planning.packing.consolidation import consolidate
-from tuner.planning.packing.load import SessionLoad
 from tuner.planning.queries.query import Query
 from tuner.planning.queries.rivals import harpagon_split
 from tuner.planning.queries.split import best_split, choices_of
@@ -46,12 +45,7 @@ def run(options: BenchOptions) -> list[BenchRow]:
 
 
 def _packing(count: int, most: float, repeats: int) -> BenchRow:
-    models = known_models()
-    jobs = random_jobs(np.random.default_rng(1), count, list(models))
-    loads = [
-        SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
-        for job in jobs
-    ]
+    loads = random_loads(np.random.default_rng(1), count)
     nodes = len(consolidate(loads))
     seconds = seconds_of(lambda: consolidate(loads), repeats)
     note = f"onto {nodes:,} accelerators; target: at most {most:g} ms"

@@ -7,11 +7,10 @@ from statistics import median
 
 import numpy as np
 
-from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.blox.jobs import random_loads
 from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.planning.packing.load import SessionLoad
 from tuner.planning.rounds.allocation import nodes_for
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -34,12 +33,7 @@ class AcceleratorsOfJobs(Experiment[int, Needed]):
         return list(self.counts)
 
     def measure(self, task: int, seed: int) -> Needed:
-        models = known_models()
-        jobs = random_jobs(np.random.default_rng((seed, task)), task, list(models))
-        loads = [
-            SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
-            for job in jobs
-        ]
+        loads = random_loads(np.random.default_rng((seed, task)), task)
         return len(nodes_for("fifo", loads)), len(nodes_for("nexus", loads))
 
     def rows(self, found: Answers[int, Needed]) -> Iterator[Row]:

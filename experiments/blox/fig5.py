@@ -7,11 +7,10 @@ from itertools import product
 
 import numpy as np
 
-from tuner.experiments.blox.jobs import known_models, random_jobs
+from tuner.experiments.blox.jobs import random_loads
 from tuner.experiments.frame.drawing import curves_drawn
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
-from tuner.planning.packing.load import SessionLoad
 from tuner.planning.rounds.allocation import Rule, admit
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -37,12 +36,7 @@ class DroppedJobs(Experiment[Setting, float]):
 
     def measure(self, task: Setting, seed: int) -> float:
         rule, accelerators = task
-        models = known_models()
-        jobs = random_jobs(np.random.default_rng(seed), JOBS, list(models))
-        loads = [
-            SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
-            for job in jobs
-        ]
+        loads = random_loads(np.random.default_rng(seed), JOBS)
         return 100 * admit(rule, loads, accelerators).bad_rate
 
     def rows(self, found: Answers[Setting, float]) -> Iterator[Row]:

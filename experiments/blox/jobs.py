@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.experiments.zoo import GTX_1080TI
+from tuner.planning.packing.load import SessionLoad
 from tuner.planning.rounds.replay import InferenceJob
 from tuner.planning.rounds.simulation import ReplayedModel
 
-__all__ = ["LOAD_SECONDS", "known_models", "random_jobs"]
+__all__ = ["LOAD_SECONDS", "known_models", "random_jobs", "random_loads"]
 
 LOAD_SECONDS = 0.5
 """To load a model."""
@@ -47,3 +48,12 @@ def random_jobs(
         rate = float(generator.exponential(MEAN_LOAD)) * batch / float(latency[batch])
         jobs.append(InferenceJob(f"{arrival:g}-{number}", name, slo / 1e3, rate, arrival))
     return jobs
+
+
+def random_loads(generator: np.random.Generator, count: int) -> list[SessionLoad]:
+    """Return what jobs of random models, all in one round, ask of the accelerators."""
+    models = known_models()
+    return [
+        SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
+        for job in random_jobs(generator, count, list(models))
+    ]

@@ -18,6 +18,7 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
+from tuner.planning.packing.plan import MIB
 from tuner.planning.prefix import PrefixBatch, PrefixRequest, common_prefix
 from tuner.planning.prefix.run import Part
 from tuner.report import style
@@ -39,7 +40,6 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 REPEATS = 3
 PUBLISHED = 110.0
 """% more throughput, at most."""
-MIB = float(1 << 20)
 How = Literal["shared", "separate"]
 
 

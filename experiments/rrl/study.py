@@ -33,6 +33,7 @@ __all__ = [
     "fewer_rows",
     "figure_rows",
     "named",
+    "nominal_rate",
     "of_agent",
     "relation_rows",
     "times_fewer",
@@ -166,19 +167,24 @@ def named(series: Sequence[Series]) -> list[Series]:
     return [one.model_copy(update={"name": NAMES.get(one.name, one.name)}) for one in series]
 
 
-def _rates(spec: RunSpec, seeds: int) -> list[float]:
-    """The loads that a case will meet, requests/s, as they are rounded for the tables."""
+def nominal_rate(spec: RunSpec) -> float:
+    """Return the load that the workload of a run is relative to, requests/s."""
     from tuner.envs.batched_env import BatchedEnv
-    from tuner.envs.exact_costs import rounded_rate
-    from tuner.workload import workload
 
     env = stage_environment(spec)
     world = serving(env)
     assert isinstance(world, BatchedEnv), world
-    nominal = world.workload.rate
     env.close()
+    return float(world.workload.rate)
+
+
+def _rates(spec: RunSpec, seeds: int) -> list[float]:
+    """The loads that a case will meet, requests/s, as they are rounded for the tables."""
+    from tuner.envs.exact_costs import rounded_rate
+    from tuner.workload import workload
+
     assert spec.workload is not None, spec
-    load = workload(spec.workload, nominal)
+    load = workload(spec.workload, nominal_rate(spec))
     drawn = [load.rates(spec.windows, np.random.default_rng(seed)) for seed in range(seeds)]
     return sorted({rounded_rate(float(rate)) for rate in np.concatenate(drawn)})
 

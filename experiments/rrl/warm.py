@@ -15,8 +15,8 @@ import numpy as np
 
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row
-from tuner.experiments.rrl.study import CPU, GPU, LEARNING, MEAN, QUICK_WINDOWS, figure_rows
-from tuner.laboratory.agent_run import RunSpec, new_agent, serving, stage_environment, train_agent
+from tuner.experiments.rrl.study import CPU, GPU, LEARNING, MEAN, QUICK_WINDOWS, figure_rows, nominal_rate
+from tuner.laboratory.agent_run import RunSpec, new_agent, serving, train_agent
 from tuner.laboratory.figures import above
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.report import style
@@ -145,21 +145,11 @@ def with_wrong_prior(agent: Agent, spec: RunSpec, env: Any, error: float) -> Age
     world = serving(env)
     generator = np.random.default_rng([spec.seed, 17])
     wrong = BIAS * generator.lognormal(0.0, error, world.space.size)
-    nominal = _nominal(spec)
+    nominal = nominal_rate(spec)
     agent.start_from(
         make_prior([nominal * x for x in LOADS], lambda rate: world.expected_costs(rate) * wrong)
     )
     return agent
-
-
-def _nominal(spec: RunSpec) -> float:
-    from tuner.envs.batched_env import BatchedEnv
-
-    env = stage_environment(spec)
-    world = serving(env)
-    assert isinstance(world, BatchedEnv), world
-    env.close()
-    return float(world.workload.rate)
 
 
 def _label(error: float | None) -> str:

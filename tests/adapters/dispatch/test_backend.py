@@ -15,10 +15,10 @@ from tuner.adapters.dispatch import DispatchBackend
 from tuner.adapters.dispatch.backend import APART
 from tuner.adapters.dispatch.client import DispatchClient
 from tuner.adapters.dispatch.flow import traffic_between
-from tuner.adapters.registry import Grids
 from tuner.adapters.scaling import ScalingSource
 from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, ReadOnly, Unreachable
+from tuner.knobs import Grids
 from tuner.testing import BackendContract
 
 

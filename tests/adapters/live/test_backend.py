@@ -13,9 +13,8 @@ from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target
 from tuner.adapters.live.backend import OUT_OF_SIGHT, Change, LiveBackend, Sight
 from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_kind, delay_kind
-from tuner.adapters.registry import Grids
 from tuner.errors import InvalidInput, ReadOnly, Refused
-from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 from tuner.testing.backend import BackendContract
 
 FORM = TargetForm(scheme="toy", port=1, options={}, example="toy://host:1/model")

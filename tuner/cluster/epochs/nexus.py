@@ -22,14 +22,13 @@ from tuner.cluster.simulation import Simulation
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.oblivious import oblivious_rows
-from tuner.planning.packing.plan import Backend, ClusterPlan
+from tuner.planning.packing.plan import MIB, Backend, ClusterPlan
 from tuner.scheduling.batching.nexus import NexusOptions
 from tuner.scheduling.batching.nexus_epoch import build_open, replan
 from tuner.scheduling.batching.nexus_plan import Placement, raised_batches
 
 __all__ = ["NexusEpochs"]
 
-MIB = float(1 << 20)
 RAREST = 0.1
 """Requests/s that are planned for at least: a session always has a backend."""
 

@@ -26,10 +26,10 @@ from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
 from tuner.files.stored import Part, with_fields
-from tuner.knobs import KnobSpace, parse_value
+from tuner.knobs import Grids, KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
-from tuner.setting import Grids, Load, Setting, Sli
+from tuner.setting import Load, Setting, Sli
 
 __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection", "TargetConfig"]
 

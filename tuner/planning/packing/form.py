@@ -14,13 +14,12 @@ from pydantic import model_validator as check_model
 
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
 from tuner.planning.packing.load import SessionLoad
-from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
+from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
 from tuner.planning.packing.prefixed import prefix_load
 from tuner.planning.pools.catalogue import Table
 
-__all__ = ["MIB", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
+__all__ = ["ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
-MIB = float(1 << 20)
 KIND = "default"
 """The kind of backends that are only counted."""
 MOST_BACKENDS = 100_000

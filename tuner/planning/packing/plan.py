@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Backend", "ClusterPlan", "PlannedBackend", "PlannedSession", "Unserved", "plan_from_json"]
+__all__ = ["MIB", "Backend", "ClusterPlan", "PlannedBackend", "PlannedSession", "Unserved", "plan_from_json"]
 
 MIB = float(1 << 20)
 

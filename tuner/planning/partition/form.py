@@ -12,12 +12,12 @@ from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
 from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart, file_beside, mistake
+from tuner.planning.packing.plan import MIB
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
 from tuner.planning.partition.solver import Partition
 
 __all__ = ["PartitionFile", "PartitionModel"]
 
-MIB = float(1 << 20)
 MOST_MODELS = 100_000
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Finite = Annotated[NotNegative, Field(le=1e12)]
