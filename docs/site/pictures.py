@@ -1,4 +1,4 @@
-"""Takes the README's pictures: ``tuner run`` in a terminal, the daemon's page on a wide and a narrow screen.
+"""Takes the README's pictures: ``tuner run`` in a terminal, its report, the daemon's page wide and narrow.
 
 Run it with ``make pictures``. It needs a chromium; everything is simulated.
 """
@@ -32,6 +32,7 @@ def main() -> None:
     """Write the pictures into ``docs/images``."""
     with tempfile.TemporaryDirectory() as folder:
         _terminal(Path(folder))
+        _report(Path(folder) / "first" / "report.html")
         _page(Path(folder))
 
 
@@ -52,6 +53,20 @@ def _terminal(folder: Path) -> None:
     console.print(Text.from_ansi(ran.stdout))
     picture = console.export_svg(title="tuner run")
     (IMAGES / "run.svg").write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
+
+
+def _report(page: Path) -> None:
+    """The report's figures; the table of its windows begins below the picture."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.chromium import CHROMIUM
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        shown = browser.new_page(viewport={"width": 1120, "height": 1690})
+        shown.goto(page.as_uri())
+        shown.screenshot(path=IMAGES / "report.png")
+        browser.close()
 
 
 def _page(folder: Path) -> None:
