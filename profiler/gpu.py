@@ -44,9 +44,7 @@ class Gpus:
             import pynvml
 
             pynvml.nvmlInit()
-        except (
-            Exception
-        ):  # ImportError, no driver library, no permission: all mean that there is nothing to read
+        except Exception:  # no module, no driver library, no permission: there is nothing to read
             return
         self._nvml = pynvml
         self._devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]

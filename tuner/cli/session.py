@@ -216,9 +216,8 @@ class TuningSession:
         self.recorder.compare_ends()
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
-        data, page = write(
-            report, make_folder(self.folder, "--out")
-        )  # somebody may have deleted it meanwhile
+        folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile
+        data, page = write(report, folder)
         self._written = True
         self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
 

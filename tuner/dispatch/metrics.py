@@ -130,12 +130,7 @@ class Metrics:
 
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
-        for gauge in (
-            self._queue,
-            self._up,
-            self._trip,
-            self._desired,
-        ):  # sessions and backends may have gone
+        for gauge in (self._queue, self._up, self._trip, self._desired):  # some sessions may have gone
             gauge.clear()
         for name, advice in self.scaling(pools).items():
             self._desired.labels(name).set(advice.desired)

@@ -139,9 +139,8 @@ class Daemon:
         names = [target.name for target in self.config.targets]
         with state.opened(names) as store, self._frontend or nullcontext():
             try:
-                self._prune(
-                    store
-                )  # before the workers: what they resolve at their start must not be deleted at once
+                # Before the workers: what they resolve at their start must not be deleted at once.
+                self._prune(store)
                 for number, target in enumerate(self.config.targets):
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
                 return self._wait(store, state)

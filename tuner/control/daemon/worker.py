@@ -35,7 +35,6 @@ from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated, attach_for
-from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -254,13 +253,12 @@ class Worker:
                 from tuner.control.daemon.pool_advice import PoolAdvisor
 
                 self.advisor = PoolAdvisor(c.plan, c.seed)
-            agent, learned = self._agent(attachment, setting.objective_on(attachment.host.cores), standing.id)
+            objective = setting.objective_on(attachment.host.cores)
+            agent, learned = self._agent(attachment, objective, standing.id)
             with closing(agent):
-                driver = self._driver(attachment, agent, standing, setting)
+                driver = self._driver(attachment, agent, standing, objective)
                 self._take_up(driver, standing.id, learned)
-                if not isinstance(
-                    attachment.clock, Simulated
-                ):  # virtual hours have nothing to do with the stored times
+                if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
                     recount(self._store, standing.id, driver.loop, attachment.clock.now(), self._now())
                 self._keep(driver, attachment, standing.id)
 
@@ -271,9 +269,10 @@ class Worker:
         with closing(connect(c.url)) as backend:  # bounds select values of the server's own grids
             return c.grids(backend.space)
 
-    def _driver(self, attachment: Attachment, agent: Agent, standing: Standing, setting: Setting) -> Driver:
+    def _driver(
+        self, attachment: Attachment, agent: Agent, standing: Standing, objective: Objective
+    ) -> Driver:
         c = self.config
-        objective = setting.objective_on(attachment.host.cores)
         loop = ControlLoop(
             attachment.space, objective, agent, limits=c.guard.limits(), explore=c.mode == "apply"
         )
@@ -284,7 +283,7 @@ class Worker:
                 attachment.clock,
             ),
             loop,
-            window=setting.seconds,
+            window=c.window,
             oversight=Oversight(
                 apply=c.mode == "apply",
                 permit=self._permit,
