@@ -24,7 +24,7 @@ from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.adapters.triton.wire import METHOD
 from tuner.errors import AdapterError
 
-__all__ = ["MODELS", "Answered", "CheckingClients", "Model", "arrivals", "dispatching", "servers"]
+__all__ = ["HEAVY", "MODELS", "Answered", "CheckingClients", "Model", "arrivals", "dispatching", "servers"]
 
 PAYLOADS = 32
 """Different inputs of each model; the answers to them are known."""
@@ -53,14 +53,19 @@ MODELS = (
     Model("small", (64,), 0.040, 0.35),
 )
 """Batching pays much for the first, little for the second; the third hardly works at all."""
+HEAVY = (
+    Model("wide", (256,), 0.120, 0.30),
+    Model("mlp", (256,), 0.080, 0.40),
+    Model("cnn", (3, 32, 32), 0.080, 0.30),
+)
+"""An execution takes far longer than what a request costs besides, in a dispatcher or in a server's front."""
 
 
 @contextmanager
-def servers(
-    count: int = 2, names: Sequence[str] = tuple(one.name for one in MODELS)
-) -> Iterator[list[EmbeddedTriton]]:
+def servers(count: int = 2, models: Sequence[Model] = MODELS) -> Iterator[list[EmbeddedTriton]]:
     """Run fresh servers with the models."""
     with ExitStack() as stack:
+        names = [one.name for one in models]
         options = TritonOptions(summaries=False, metrics=False)
         yield [
             stack.enter_context(EmbeddedTriton(names[0], models=names, options=options)) for _ in range(count)

@@ -54,7 +54,7 @@ class DispatchFaults(Experiment[None, Survived]):
         return (None,)
 
     def measure(self, task: None, seed: int) -> Survived:  # noqa: ARG002 - there is one
-        with servers(2, ["small"]) as tritons, dispatching(tritons, [_patient()]) as address:
+        with servers(2, [SMALL]) as tritons, dispatching(tritons, [_patient()]) as address:
             clients = CheckingClients([address], [SMALL])
             clients.learn(f"127.0.0.1:{tritons[0].ports.grpc}")
             return self._survive(clients, tritons, seed)

@@ -1,5 +1,7 @@
 """Goodput of two Tritons with three models: the dispatcher beside the servers' own dynamic batching.
 
+Dispatcher, servers and clients share two cores, so that what the dispatcher spends on a request is missing to
+the models. Of the two mixes the light one shows how much that is, the heavy one what the batches are worth.
 The same clients send the same requests to the dispatcher, under symphony and under eager, and to the two
 servers by turns, which then batch by themselves, with several batch delays. The highest rate is searched at
 which every model has 99 % of its requests answered within its SLO, counted by the clients.
@@ -10,10 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.dispatch.bench import MODELS, Answered, CheckingClients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import (
+    HEAVY,
+    MODELS,
+    Answered,
+    CheckingClients,
+    Model,
+    arrivals,
+    dispatching,
+    servers,
+)
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
@@ -24,14 +35,27 @@ ALLOWED = 0.01
 WARM_UP = 3.0
 """s of load before the first trial of each system."""
 SYSTEMS = ("symphony", "eager")
-DELAYS_MS = (0.0, 2.0, 5.0, 10.0)
+DELAYS_MS = (2.0, 5.0, 10.0, 20.0)
 """Batch delays of the servers' own batching; the best of them counts."""
 
 
-def bad_rates(found: Sequence[Answered]) -> dict[str, float]:
+MIXES = {"light": MODELS, "heavy": HEAVY}
+
+
+class Setup(NamedTuple):
+    """What the systems are compared under."""
+
+    mix: str
+    burstiness: float
+
+    def __str__(self) -> str:
+        return f"{self.mix} models, burstiness {self.burstiness:g}"
+
+
+def bad_rates(found: Sequence[Answered], models: Sequence[Model]) -> dict[str, float]:
     """Return the share of each model's requests that were late, refused or wrong."""
     rates = {}
-    for model in MODELS:
+    for model in models:
         ones = [one for one in found if one.model == model.name]
         good = sum(one.status == "OK" and one.right and one.latency <= model.slo for one in ones)
         rates[model.name] = 1 - good / max(len(ones), 1)
@@ -41,70 +65,79 @@ def bad_rates(found: Sequence[Answered]) -> dict[str, float]:
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=40,
+    minutes=30,
     live=True,
 )
-class DispatchGoodput(Experiment[float, dict[str, float]]):
+class DispatchGoodput(Experiment[Setup, dict[str, float]]):
     """Searches the goodput of each system by halving, in turns over the same servers."""
 
-    seconds = Scaled(12.0, quick=2.0)
+    seconds = Scaled(8.0, quick=2.0)
     """Of one trial."""
-    trials = Scaled(7, quick=3)
+    trials = Scaled(5, quick=3)
+    mixes = Scaled(("heavy", "light"), quick=("light",))
     burstiness = Scaled((1.0, 4.0), quick=(1.0,))
     delays = Scaled(DELAYS_MS, quick=(2.0,))
-    most = Scaled(2400.0, quick=1200.0)
+    most = Scaled({"light": 1600.0, "heavy": 800.0}, quick={"light": 800.0})
     """The highest rate that is tried, requests/s of all models."""
 
-    def tasks(self) -> tuple[float, ...]:
-        return self.burstiness
+    def tasks(self) -> tuple[Setup, ...]:
+        return tuple(Setup(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
 
-    def measure(self, burstiness: float, seed: int) -> dict[str, float]:
+    def measure(self, setup: Setup, seed: int) -> dict[str, float]:
         found: dict[str, float] = {}
-        with servers() as tritons:
+        models = MIXES[setup.mix]
+        with servers(2, models) as tritons:
             addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
-            direct = CheckingClients(addresses)
+            direct = CheckingClients(addresses, models)
             direct.learn(addresses[0])
             for system in SYSTEMS:
-                with dispatching(tritons, policy=system) as address:
-                    clients = CheckingClients([address])
+                with dispatching(tritons, models, policy=system) as address:
+                    clients = CheckingClients([address], models)
                     clients.learn(addresses[0])
-                    found[system] = self._search(clients, burstiness, seed)
-                self.report(f"burstiness {burstiness:g}: {system} {found[system]:.0f} r/s")
+                    found[system] = self._search(clients, setup, seed)
+                self.report(f"{setup}: {system} {found[system]:.0f} r/s")
             for delay in self.delays:
-                with batching(tritons, delay):
-                    found[f"triton {delay:g} ms"] = self._search(direct, burstiness, seed)
-                self.report(
-                    f"burstiness {burstiness:g}: triton {delay:g} ms {found[f'triton {delay:g} ms']:.0f} r/s"
-                )
+                system = f"triton {delay:g} ms"
+                with batching(tritons, models, delay):
+                    found[system] = self._search(direct, setup, seed)
+                self.report(f"{setup}: {system} {found[system]:.0f} r/s")
         return found
 
-    def _search(self, clients: CheckingClients, burstiness: float, seed: int) -> float:
+    def _search(self, clients: CheckingClients, setup: Setup, seed: int) -> float:
         """Return the highest rate that was within the SLOs, requests/s of all models."""
-        low, high = 0.0, self.most
+        models = clients.models
+        low, high = 0.0, self.most[setup.mix]
         rate = high / 4
         # Every system warms up under the rate of its first trial: the dispatcher learns how long batches take
-        # from those that it sends, and a trial that fails is not repeated.
-        clients.offer(arrivals(_rates(rate), WARM_UP, seed + 1))
+        # from those that it sends.
+        clients.offer(arrivals(_rates(models, rate), WARM_UP, seed + 1))
         for _ in range(self.trials):
-            offered = arrivals(_rates(rate), self.seconds, seed, burstiness)
-            bad = bad_rates(clients.offer(offered, seed=seed))
-            low, high = (rate, high) if max(bad.values()) <= ALLOWED else (low, rate)
+            offered = arrivals(_rates(models, rate), self.seconds, seed, setup.burstiness)
+            # Once more if it fails: a hiccup of the machine is nobody's goodput.
+            kept = any(self._keeps(clients, offered, seed) for _ in range(2))
+            low, high = (rate, high) if kept else (low, rate)
             rate = (low + high) / 2
         return low
 
-    def rows(self, found: Answers[float, dict[str, float]]) -> Iterator[Row]:
-        for burstiness, runs in found.items():
-            name = f"burstiness {burstiness:g}"
+    @staticmethod
+    def _keeps(clients: CheckingClients, offered: list[tuple[float, str]], seed: int) -> bool:
+        """Return whether every model has its share of good answers."""
+        return max(bad_rates(clients.offer(offered, seed=seed), clients.models).values()) <= ALLOWED
+
+    def rows(self, found: Answers[Setup, dict[str, float]]) -> Iterator[Row]:
+        for setup, runs in found.items():
             for system in runs[0]:
-                yield row(f"{name}: {system}", [run[system] for run in runs], unit="r/s")
+                yield row(f"{setup}: {system}", [run[system] for run in runs], unit="r/s")
             for rival, over in (("triton", "its own batching"), ("eager", "eager")):
                 ratios = [run["symphony"] / max(_best(run, rival), 1.0) for run in runs]
-                yield row(f"{name}: symphony over {over}", ratios, published=1.0, note="target: above")
+                yield row(f"{setup}: symphony over {over}", ratios, published=1.0, note="target: above")
 
     def configuration(self) -> dict[str, Any]:
         return {
-            "slo_ms": {one.name: one.slo * 1e3 for one in MODELS},
-            "shares": {one.name: one.share for one in MODELS},
+            "models": {
+                mix: {one.name: {"slo_ms": one.slo * 1e3, "share": one.share} for one in MIXES[mix]}
+                for mix in self.mixes
+            },
             "seconds": self.seconds,
             "trials": self.trials,
         }
@@ -114,27 +147,27 @@ def _best(run: dict[str, float], system: str) -> float:
     return max(value for name, value in run.items() if name.startswith(system))
 
 
-def _rates(total: float) -> dict[str, float]:
-    return {one.name: total * one.share for one in MODELS}
+def _rates(models: Sequence[Model], total: float) -> dict[str, float]:
+    return {one.name: total * one.share for one in models}
 
 
 @contextmanager
-def batching(tritons: Sequence[EmbeddedTriton], delay_ms: float) -> Iterator[None]:
+def batching(tritons: Sequence[EmbeddedTriton], models: Sequence[Model], delay_ms: float) -> Iterator[None]:
     """Let the servers batch by themselves, with a delay."""
-    _load(tritons, {"max_queue_delay_microseconds": round(delay_ms * 1e3)})
+    _load(tritons, models, {"max_queue_delay_microseconds": round(delay_ms * 1e3)})
     try:
         yield
     finally:
-        _load(tritons, None)
+        _load(tritons, models, None)
 
 
-def _load(tritons: Sequence[EmbeddedTriton], dynamic: dict[str, int] | None) -> None:
+def _load(tritons: Sequence[EmbeddedTriton], models: Sequence[Model], dynamic: dict[str, int] | None) -> None:
     """Load every model with dynamic batching, or without."""
     import tritonclient.grpc as tritongrpc
 
     for triton in tritons:
         with tritongrpc.InferenceServerClient(f"127.0.0.1:{triton.ports.grpc}") as client:
-            for model in MODELS:
+            for model in models:
                 config = client.get_model_config(model.name, as_json=True)["config"]
                 config.pop("dynamic_batching", None)
                 if dynamic is not None:
