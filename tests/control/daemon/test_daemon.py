@@ -139,14 +139,17 @@ def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytes
     bed.write(("a", "observe", ""))
     with Running(bed) as keeper:
         eventually(lambda: keeper.workers["a"].turns > 0)
-        worker, server, over = keeper.workers["a"], bed.servers["a"], threading.Event()
+        worker, server = keeper.workers["a"], bed.servers["a"]
+        hanging, over = threading.Event(), threading.Event()
         counters = server.counters
 
         def hang() -> Counters:
+            hanging.set()
             over.wait(20)
             return counters()
 
         server.counters = hang  # type: ignore[method-assign]
+        assert hanging.wait(20)
         eventually(lambda: worker.phase == worker_module.OVERDUE_WINDOW)
         page = Exporter().page(keeper.workers, {}).decode()
         server.counters = counters  # type: ignore[method-assign]
