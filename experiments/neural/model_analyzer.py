@@ -77,7 +77,7 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
     models = Scaled(MODELS, quick=MODELS[:1])
     windows = Scaled(4, quick=2)
     """Windows of ours that count: as many as it may take to find the best cold."""
-    effort = Scaled(Effort(WINDOW, 12), quick=Effort(1.0, 2, QUICK_GRIDS))
+    effort = Scaled(Effort(WINDOW, 10), quick=Effort(1.0, 2, QUICK_GRIDS))
     rounds = Scaled(3, quick=1)
     check = Scaled(CHECK, quick=1.0)
     """Length of a window in turns, s."""
