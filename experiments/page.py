@@ -131,7 +131,8 @@ def _section(about: About, result: Result) -> str:
 def _made(result: Result) -> str:
     """When a result was made, and with what effort."""
     seeds = "seed" if result.seeds == 1 else "seeds"
-    return f"{result.started[:10]}, {result.seeds} {seeds}, {result.seconds / 60:.0f} min"
+    took = f"{result.seconds / 60:.0f}" if result.seconds >= 30 else "under 1"
+    return f"{result.started[:10]}, {result.seeds} {seeds}, {took} min"
 
 
 def _table(result: Result, published: str, most: int) -> list[str]:

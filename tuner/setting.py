@@ -265,7 +265,7 @@ class Setting:
             kind=list[str],
             read=parse_grids,
             metavar="NAME=V,V,..",
-            help="Grid of a knob, such as max_queue_delay=0,2ms,5ms. Repeat.",
+            help="Grid of a knob, such as instances=1,2,4. Repeat.",
         ),
     )
     """Grids that replace the server's own, by knob name."""

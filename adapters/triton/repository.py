@@ -69,8 +69,9 @@ def _network(model: str, progress: Progress) -> Path:
     """Return the file of a network."""
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
-        fix = "install it with: pip install 'servetune[demo]'"
-        raise InvalidInput("embedded server", f"{' and '.join(missing)} is not installed", fix)
+        verb = "is" if len(missing) == 1 else "are"
+        fix = "pip install 'servetune[demo]'"
+        raise InvalidInput("embedded server", f"{' and '.join(missing)} {verb} not installed", fix)
     builder = (resources.files("tuner.adapters.triton") / "networks.py").read_bytes()
 
     def fill(folder: Path) -> None:

@@ -59,7 +59,9 @@ def run_daemon(
         daemon.reload()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: daemon.stop())
-    say("", f"keeps {len(daemon.config.targets)} targets, state in {daemon.config.state}")
+    number_kept = len(daemon.config.targets)
+    targets = "1 target" if number_kept == 1 else f"{number_kept} targets"
+    say("", f"keeps {targets}, state in {daemon.config.state}")
     daemon.run(web)
     say("", "stopped")
 
