@@ -92,8 +92,8 @@ class Oversight:
     """Whether one replica tries a configuration first, where there are several."""
 
 
-class Doubt(NamedTuple):
-    """A change whose end was not seen; see :meth:`Driver.doubt`."""
+class Unconfirmed(NamedTuple):
+    """A change whose end was not seen; see :meth:`Driver.expect_change`."""
 
     previous: Configuration
     """What the server ran before."""
@@ -154,7 +154,7 @@ class Driver:
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._doubt: Doubt | None = None
+        self._unconfirmed: Unconfirmed | None = None
         self._unwatched = resume is not None  # the server may have been restarted between two lives
         self.reconfigurations = 0
         self._journal.stands(self._state())
@@ -164,9 +164,9 @@ class Driver:
         """Whether the server may be changed at all."""
         return self._oversight.apply and not self._oversight.orders.read().paused
 
-    def doubt(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
+    def expect_change(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
         """Note that a change was begun and its end not seen: the next window shows whether it came about."""
-        self._doubt = Doubt(previous, wanted, back)
+        self._unconfirmed = Unconfirmed(previous, wanted, back)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Take one turn after the other without end; the caller stops."""
@@ -199,7 +199,7 @@ class Driver:
             measurement = self._change_before.noted(measurement)
         self._settle, self._change_before = 0.0, None
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        restore = self._put_back(measurement.configuration, away=self._unwatched)
+        restore = self._reconcile(measurement.configuration, away=self._unwatched)
         self._unwatched = False
         decision = restore or judge(measurement)
         record = self._carry_out(
@@ -211,15 +211,15 @@ class Driver:
                 level=self.loop.level,
             )
         )
-        self._done(restore)
+        self._strike_out_rollback(restore)
         return record
 
-    def _done(self, restore: Apply | None) -> None:
+    def _strike_out_rollback(self, restore: Apply | None) -> None:
         """Strike out an order to roll back, which is tried once; after a restoration its turn comes next."""
         if self.loop.orders.rollback is not None and restore is None:
             self._oversight.orders.done()
 
-    def _put_back(self, found: Configuration, *, away: bool) -> Apply | None:
+    def _reconcile(self, found: Configuration, *, away: bool) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
 
         A server that was away, and runs what it ran when the first driver attached, was restarted: the last
@@ -232,7 +232,7 @@ class Driver:
         same, before = self.loop.space.same, self.running
         if not same(found, before):
             self.running = found
-        if self._came_about(found) or same(found, before):
+        if self._confirm(found) or same(found, before):
             return None
         if not (away and same(found, self.original)):
             self._respect(found)
@@ -243,23 +243,23 @@ class Driver:
             self._notify(f"the server lost its configuration and runs {text}; nothing is put back: paused")
         return restore
 
-    def _came_about(self, found: Configuration) -> bool:
-        """Write down how a change ended whose end was not seen; return whether it is in force after all."""
-        doubt, self._doubt = self._doubt, None
-        if doubt is None:
+    def _confirm(self, found: Configuration) -> bool:
+        """Write down the end of a change whose end was not seen; return whether it is in force."""
+        change, self._unconfirmed = self._unconfirmed, None
+        if change is None:
             return False
         same = self.loop.space.same
-        came = same(found, doubt.wanted) and not same(found, doubt.previous)
-        if doubt.record is not None:
+        came = same(found, change.wanted) and not same(found, change.previous)
+        if change.record is not None:
             outcome = ("applied", "; it came about after all") if came else ("failed", "")
-            record = replace(doubt.record, outcome=outcome[0], error=doubt.record.error + outcome[1])
+            record = replace(change.record, outcome=outcome[0], error=change.record.error + outcome[1])
             self._journal.changed(record, self._state())
         if came:
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
             # What an earlier life wrote down as applied is counted with its other changes.
-            cost = self.loop.space.apply_cost(doubt.previous, found) if doubt.record is not None else None
+            cost = self.loop.space.apply_cost(change.previous, found) if change.record is not None else None
             self.reconfigurations += cost is not None
-            self.loop.observe(on.InForce(doubt.previous, doubt.back, self._clock.now(), cost))
+            self.loop.observe(on.InForce(change.previous, change.back, self._clock.now(), cost))
         return came
 
     def _respect(self, found: Configuration) -> None:
@@ -286,7 +286,7 @@ class Driver:
             return self.running
         try:
             self.running = self.backend.current()
-            self._came_about(self.running)
+            self._confirm(self.running)
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
         if not self.loop.space.same(self.running, best):
@@ -308,17 +308,17 @@ class Driver:
         if not oversight.apply or not oversight.permit(decision):
             return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
-        self._doubt = None  # the server could not be asked about an older change, which matters no more
+        self._unconfirmed = None  # the server could not be asked about an older change, which matters no more
         try:
             report, problem = self._change(decision)
         except Exception as error:
             self._broken_off(record, str(error) or type(error).__name__)
             raise
         record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
-        if self._doubt is None:
+        if self._unconfirmed is None:
             self._journal.changed(record, self._state())
         else:  # the next window shows how it ended; until then it has not, also for a next life
-            self._doubt = self._doubt._replace(record=record)
+            self._unconfirmed = self._unconfirmed._replace(record=record)
         return record
 
     def _noted(self, record: WindowRecord) -> WindowRecord:
@@ -345,7 +345,7 @@ class Driver:
             self._notify(f"applying failed: {error}")
             if isinstance(error, AdapterError):
                 self.loop.observe(on.Failed(decision, refused=False))
-                self.doubt(previous, decision.configuration, back=isinstance(decision, Rollback))
+                self.expect_change(previous, decision.configuration, back=isinstance(decision, Rollback))
             return None, str(error)
         self.running, self._due = report.configuration, math.inf
         self._settle = report.settle if report.changed else 0.0
@@ -388,7 +388,7 @@ class Driver:
         begun, before = self._clock.now(), self.running
         current = self._wait_for_server()
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        restore = self._put_back(current, away=True)
+        restore = self._reconcile(current, away=True)
         same, text = self.loop.space.same(current, before), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and self._clock.now() - begun < AT_ONCE:
@@ -399,7 +399,7 @@ class Driver:
         record = self._carry_out(
             WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
         )
-        self._done(restore)
+        self._strike_out_rollback(restore)
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 

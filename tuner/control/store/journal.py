@@ -90,7 +90,7 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
 
     found = configurations(driver.backend)
     if all(same(one, unfinished.wanted) for one in found):
-        driver.doubt(unfinished.previous, unfinished.wanted, back=unfinished.back)
+        driver.expect_change(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
         store.changed(unfinished.decision, "applied", found[0], error="killed meanwhile, but it came about")
