@@ -81,11 +81,6 @@ class Attachment:
         return self.backend.space
 
     @property
-    def grids(self) -> dict[str, tuple[float, ...]]:
-        """The knobs' grids by name."""
-        return {knob.name: knob.grid for knob in self.space.knobs}
-
-    @property
     def rate(self) -> float:
         """The rate of our own load, requests/s; NaN if there is none, or it has no single rate."""
         if isinstance(self.load, Simulated):
@@ -114,10 +109,6 @@ class Attachment:
         while self.clock.now() < deadline:
             if not self.profiler.measure(0.5).queue_mean > DRAINED:
                 return
-
-    def watch(self, interval: float) -> Iterator[Measurement]:
-        """Measure one interval after the other without end."""
-        return self.profiler.watch(interval)
 
     def restore(self) -> None:
         """Put back the configuration that the server had when we attached.

@@ -37,7 +37,7 @@ def observe(
             console.print(plain(f"{described.model} on {described.server} {described.version}"))
             print_notes(console, described.notes)
             console.print(f"running: {configuration_text(attachment.space, attachment.backend.current())}")
-        windows = attachment.watch(interval)
+        windows = attachment.profiler.watch(interval)
         for measurement in islice(windows, count) if count else windows:
             if as_json:
                 # `tuner plan instances --profiles` reads this and knows knobs by their roles alone.
