@@ -40,6 +40,8 @@ def test_each_target_is_treated_as_its_mode_says(bed: Bed) -> None:
     assert {row["outcome"] for row in of("a")} <= {"applied", "held"}
     assert bed.running("b") == bed.running("c") == configuration()
     assert {row["outcome"] for row in of("b")} <= {"recommended", "held"}
+    said = [sentence for sentence in bed.said if ": recommended" in sentence]
+    assert 0 < len(said) < sum(row["outcome"] == "recommended" for row in of("b"))  # the same advice once
     assert {row["reason"] for row in of("c")} == {"only observing"}
     assert [len(bed.rows("SELECT * FROM window WHERE target = ?", t)) for t in (1, 2, 3)] == [12, 12, 12]
 

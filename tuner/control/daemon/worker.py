@@ -189,6 +189,7 @@ class Worker:
         self._id: int | None = None
         self._unplannable = ""  # why there is no advice
         self._unused = 0  # disturbed windows in a row
+        self._advised = ""  # what the log said last of a change that was not made
         self._unseen = False  # whether a change was made that no usable window has shown yet
 
     @property
@@ -423,12 +424,18 @@ class Worker:
         if m is not None and self._unused == MANY_UNUSED:
             self._say(f"{MANY_UNUSED} windows in a row were disturbed, the last by: {'; '.join(m.disturbed)}")
         if isinstance(decision, Hold):
+            self._advised = ""
             log.debug("%s: hold, %s", self.config.name, decision.reason)
             return
         verb = "roll back" if isinstance(decision, Rollback) else "apply"
         text = driver.loop.space.format(decision.configuration)
         problem = f" ({record.error})" if record.error else ""
-        self._say(f"{verb} {text}: {record.outcome}{problem}; {decision.reason}", note=False)
+        came_of_it = f"{verb} {text}: {record.outcome}{problem}"
+        if came_of_it == self._advised:  # nobody has followed the advice yet; once is enough
+            log.debug("%s: %s; %s", self.config.name, came_of_it, decision.reason)
+            return
+        self._advised = came_of_it if record.outcome in {"recommended", "postponed"} else ""
+        self._say(f"{came_of_it}; {decision.reason}", note=False)
 
     def _say(self, sentence: str, *, note: bool = True) -> None:
         """Log a sentence; ``note`` also stores it as an event, which decisions are without."""
