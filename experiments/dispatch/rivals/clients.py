@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2
 from tuner.adapters.triton.wire import METHOD
 from tuner.experiments.dispatch.rivals.catalogue import MODEL
 
-__all__ = ["Clients"]
+__all__ = ["AskingClients"]
 
 CONNECTIONS = 4
 PAYLOADS = 32
@@ -26,7 +26,7 @@ PATIENCE = 120.0
 """s that an answer may take."""
 
 
-class Clients:
+class AskingClients:
     """Clients with some connections to one server; open while the context lasts.
 
     Args:

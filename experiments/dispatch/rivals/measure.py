@@ -26,7 +26,7 @@ import psutil
 
 from tuner.adapters.triton.repository import make_repository
 from tuner.experiments.dispatch.rivals.catalogue import BATCH, MODEL, SYSTEMS, WAIT
-from tuner.experiments.dispatch.rivals.clients import Clients
+from tuner.experiments.dispatch.rivals.clients import AskingClients
 
 CALLERS = 2 * BATCH
 RATE = 50.0
@@ -59,7 +59,7 @@ def others_cpu_seconds() -> float:
     return total
 
 
-async def wait_for_an_answer(clients: Clients, server: subprocess.Popen[bytes], log: Path) -> None:
+async def wait_for_an_answer(clients: AskingClients, server: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a server answers; end with the end of its log if it does not."""
     ends = time.monotonic() + START
     while server.poll() is None and time.monotonic() < ends:
@@ -73,7 +73,7 @@ async def wait_for_an_answer(clients: Clients, server: subprocess.Popen[bytes], 
     sys.exit(f"it does not answer: {' | '.join(lines[-3:])[-300:]}")
 
 
-async def measure(clients: Clients, requests: int, seconds: float) -> dict[str, float]:
+async def measure(clients: AskingClients, requests: int, seconds: float) -> dict[str, float]:
     """Return what a server needs, as :class:`~tuner.experiments.dispatch.rivals.apart.RequestCost` has it."""
     await clients.at_once(CALLERS, max(requests // 5, CALLERS))  # warms up
     begin, since = others_cpu_seconds(), time.monotonic()
@@ -100,7 +100,7 @@ async def main(name: str, python: str, requests: int, seconds: float) -> None:
         with log.open("wb") as written:
             environment = {**os.environ, **variables}
             server = subprocess.Popen(command, stdout=written, stderr=written, cwd=folder, env=environment)
-        async with Clients(PORT, network) as clients:
+        async with AskingClients(PORT, network) as clients:
             await wait_for_an_answer(clients, server, log)
             print(json.dumps(await measure(clients, requests, seconds)))
         server.kill()
