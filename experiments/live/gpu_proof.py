@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import TritonOptions
 from tuner.agents.rrl import RRL
-from tuner.control import WATCHED, ControlLoop, Driver, Watched
+from tuner.control import WATCHED
 from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import InvalidInput, Refused
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import GRIDS, QUICK_GRIDS, distinct, objective, repeated, triton
+from tuner.experiments.live.testbed import GRIDS, QUICK_GRIDS, distinct, drive, objective, repeated, triton
 from tuner.knobs import Configuration
 from tuner.laboratory.capacity import FIRST_RATE, find_capacity
 from tuner.measurement import Measurement
@@ -159,9 +159,7 @@ class GpuProof(SequentialExperiment[Proof]):
         with self._server(rate) as attachment:
             aim = objective(attachment, slo=slo, goal=goal)
             agent = RRL(attachment.space, objective=aim)
-            loop = ControlLoop(attachment.space, aim, agent, limits=WATCHED)
-            watched = Watched(attachment.backend, attachment.profiler, attachment.clock)
-            driver = Driver(watched, loop, window=self.seconds)
+            driver = drive(attachment, aim, agent, window=self.seconds, limits=WATCHED)
             for _ in range(self.windows):
                 driver.step()
             left = driver.finish()

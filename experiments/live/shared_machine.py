@@ -17,11 +17,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
-from tuner.control import WATCHED, ControlLoop, Driver, Watched
+from tuner.control import WATCHED
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.neighbours import busy_core, busy_triton
-from tuner.experiments.live.testbed import distinct, measure_in_turns, objective, repeated, triton
+from tuner.experiments.live.testbed import distinct, drive, measure_in_turns, objective, repeated, triton
 from tuner.experiments.live.triton_convergence import NEAR, windows_to_converge
 from tuner.knobs import Configuration
 
@@ -157,10 +157,7 @@ class SharedMachine(SequentialExperiment[Found]):
         with NEIGHBOURS[kind](), triton(RATE, seed=seed, quick=self.options.quick) as attachment:
             goal = objective(attachment)
             agent = RRL(attachment.space, objective=goal, seed=seed)
-            loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-            driver = Driver(
-                Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW
-            )
+            driver = drive(attachment, goal, agent, window=WINDOW, limits=WATCHED)
             for _ in range(self.windows[kind]):
                 m = driver.step().measurement
                 reasons = ("no window",) if m is None else m.disturbed
@@ -169,7 +166,7 @@ class SharedMachine(SequentialExperiment[Found]):
                 failures += m.failures if m is not None else 0
                 if m is not None and not reasons:
                     life.kept.append(goal.kept(m))
-                    life.held.append(loop.incumbent() or attachment.space.nearest(driver.running))
+                    life.held.append(driver.loop.incumbent() or attachment.space.nearest(driver.running))
             agent.close()
         return life._replace(failures=failures)
 

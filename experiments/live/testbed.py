@@ -9,6 +9,8 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
+from tuner.agents.agent import Agent
+from tuner.control import ControlLoop, Driver, GuardLimits, Watched
 from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration
@@ -21,6 +23,7 @@ __all__ = [
     "QUICK_GRIDS",
     "RATES",
     "distinct",
+    "drive",
     "measure_in_turns",
     "objective",
     "repeated",
@@ -115,6 +118,14 @@ def distinct(attachment: Attachment) -> list[Configuration]:
 def objective(attachment: Attachment, *, slo: float = 0.030, goal: str = "latency") -> Objective:
     """Return the objective of the experiments: p95 within ``slo`` seconds."""
     return Objective(slo=Slo(statistic="p95", latency=slo), goal=goal, cores=attachment.host.cores)
+
+
+def drive(
+    attachment: Attachment, goal: Objective, agent: Agent, *, window: float, limits: GuardLimits | None = None
+) -> Driver:
+    """Return a driver that lets an agent tune an attached server."""
+    loop = ControlLoop(attachment.space, goal, agent, limits=limits)
+    return Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=window)
 
 
 def measure_in_turns(

@@ -9,10 +9,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
-from tuner.control import WATCHED, ControlLoop, Driver, Watched, WindowRecord
+from tuner.control import WATCHED, WindowRecord
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import RATES, measure_in_turns, objective, triton
+from tuner.experiments.live.testbed import RATES, drive, measure_in_turns, objective, triton
 from tuner.experiments.live.triton_sweep import load_sweep
 from tuner.knobs import Configuration
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
@@ -159,10 +159,7 @@ class TritonConvergence(SequentialExperiment[Convergence]):
     ) -> dict[float, list[Configuration]]:
         """Tune under both loads; return per load and window what the loop would leave the server with."""
         goal = objective(attachment)
-        loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-        driver = Driver(
-            Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW
-        )
+        driver = drive(attachment, goal, agent, window=WINDOW, limits=WATCHED)
         traces: dict[float, list[Configuration]] = {}
         for rate in RATES:
             attachment.set_rate(rate)
@@ -173,7 +170,7 @@ class TritonConvergence(SequentialExperiment[Convergence]):
                 if record.measurement is None or record.measurement.disturbed:
                     self.report(f"{name}  {rate:g} r/s  not counted: {record.decision.reason}")
                     continue
-                trace.append(loop.incumbent() or attachment.space.nearest(driver.running))
+                trace.append(driver.loop.incumbent() or attachment.space.nearest(driver.running))
                 p95 = goal.latency(record.measurement) * 1e3
                 self.report(
                     f"{name}  {rate:g} r/s  {len(trace)}/{windows}  p95 {p95:.1f} ms  "

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
-from tuner.control import ControlLoop, Driver, Watched
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import objective, triton
+from tuner.experiments.live.testbed import drive, objective, triton
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
 
@@ -74,8 +73,7 @@ def _tune(attachment: Attachment, goal: str, seed: int, windows: int) -> str:
     aim = objective(attachment, slo=SLO, goal=goal)
     model, _ = measure_server_model(attachment, 3.0)
     agent: RRL = train_in_simulation(model, aim, rates=[RATE], space=attachment.space, seed=seed)
-    loop = ControlLoop(attachment.space, aim, agent)
-    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
+    driver = drive(attachment, aim, agent, window=WINDOW)
     for _ in range(windows):
         driver.step()
     left = driver.finish()
