@@ -24,13 +24,13 @@ from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.log import ARRIVE, FINISH, SEND
 
-__all__ = ["DispatchSimulated", "Served", "executions", "sent_mean_batch", "simulated"]
+__all__ = ["DispatchSimulated", "SecondHalf", "executions", "sent_mean_batch", "simulated"]
 
 POLICY = "symphony"
 
 
-class Served(NamedTuple):
-    """What came of the requests of half a run."""
+class SecondHalf(NamedTuple):
+    """What came of the requests of the second half of a run."""
 
     goodput: float
     """Requests/s that were answered within their SLO."""
@@ -81,7 +81,7 @@ class RecordedLoad:
     minutes=6,
     live=True,
 )
-class DispatchSimulated(Experiment[float, dict[str, Served]]):
+class DispatchSimulated(Experiment[float, dict[str, SecondHalf]]):
     """Serves each load live, then simulates the second half of it from what the first half taught."""
 
     seconds = Scaled(60.0, quick=8.0)
@@ -91,7 +91,7 @@ class DispatchSimulated(Experiment[float, dict[str, Served]]):
     def tasks(self) -> tuple[float, ...]:
         return self.rates
 
-    def measure(self, rate: float, seed: int) -> dict[str, Served]:
+    def measure(self, rate: float, seed: int) -> dict[str, SecondHalf]:
         rates = {one.name: rate * one.share for one in MODELS}
         with tempfile.TemporaryDirectory(prefix="servetune-log-") as folder:
             log = Path(folder) / "events.npz"
@@ -108,11 +108,11 @@ class DispatchSimulated(Experiment[float, dict[str, Served]]):
             if when >= self.seconds / 2
         )
         return {
-            "live": Served(2 * good / self.seconds, sent_mean_batch(segment)),
+            "live": SecondHalf(2 * good / self.seconds, sent_mean_batch(segment)),
             "simulated": simulated(segment, seed),
         }
 
-    def rows(self, found: Answers[float, dict[str, Served]]) -> Iterator[Row]:
+    def rows(self, found: Answers[float, dict[str, SecondHalf]]) -> Iterator[Row]:
         for rate, runs in found.items():
             for part, unit in (("goodput", "r/s"), ("mean_batch", "")):
                 name = f"{rate:g} requests/s: {part.replace('_', ' ')}"
@@ -158,7 +158,7 @@ def sent_mean_batch(segment: Segment) -> float:
     return float(second["items"][second["kind"] == SEND].mean())
 
 
-def simulated(segment: Segment, seed: int) -> Served:
+def simulated(segment: Segment, seed: int) -> SecondHalf:
     """Simulate the second half of a log from what its first half taught."""
     first, second = _halves(segment)
     changes = [change for change in segment.changes if change.place <= first.size]
@@ -183,4 +183,4 @@ def simulated(segment: Segment, seed: int) -> Served:
     seconds = float(second["time"][-1] - second["time"][0])
     good = sum(one.good for one in outcomes)
     sent = sum(one.good + one.late for one in outcomes)
-    return Served(good / seconds, sent / sum(int(one.batches.sum()) for one in outcomes))
+    return SecondHalf(good / seconds, sent / sum(int(one.batches.sum()) for one in outcomes))
