@@ -42,7 +42,7 @@ DELAYS_MS = (2.0, 5.0, 10.0, 20.0)
 MIXES = {"light": MODELS, "heavy": HEAVY}
 
 
-class Setup(NamedTuple):
+class Conditions(NamedTuple):
     """What the systems are compared under."""
 
     mix: str
@@ -68,7 +68,7 @@ def bad_rates(found: Sequence[Answered], models: Sequence[Model]) -> dict[str, f
     minutes=30,
     live=True,
 )
-class DispatchGoodput(Experiment[Setup, dict[str, float]]):
+class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     """Searches the goodput of each system by halving, in turns over the same servers."""
 
     seconds = Scaled(8.0, quick=2.0)
@@ -80,10 +80,10 @@ class DispatchGoodput(Experiment[Setup, dict[str, float]]):
     most = Scaled({"light": 1600.0, "heavy": 800.0}, quick={"light": 800.0})
     """The highest rate that is tried, requests/s of all models."""
 
-    def tasks(self) -> tuple[Setup, ...]:
-        return tuple(Setup(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
+    def tasks(self) -> tuple[Conditions, ...]:
+        return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
 
-    def measure(self, setup: Setup, seed: int) -> dict[str, float]:
+    def measure(self, setup: Conditions, seed: int) -> dict[str, float]:
         found: dict[str, float] = {}
         models = MIXES[setup.mix]
         with servers(2, models) as tritons:
@@ -103,7 +103,7 @@ class DispatchGoodput(Experiment[Setup, dict[str, float]]):
                 self.report(f"{setup}: {system} {found[system]:.0f} r/s")
         return found
 
-    def _search(self, clients: CheckingClients, setup: Setup, seed: int) -> float:
+    def _search(self, clients: CheckingClients, setup: Conditions, seed: int) -> float:
         """Return the highest rate that was within the SLOs, requests/s of all models."""
         models = clients.models
         low, high = 0.0, self.most[setup.mix]
@@ -124,7 +124,7 @@ class DispatchGoodput(Experiment[Setup, dict[str, float]]):
         """Return whether every model has its share of good answers."""
         return max(bad_rates(clients.offer(offered, seed=seed), clients.models).values()) <= ALLOWED
 
-    def rows(self, found: Answers[Setup, dict[str, float]]) -> Iterator[Row]:
+    def rows(self, found: Answers[Conditions, dict[str, float]]) -> Iterator[Row]:
         for setup, runs in found.items():
             for system in runs[0]:
                 yield row(f"{setup}: {system}", [run[system] for run in runs], unit="r/s")
