@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -36,6 +37,8 @@ IDLE = 3.0
 PORT = 9000
 START = 240.0
 """s that a server may take until it answers."""
+END = 20.0
+"""s that a server gets to clear away what it left outside its processes."""
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 """Linux' SIOCSIFFLAGS, and the flags IFF_UP and IFF_RUNNING."""
 
@@ -100,10 +103,14 @@ async def main(name: str, python: str, requests: int, seconds: float) -> None:
         with log.open("wb") as written:
             environment = {**os.environ, **variables}
             server = subprocess.Popen(command, stdout=written, stderr=written, cwd=folder, env=environment)
-        async with AskingClients(PORT, network) as clients:
-            await wait_for_an_answer(clients, server, log)
-            print(json.dumps(await measure(clients, requests, seconds)))
-        server.kill()
+        try:
+            async with AskingClients(PORT, network) as clients:
+                await wait_for_an_answer(clients, server, log)
+                print(json.dumps(await measure(clients, requests, seconds)))
+        finally:
+            server.terminate()
+            with suppress(subprocess.TimeoutExpired):  # what is left then ends with this process
+                server.wait(END)
 
 
 if __name__ == "__main__":
