@@ -182,6 +182,7 @@ class CheckingClients:
             for address in self.addresses
             for _ in range(CHANNELS)
         ]
+        await asyncio.gather(*(channel.channel_ready() for channel in channels))
         calls = [channel.unary_unary(METHOD) for channel in channels]
         which = rng.integers(0, PAYLOADS, len(arrivals)).tolist()
         loop = asyncio.get_running_loop()
