@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
-from tuner.knobs import Grids
 from tuner.objective import Objective
 from tuner.option import option, options_of, part
 
@@ -36,6 +35,8 @@ __all__ = [
     "rate_range",
 ]
 
+Grids = Mapping[str, tuple[float, ...]]
+"""As in :mod:`tuner.knobs`, which needs NumPy: commands list their options without it."""
 WINDOW = 5.0
 """Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
 SHORTEST, LONGEST = 0.2, 600.0
