@@ -33,7 +33,7 @@ def test_the_prior_is_wrong_by_a_fifth_and_at_random(monkeypatch: pytest.MonkeyP
     agent = new_agent(spec, env)
     world = World(serving(env).space)
     monkeypatch.setattr(warm, "serving", lambda _: world)
-    monkeypatch.setattr(warm, "_nominal", lambda _: 14.0)
+    monkeypatch.setattr(warm, "nominal_rate", lambda _: 14.0)
 
     with_wrong_prior(agent, spec, env, 0.1)
 
