@@ -3,8 +3,8 @@
 Dispatcher, servers and clients share two cores, so that what the dispatcher spends on a request is missing to
 the models. Of the two mixes the light one shows how much that is, the heavy one what the batches are worth.
 The same clients send the same requests to the dispatcher, under symphony and under eager, and to the two
-servers by turns, which then batch by themselves, with several batch delays. The highest rate is searched at
-which every model has 99 % of its requests answered within its SLO, counted by the clients.
+servers by turns, which then batch by themselves, with several batch delays. The rate is raised as long as
+99 % of the requests of every model are answered within its SLO, counted by the clients.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ SYSTEMS = ("symphony", "eager")
 STEP = 1.15
 """From one rate that is tried to the next."""
 HICCUPS = 1
-"""Seconds of a trial that do not count: those with most bad answers. On a machine that others share, a pause
-of 0.1 s is one in a hundred of ten seconds, and no property of the systems."""
-
-
+"""Seconds of a trial that do not count: those with most bad answers. If a machine that others share pauses
+for 0.1 s, one request in sixty of a trial is late, whatever the system."""
 MIXES = {"light": MODELS, "heavy": HEAVY}
+"""What is served, by the name of the mix."""
 
 
 class Conditions(NamedTuple):
@@ -82,7 +81,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=30,
+    minutes=20,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
@@ -99,13 +98,14 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     first = Scaled({"light": 300.0, "heavy": 200.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 1500.0, "heavy": 900.0}, quick={"light": 130.0})
+    """Where it ends, requests/s."""
 
     def tasks(self) -> tuple[Conditions, ...]:
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
 
-    def measure(self, setup: Conditions, seed: int) -> dict[str, float]:
+    def measure(self, conditions: Conditions, seed: int) -> dict[str, float]:
         found: dict[str, float] = {}
-        models = MIXES[setup.mix]
+        models = MIXES[conditions.mix]
         with servers(2, models) as tritons:
             addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
             direct = CheckingClients(addresses, models)
@@ -114,22 +114,22 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
                 with dispatching(tritons, models, policy=system) as address:
                     clients = CheckingClients([address], models)
                     clients.learn(addresses[0])
-                    found[system] = self._search(clients, setup, seed)
-                self.report(f"{setup}: {system} {found[system]:.0f} r/s")
-            for delay in self.delays[setup.mix]:
+                    found[system] = self._search(clients, conditions, seed)
+                self.report(f"{conditions}: {system} {found[system]:.0f} r/s")
+            for delay in self.delays[conditions.mix]:
                 system = f"triton {delay:g} ms"
                 with batching(tritons, models, delay):
-                    found[system] = self._search(direct, setup, seed)
-                self.report(f"{setup}: {system} {found[system]:.0f} r/s")
+                    found[system] = self._search(direct, conditions, seed)
+                self.report(f"{conditions}: {system} {found[system]:.0f} r/s")
         return found
 
-    def _search(self, clients: CheckingClients, setup: Conditions, seed: int) -> float:
+    def _search(self, clients: CheckingClients, conditions: Conditions, seed: int) -> float:
         """Return the highest rate that was within the SLOs, requests/s of all models."""
-        models, rate, kept = clients.models, self.first[setup.mix], 0.0
+        models, rate, kept = clients.models, self.first[conditions.mix], 0.0
         # The dispatcher learns how long batches take from those that it sends.
         clients.offer(arrivals(_rates(models, rate), WARM_UP, seed + 1))
-        while rate < self.most[setup.mix]:
-            offered = arrivals(_rates(models, rate), self.seconds, seed, setup.burstiness)
+        while rate < self.most[conditions.mix]:
+            offered = arrivals(_rates(models, rate), self.seconds, seed, conditions.burstiness)
             # Once more if it fails; upwards, because an overload leaves its traces in the next trial.
             if not any(self._keeps(clients, offered, seed) for _ in range(2)):
                 break
@@ -142,12 +142,12 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         return max(bad_rates(offered, clients.offer(offered, seed=seed), clients.models).values()) <= ALLOWED
 
     def rows(self, found: Answers[Conditions, dict[str, float]]) -> Iterator[Row]:
-        for setup, runs in found.items():
+        for conditions, runs in found.items():
             for system in runs[0]:
-                yield row(f"{setup}: {system}", [run[system] for run in runs], unit="r/s")
+                yield row(f"{conditions}: {system}", [run[system] for run in runs], unit="r/s")
             for rival, over in (("triton", "its own batching"), ("eager", "eager")):
                 ratios = [run["symphony"] / max(_best(run, rival), 1.0) for run in runs]
-                yield row(f"{setup}: symphony over {over}", ratios, published=1.0, note="target: above")
+                yield row(f"{conditions}: symphony over {over}", ratios, published=1.0, note="target: above")
 
     def configuration(self) -> dict[str, Any]:
         return {
