@@ -35,8 +35,6 @@ __all__ = [
     "rate_range",
 ]
 
-Grids = Mapping[str, tuple[float, ...]]
-"""As in :mod:`tuner.knobs`, which needs NumPy: commands list their options without it."""
 WINDOW = 5.0
 """Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
 SHORTEST, LONGEST = 0.2, 600.0
@@ -258,7 +256,7 @@ class Setting:
     """Cores used by foreign processes above which a window is disturbed; None: only a move disturbs."""
     sli: Sli | None = field(default=None, metadata=part(Sli))
     """Where the latency comes from that the SLO bounds; None: from the server, or from our own requests."""
-    grids: Grids = field(
+    grids: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict,
         metadata=option(
             "grids",
