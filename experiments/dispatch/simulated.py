@@ -177,10 +177,10 @@ def simulated(segment: Segment, seed: int) -> SecondHalf:
     )
     load = RecordedLoad(segment, spec, second[second["kind"] == ARRIVE], seed)
     simulation = Simulation(load, factor=lambda generator, count: generator.choice(factors, count))
-    simulation.advance(float(second["time"][-1] - second["time"][0]) + 1.0)
+    lasts = float(second["time"][-1] - second["time"][0])
+    simulation.advance(lasts)
     simulation.drain()
     outcomes = simulation.outcome().sessions
-    seconds = float(second["time"][-1] - second["time"][0])
     good = sum(one.good for one in outcomes)
     sent = sum(one.good + one.late for one in outcomes)
-    return SecondHalf(good / seconds, sent / sum(int(one.batches.sum()) for one in outcomes))
+    return SecondHalf(good / lasts, sent / sum(int(one.batches.sum()) for one in outcomes))

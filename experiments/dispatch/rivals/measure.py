@@ -1,8 +1,8 @@
 """Measures one server under load, as a process that is alone: ``measure.py NAME PYTHON REQUESTS SECONDS``.
 
 It runs in namespaces of its own (:mod:`tuner.experiments.dispatch.rivals.apart`). There is no network but the
-loopback, for Ray listens on all addresses whatever it is told; every other process in sight belongs to the
-server, which may start as many as it likes; and all of them end with this one.
+loopback, for Ray listens on all addresses whatever its settings say; every other process in sight belongs to
+the server, which may start as many as it likes; and all of them end with this one.
 """
 
 from __future__ import annotations
