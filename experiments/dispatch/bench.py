@@ -24,7 +24,18 @@ from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.adapters.triton.wire import METHOD
 from tuner.errors import AdapterError
 
-__all__ = ["HEAVY", "MODELS", "Answered", "CheckingClients", "Model", "arrivals", "dispatching", "servers"]
+__all__ = [
+    "HEAVY",
+    "MODELS",
+    "Answered",
+    "CheckingClients",
+    "Model",
+    "RunningDispatcher",
+    "arrivals",
+    "dispatching",
+    "rates_of",
+    "servers",
+]
 
 PAYLOADS = 32
 """Different inputs of each model; the answers to them are known."""
@@ -72,6 +83,14 @@ def servers(count: int = 2, models: Sequence[Model] = MODELS) -> Iterator[list[E
         ]
 
 
+class RunningDispatcher(NamedTuple):
+    """A dispatcher in a process of its own."""
+
+    address: str
+    """Of its gRPC front."""
+    pid: int
+
+
 @contextmanager
 def dispatching(
     tritons: Sequence[EmbeddedTriton],
@@ -79,8 +98,8 @@ def dispatching(
     *,
     log: Path | None = None,
     **settings: Any,
-) -> Iterator[str]:
-    """Run ``tuner dispatch`` before some servers; give its gRPC address.
+) -> Iterator[RunningDispatcher]:
+    """Run ``tuner dispatch`` before some servers.
 
     Args:
         tritons: The servers.
@@ -103,7 +122,7 @@ def dispatching(
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             _wait_for(port, process)
-            yield f"127.0.0.1:{port}"
+            yield RunningDispatcher(f"127.0.0.1:{port}", process.pid)
         finally:
             process.terminate()
             try:
@@ -228,6 +247,12 @@ def _request(model: Model, values: np.ndarray) -> bytes:
 def _values(answer: bytes) -> np.ndarray:
     message = service_pb2.ModelInferResponse.FromString(answer)
     return np.frombuffer(message.raw_output_contents[0], "<f4")
+
+
+def rates_of(models: Sequence[Model], total: float) -> dict[str, float]:
+    """Divide a rate among models by their shares; requests/s by model."""
+    whole = sum(one.share for one in models)
+    return {one.name: total * one.share / whole for one in models}
 
 
 def arrivals(

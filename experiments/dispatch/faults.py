@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
@@ -19,10 +20,11 @@ from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DispatchFaults"]
 
-SMALL = next(one for one in MODELS if one.name == "small")
+SLO_MS = 500
+"""Long enough for a second try on the other server."""
+SMALL = replace(next(one for one in MODELS if one.name == "small"), slo=SLO_MS / 1e3)
 RATE = 1000.0
 """Requests/s."""
-SLO_MS = 500
 PIECE = 20.0
 """s of load that the clients hold in memory at a time."""
 
@@ -54,8 +56,8 @@ class DispatchFaults(Experiment[None, Survived]):
         return (None,)
 
     def measure(self, task: None, seed: int) -> Survived:  # noqa: ARG002 - there is one
-        with servers(2, [SMALL]) as tritons, dispatching(tritons, [_patient()]) as address:
-            clients = CheckingClients([address], [SMALL])
+        with servers(2, [SMALL]) as tritons, dispatching(tritons, [SMALL]) as dispatcher:
+            clients = CheckingClients([dispatcher.address], [SMALL])
             clients.learn(f"127.0.0.1:{tritons[0].ports.grpc}")
             return self._survive(clients, tritons, seed)
 
@@ -87,7 +89,7 @@ class DispatchFaults(Experiment[None, Survived]):
             tritons[number % len(tritons)].restart()
 
     def rows(self, found: Answers[None, Survived]) -> Iterator[Row]:
-        ((survived,),) = (found[None],)
+        (survived,) = found[None]
         answered = survived.statuses.get("OK", 0)
         said = {"OK", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}
         lost = sum(count for status, count in survived.statuses.items() if status not in said)
@@ -99,9 +101,3 @@ class DispatchFaults(Experiment[None, Survived]):
 
     def configuration(self) -> dict[str, Any]:
         return {"rate": self.rate, "slo_ms": SLO_MS, "requests": self.requests, "kills": self.kills}
-
-
-def _patient() -> Any:
-    from dataclasses import replace
-
-    return replace(SMALL, slo=SLO_MS / 1e3)

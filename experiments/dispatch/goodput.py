@@ -24,6 +24,7 @@ from tuner.experiments.dispatch.bench import (
     Model,
     arrivals,
     dispatching,
+    rates_of,
     servers,
 )
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
@@ -111,8 +112,8 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
             direct = CheckingClients(addresses, models)
             direct.learn(addresses[0])
             for system in SYSTEMS:
-                with dispatching(tritons, models, policy=system) as address:
-                    clients = CheckingClients([address], models)
+                with dispatching(tritons, models, policy=system) as dispatcher:
+                    clients = CheckingClients([dispatcher.address], models)
                     clients.learn(addresses[0])
                     found[system] = self._search(clients, conditions, seed)
                 self.report(f"{conditions}: {system} {found[system]:.0f} r/s")
@@ -127,9 +128,9 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         """Return the highest rate that was within the SLOs, requests/s of all models."""
         models, rate, kept = clients.models, self.first[conditions.mix], 0.0
         # The dispatcher learns how long batches take from those that it sends.
-        clients.offer(arrivals(_rates(models, rate), WARM_UP, seed + 1))
+        clients.offer(arrivals(rates_of(models, rate), WARM_UP, seed + 1))
         while rate < self.most[conditions.mix]:
-            offered = arrivals(_rates(models, rate), self.seconds, seed, conditions.burstiness)
+            offered = arrivals(rates_of(models, rate), self.seconds, seed, conditions.burstiness)
             # Once more if it fails; upwards, because an overload leaves its traces in the next trial.
             if not any(self._keeps(clients, offered, seed) for _ in range(2)):
                 break
@@ -163,10 +164,6 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
 
 def _best(run: dict[str, float], system: str) -> float:
     return max(value for name, value in run.items() if name.startswith(system))
-
-
-def _rates(models: Sequence[Model], total: float) -> dict[str, float]:
-    return {one.name: total * one.share for one in models}
 
 
 @contextmanager

@@ -36,11 +36,11 @@ class DispatchOverhead(Experiment[None, dict[str, list[float]]]):
     def measure(self, task: None, seed: int) -> dict[str, list[float]]:  # noqa: ARG002 - there is one
         found: dict[str, list[float]] = {"direct": [], "dispatched": []}
         settings: dict[str, Any] = {"options": "{deferral: 0}"}
-        with servers(1, [SMALL]) as (triton,), dispatching([triton], [SMALL], **settings) as address:
+        with servers(1, [SMALL]) as (triton,), dispatching([triton], [SMALL], **settings) as dispatcher:
             direct = f"127.0.0.1:{triton.ports.grpc}"
             ways = {
                 "direct": CheckingClients([direct], [SMALL]),
-                "dispatched": CheckingClients([address], [SMALL]),
+                "dispatched": CheckingClients([dispatcher.address], [SMALL]),
             }
             for clients in ways.values():
                 clients.learn(direct)

@@ -17,7 +17,7 @@ import numpy as np
 from tuner.cluster.simulation import Interval, Simulation
 from tuner.cluster.workload import Chunk
 from tuner.dispatch.journal import Journal, Segment
-from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, rates_of, servers
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.scheduling.catalogue import build_policy
@@ -92,11 +92,11 @@ class DispatchSimulated(Experiment[float, dict[str, SecondHalf]]):
         return self.rates
 
     def measure(self, rate: float, seed: int) -> dict[str, SecondHalf]:
-        rates = {one.name: rate * one.share for one in MODELS}
+        rates = rates_of(MODELS, rate)
         with tempfile.TemporaryDirectory(prefix="servetune-log-") as folder:
             log = Path(folder) / "events.npz"
-            with servers() as tritons, dispatching(tritons, log=log, policy=POLICY) as address:
-                clients = CheckingClients([address])
+            with servers() as tritons, dispatching(tritons, log=log, policy=POLICY) as dispatcher:
+                clients = CheckingClients([dispatcher.address])
                 clients.learn(f"127.0.0.1:{tritons[0].ports.grpc}")
                 offered = arrivals(rates, self.seconds, seed)
                 answers = clients.offer(offered, seed=seed)
