@@ -21,7 +21,7 @@ from tuner.control import WATCHED
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.neighbours import busy_core, busy_triton
-from tuner.experiments.live.testbed import distinct, drive, measure_in_turns, objective, repeated, triton
+from tuner.experiments.live.testbed import distinct, drive, measure_beside_best, objective, repeated, triton
 from tuner.experiments.live.triton_convergence import NEAR, windows_to_converge
 from tuner.knobs import Configuration
 
@@ -31,8 +31,6 @@ RATE, WINDOW = 140.0, 5.0
 """requests/s, s"""
 CHECK, ROUNDS = 4.0, 3
 """Length of a window in turns, s, and rounds that count."""
-CHOOSING = 2
-"""Rounds that choose the best."""
 BUSY = "a busy core"
 COMES = "a core busy for 30 s of every 60 s"
 OTHER = "a busy Triton"
@@ -176,10 +174,7 @@ class SharedMachine(SequentialExperiment[Found]):
             grid = distinct(coarse)
         held = dict.fromkeys(one for life in lives for one in life.held)
         with NEIGHBOURS[kind](), triton(RATE, quick=self.options.quick) as attachment:
-            measure = partial(measure_in_turns, attachment, seconds=CHECK)
-            found = measure(list(dict.fromkeys([*grid, *held])), rounds=min(CHOOSING, self.rounds))
-            best = min(found, key=lambda one: median(found[one]))
-            return measure(list(dict.fromkeys([best, *held])), rounds=self.rounds)
+            return measure_beside_best(attachment, grid, list(held), seconds=CHECK, rounds=self.rounds)
 
     def _possible(self, best: Configuration) -> float:
         """Return the share of windows with the SLO kept, %, beside the neighbour that comes and goes."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import NamedTuple
+
+import numpy as np
 
 from tuner.agents.rrl import RRL
 from tuner.control import WATCHED, ControlLoop, Driver, Watched
-from tuner.experiments.live.testbed import distinct, measure_in_turns, triton
+from tuner.experiments.live.testbed import distinct, measure_beside_best, triton
 from tuner.knobs import Configuration
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
@@ -90,12 +91,10 @@ def tune(
 def ratios_to_best(
     bench: Bench, held: Sequence[Configuration], rounds: int, seconds: float = CHECK
 ) -> dict[Configuration, float]:
-    """Return p95 over that of the best of a coarse grid and of all that was held, measured in turns."""
+    """Return p95 over that of the best of a coarse grid and of all that was held, round by round."""
     with triton(bench.rate, quick=True, model=bench.model) as coarse:
         grid = distinct(coarse)
     with triton(bench.rate, model=bench.model) as attachment:
-        wanted = list(dict.fromkeys([*grid, *held]))
-        found = measure_in_turns(attachment, wanted, seconds=seconds, rounds=rounds)
-    p95 = {one: median(values) for one, values in found.items()}
-    best = min(p95.values())
-    return {one: value / best for one, value in p95.items()}
+        found = measure_beside_best(attachment, grid, held, seconds=seconds, rounds=rounds)
+    best = next(iter(found.values()))
+    return {one: float(np.median(np.divide(values, best))) for one, values in found.items()}
