@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ROUNDING", "BatchingProfile", "best_batch", "fit_profile"]
+from tuner.rounding import ROUNDING
 
-ROUNDING = 1e-9
-"""A latency counts as equal to its bound within this, relative."""
+__all__ = ["BatchingProfile", "best_batch", "fit_profile"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

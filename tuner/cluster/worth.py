@@ -15,8 +15,8 @@ FEWEST = 10
 """Late or dropped requests that the quantile must allow, for 1 % to be more than luck."""
 SURE = 1.96
 """Standard errors of a 95 % interval."""
-ROUNDING = 1.005
-"""By which a rate may exceed a capacity."""
+EXCESS = 1.005
+"""By which a rate may exceed a capacity, which is not known exactly."""
 
 
 def bad_interval(bad: int, requests: int) -> tuple[float, float]:
@@ -49,7 +49,7 @@ def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> t
         )
     if rate is not None and not scenario.at_once:
         most = capacity(scenario)
-        if rate > most * ROUNDING:
+        if rate > most * EXCESS:
             texts.append(
                 f"{rate:,.6g} requests/s are more than the accelerators can execute for long, about "
                 f"{most:,.6g}: so short a time is served from the queue; measure longer"

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.profile import ROUNDING, best_batch
+from tuner.profile import best_batch
+from tuner.rounding import ROUNDING
 
 __all__ = ["Ideal", "fewest_accelerators", "staggered", "uncoordinated"]
 

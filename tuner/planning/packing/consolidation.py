@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tuner.planning.packing.consolidation_kernel import best_fit, known_cycles, parts_of_cycles
-from tuner.planning.packing.kernel import NONE, ROUNDING
+from tuner.planning.packing.kernel import NONE
 from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
 from tuner.planning.packing.squishy import PackedNode, best_node, is_saturated, pack
+from tuner.rounding import ROUNDING
 
 __all__ = ["consolidate"]
 

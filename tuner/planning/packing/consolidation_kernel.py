@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from tuner._jit import njit
-from tuner.planning.packing.kernel import NONE, ROUNDING
+from tuner.planning.packing.kernel import NONE
 from tuner.planning.packing.load import LoadArrays
+from tuner.rounding import ROUNDING
 
 __all__ = ["best_fit", "known_cycles", "parts_of_cycles"]
 

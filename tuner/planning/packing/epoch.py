@@ -20,10 +20,10 @@ from itertools import count, islice
 import numpy as np
 
 from tuner.planning.packing.consolidation import consolidate
-from tuner.planning.packing.kernel import ROUNDING
 from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
 from tuner.planning.packing.plan import Backend, ClusterPlan, PlannedBackend, PlannedSession, Unserved
 from tuner.planning.packing.squishy import PackedNode, best_node
+from tuner.rounding import ROUNDING
 
 __all__ = ["LoadOfKind", "plan_epoch"]
 

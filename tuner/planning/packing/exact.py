@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.planning.packing.kernel import ROUNDING
 from tuner.planning.packing.load import SessionLoad, load_arrays
 from tuner.planning.packing.squishy import PackedNode, best_node, is_saturated
+from tuner.rounding import ROUNDING
 
 __all__ = ["MOST_RESIDUES", "fewest_nodes"]
 

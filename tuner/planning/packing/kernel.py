@@ -8,10 +8,10 @@ import numpy as np
 
 from tuner._jit import njit, njit_inline
 from tuner.planning.packing.load import LoadArrays
+from tuner.rounding import ROUNDING
 
-__all__ = ["NONE", "ROUNDING", "choose_cycle", "merge_residues", "residues_of", "saturate"]
+__all__ = ["NONE", "choose_cycle", "merge_residues", "residues_of", "saturate"]
 
-ROUNDING = 1e-9
 NONE = -1
 """No node, no residue."""
 CYCLE, BUSY, LEAST, SHORTEST, MEMORY = range(5)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.planning.packing.load import SessionLoad
+from tuner.rounding import ROUNDING
 
 __all__ = ["oblivious_rows"]
-
-ROUNDING = 1e-9
 
 
 def oblivious_rows(

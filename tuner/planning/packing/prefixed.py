@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.planning.packing.load import SessionLoad
-from tuner.profile import ROUNDING
+from tuner.rounding import ROUNDING
 
 __all__ = ["prefix_load"]
 

@@ -22,13 +22,13 @@ import numpy as np
 
 from tuner.planning.packing.kernel import (
     NONE,
-    ROUNDING,
     choose_cycle,
     merge_residues,
     residues_of,
     saturate,
 )
 from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
+from tuner.rounding import ROUNDING
 
 __all__ = ["PackedNode", "best_node", "is_saturated", "make_node", "pack", "pack_arrays"]
 

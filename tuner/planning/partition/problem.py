@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.rounding import ROUNDING
+
 __all__ = ["NOWHERE", "PartitionProblem", "imbalance"]
 
-ROUNDING = 1e-9
 NOWHERE = -1
 """The place before of a model that is new."""
 

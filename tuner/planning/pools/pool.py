@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.errors import InvalidInput
+from tuner.rounding import ROUNDING
 
 __all__ = ["MOST_POOLS", "pools_within", "ranked"]
 
 MOST_POOLS = 5_000_000
 """Above this the catalogue or the budget is taken for a mistake."""
-ROUNDING = 1e-9
-"""Relative; 0.1 + 0.2 $/h are within 0.3."""
 
 
 def pools_within(price: np.ndarray, max_count: np.ndarray, base: np.ndarray, budget: float) -> np.ndarray:

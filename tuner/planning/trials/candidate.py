@@ -12,7 +12,8 @@ import numpy as np
 
 from tuner.planning.pools.bound import Terms, bounds
 from tuner.planning.pools.catalogue import Offers
-from tuner.planning.pools.pool import ROUNDING, pools_within, ranked
+from tuner.planning.pools.pool import pools_within, ranked
+from tuner.rounding import ROUNDING
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Candidates", "kept_sizes", "make_candidates", "rough_ceilings"]

@@ -17,12 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat
+from tuner.rounding import ROUNDING
 from tuner.scheduling.vocabulary import records
 
 __all__ = ["Frontends", "make_frontends", "move_on", "receiver"]
-
-ROUNDING = 1e-9
-"""Part of a request that may lack, for quanta such as 0.1 are not exact."""
 
 ROUTE = np.dtype([("first", "i8"), ("count", "i8")], align=True)  # entries of a session
 
@@ -77,7 +75,7 @@ def move_on(frontends: Frontends, source: int, session: int) -> None:
     frontend = source % frontends.chosen.shape[0]
     entry = frontends.chosen[frontend, session]
     frontends.deficit[frontend, entry] -= 1.0
-    if frontends.deficit[frontend, entry] < 1.0 - ROUNDING:
+    if frontends.deficit[frontend, entry] < 1.0 - ROUNDING:  # quanta such as 0.1 are not exact
         _visit(frontends, frontend, session)
 
 

@@ -23,13 +23,13 @@ from tuner.errors import InvalidInput
 from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
 from tuner.planning.packing.squishy import PackedNode, pack_arrays
 from tuner.profile import best_batch
+from tuner.rounding import ROUNDING
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 
 __all__ = ["Hosted", "Placement", "check_placement", "make_placement", "raised_batches"]
 
 EVERYWHERE = 1 << 14
 """Queues that a plan without rates may have, every session everywhere; beyond it equal rates are assumed."""
-ROUNDING = 1e-9
 STEPS = 10
 """Halvings of the interval in which the largest factor lies."""
 
