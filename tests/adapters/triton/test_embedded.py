@@ -201,9 +201,8 @@ def test_unknown_model(nothing_left: None, model: str, models: tuple[str, ...]) 
 
 
 PARENT = """
-    import os, signal, sys, time
+    import os, sys, time
     from tuner.adapters.triton.embedded import EmbeddedTriton
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with EmbeddedTriton() as server:
         print(*server.processes(), server._watchdog.pid, flush=True)
         if "fork" in sys.argv and os.fork() == 0:
