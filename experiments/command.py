@@ -22,6 +22,8 @@ __all__ = ["EXAMPLES", "app"]
 
 EXAMPLES = "Example: [bold]tuner experiment run symphony-table2 --seeds 2 --json out.json --plot .[/bold]"
 RESULTS = Path("experiments/results")
+QUICK = Path("runs/experiments")
+"""Where quick runs leave their results: they never take the place of a stored one."""
 
 app = typer.Typer(
     help="Run the measurements that the documentation quotes.", epilog=EXAMPLES, no_args_is_help=True
@@ -53,7 +55,10 @@ def run_experiment(
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="Seeds or repeats.")] = 3,
     quick: Annotated[bool, typer.Option("--quick", help="A short version that shows that it works.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="[default: experiments/results/NAME.json]")
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help=f"[default: {RESULTS}/NAME.json; of a quick run {QUICK}/NAME.json]"
+        ),
     ] = None,
     foreign_limit: ForeignLimit = None,
     plot: Annotated[
@@ -69,7 +74,7 @@ def run_experiment(
     kind = find(name).load()
     if plot is not None:
         _check_figures(kind, plot)
-    path = out or RESULTS / f"{name}.json"
+    path = out or (QUICK if quick else RESULTS) / f"{name}.json"
     folder = make_folder_of(path, "--json")
     console = make_console()
     begin = time.monotonic()

@@ -66,6 +66,15 @@ def test_gpu_proof_says_that_there_is_no_gpu(run: Run, monkeypatch: pytest.Monke
     assert "error: gpu-proof: the NVIDIA driver shows no GPU on this machine" in ended.err
 
 
+def test_a_quick_run_leaves_stored_results_alone(run: Run, tmp_path: Path) -> None:
+    """Without ``--json`` its result goes into the folder of runs."""
+    ended = run("experiment", "run", "symphony-analytic", "--quick")
+
+    assert ended.code == 0
+    assert (tmp_path / "runs" / "experiments" / "symphony-analytic.json").exists()
+    assert not (tmp_path / "experiments").exists()
+
+
 def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     """With themselves they are the same; a changed row ends with exit code 1 and is named."""
     run("experiment", "run", "symphony-analytic", "--json", "before/symphony-analytic.json")
