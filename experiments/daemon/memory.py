@@ -1,4 +1,4 @@
-"""How much CPU and memory a process uses, and by how much its memory grows once it is warm."""
+"""How much CPU and memory a process uses, and by how much it grows once it is warm."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import psutil
 __all__ = ["cpu_over", "growth", "resident", "sampled"]
 
 WARM_UP = 0.25
-"""Share of the time after which memory is expected to stay."""
+"""Share of the time after which nothing is expected to grow."""
 EVERY = 0.25
 """s."""
 
 
-def growth(memory: Sequence[float]) -> float:
-    """Return by how many percent memory grew from the end of the warm-up to the end."""
-    begin, some = int(len(memory) * WARM_UP), max(len(memory) // 10, 1)
-    return 100 * (median(memory[-some:]) / median(memory[begin : begin + some]) - 1)
+def growth(values: Sequence[float]) -> float:
+    """Return by how many percent a measured quantity grew from the end of the warm-up to the end."""
+    begin, some = int(len(values) * WARM_UP), max(len(values) // 10, 1)
+    return 100 * (median(values[-some:]) / median(values[begin : begin + some]) - 1)
 
 
 def resident(process: psutil.Process) -> float:

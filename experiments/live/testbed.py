@@ -160,9 +160,9 @@ def measure_beside_best(
     seconds: float,
     rounds: int,
 ) -> dict[Configuration, list[float]]:
-    """Return the p95 of what was held in every round, s, and first that of the best of all that are given.
+    """Return the p95 in each round, s, of the best configuration, which comes first, and of those held.
 
-    The best is chosen by other rounds than these: the least of many noisy medians looks better than it is.
+    Other rounds choose the best than those returned: the least of many noisy medians looks better than it is.
     """
     measure = partial(measure_in_turns, attachment, seconds=seconds)
     found = measure(list(dict.fromkeys([*grid, *held])), rounds=min(CHOOSING, rounds))
