@@ -90,3 +90,13 @@ def test_nothing_is_known_of_a_window_without_requests() -> None:
 
     assert np.isnan([window.queue_mean, window.compute_mean, window.batch_mean]).all()
     assert (window.batches, window.profile) == ({}, None)
+
+
+def test_measurements_that_do_not_know_the_same_are_equal() -> None:
+    """NaN stands for what nobody measured, and is no other NaN elsewhere."""
+    one, other = measurement(0.02, cpu=float("nan")), measurement(0.02, cpu=math.inf - math.inf)
+
+    assert one == other
+    assert one != measurement(0.02, cpu=1.0)
+    assert one != measurement(0.03, cpu=float("nan"))
+    assert one != 0.02

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
@@ -86,7 +86,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
+class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """One window: what load came, how it was served, and what it cost.
 
     Latencies are seconds per request, rates per second, CPU in cores. Quantities that could not be
@@ -181,6 +181,12 @@ class Measurement:
     disturbed: tuple[str, ...] = ()
     """Why the window must not be learned from; empty if it may."""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal; what is not known in both is."""
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        return all(_equal(getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+
     @property
     def seconds(self) -> float:
         """Length of the window."""
@@ -226,6 +232,15 @@ class Measurement:
         values["configuration"] = dict(self.configuration)
         values["batches"] = {str(size): count for size, count in self.batches.items()}
         return {name: _plain(value) for name, value in values.items()}
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether two values are equal, or both NaN."""
+    return one == other or (_is_nan(one) and _is_nan(other))
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _none_counted() -> np.ndarray:
