@@ -10,7 +10,13 @@ import pytest
 
 __all__ = ["make_certificates"]
 
-EXTENSIONS = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+AUTHORITY = "keyUsage=critical,keyCertSign,cRLSign"
+"""Python 3.13 trusts no authority that does not say so."""
+EXTENSIONS = """
+subjectAltName=IP:127.0.0.1,DNS:localhost
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid
+"""
 
 
 def make_certificates(folder: Path) -> None:
@@ -31,6 +37,8 @@ def make_certificates(folder: Path) -> None:
         "/CN=tests",
         "-days",
         "2",
+        "-addext",
+        AUTHORITY,
     )
     (folder / "extensions").write_text(EXTENSIONS)
     for name in ("server", "client"):
