@@ -80,7 +80,7 @@ NEIGHBOURS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 class SharedMachine(SequentialExperiment[Found]):
     """Tunes fresh servers beside all neighbours, then measures what was held in turns with a coarse grid."""
 
-    windows = Scaled({BUSY: 16, COMES: 24, OTHER: 16}, quick={BUSY: 6, COMES: 6, OTHER: 6})
+    windows = Scaled({BUSY: 16, COMES: 60, OTHER: 16}, quick={BUSY: 6, COMES: 6, OTHER: 6})
     """Of each run."""
     rounds = Scaled(ROUNDS, quick=1)
     crashes = 0

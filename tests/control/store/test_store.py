@@ -98,7 +98,8 @@ def test_a_target_is_found_again(tmp_path: Path, store: Store) -> None:
     )
     store.close()
 
-    found = Store(tmp_path / "s.db").target("a", "sim://mlp", SPACE, configuration(16))
+    with closing(Store(tmp_path / "s.db")) as again:
+        found = again.target("a", "sim://mlp", SPACE, configuration(16))
 
     assert found.id == target
     assert found.state.original == dict(configuration())
