@@ -9,14 +9,16 @@
 PYTHON ?= python3
 # One more than there are cores: tests of live servers mostly wait.
 WORKERS ?= 3
-BIN := .venv/bin
-STAMP := .venv/.installed
+# One for each Python: `make test-fast PYTHON=python3.13 VENV=.venv-3.13`
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo demo-tfserving test test-long test-fast check docs pictures format clean
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=23'
 # setuptools warns of every editable install.
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev,docs,research]'
@@ -56,4 +58,4 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist *.egg-info runs
+	rm -rf $(VENV) build dist *.egg-info runs
