@@ -74,7 +74,7 @@ NEIGHBOURS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 @experiment(
     name="shared-machine",
     title="A real Triton beside a busy neighbour: windows that count, and where the loop ends",
-    minutes=30,
+    minutes=40,
     live=True,
 )
 class SharedMachine(SequentialExperiment[Found]):
