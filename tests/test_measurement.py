@@ -93,7 +93,7 @@ def test_nothing_is_known_of_a_window_without_requests() -> None:
 
 
 def test_measurements_that_do_not_know_the_same_are_equal() -> None:
-    """NaN stands for what nobody measured, and is no other NaN elsewhere."""
+    """NaN stands for what nobody measured, whichever NaN it is."""
     one, other = measurement(0.02, cpu=float("nan")), measurement(0.02, cpu=math.inf - math.inf)
 
     assert one == other

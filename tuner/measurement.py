@@ -182,7 +182,7 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """Why the window must not be learned from; empty if it may."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether all fields are equal; what is not known in both is."""
+        """Whether all fields are equal; a quantity that is NaN in both counts as equal."""
         if not isinstance(other, Measurement):
             return NotImplemented
         return all(_equal(getattr(self, one.name), getattr(other, one.name)) for one in fields(self))

@@ -1,4 +1,4 @@
-"""How much CPU and memory a process uses, and by how much it grows once it is warm."""
+"""How much CPU and memory a process uses, and by how much what is measured of it grows once it is warm."""
 
 from __future__ import annotations
 
