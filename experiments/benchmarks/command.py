@@ -24,6 +24,7 @@ def bench(
             help="engine: requests simulated per second. scheduler: a policy alone. "
             "decision: one call from Python. kairos: matching queries, bounds of pools. "
             "fronts: requests through the dispatcher's fronts. "
+            "planning: packing sessions, splitting queries. "
             "training: windows per minute in the environments.",
         ),
     ],
