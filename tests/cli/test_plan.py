@@ -366,3 +366,15 @@ def test_a_log_is_replayed(run: Run) -> None:
     Path("u.csv").write_text("1, z, 200, 64, 0\n2, a, 20, 64, 0\n")
     code, _, err = run("plan", "replay", "u.csv", *options)
     assert (code, "job 1 is of z" in err) == (2, True)
+
+
+def test_jobs_that_are_never_in_time_are_an_error_beside_the_rounds_of_the_others(run: Run) -> None:
+    """Named in the stored rounds and in one error."""
+    Path("l.csv").write_text("1, a, 20, 64, 0\n2, a, 200, 64, 0\n")
+    models = str(EXAMPLES / "replay-models.yaml")
+
+    code, out, err = run("plan", "replay", "l.csv", "--models", models, "--accelerators", "2", "--json", "l")
+
+    assert (code, err.count("error:"), "no accelerator serves in time: jobs 1; " in err) == (2, 1, True)
+    assert "1 rounds" in out
+    assert json.loads(Path("l").read_text())["unserved"] == ["1"]

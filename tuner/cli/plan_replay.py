@@ -19,6 +19,8 @@ docs/examples/replay.csv and replay-models.yaml are files to begin with."""
 
 ROWS = 40
 """Rounds in the table."""
+SHOWN = 10
+"""Jobs that the error names."""
 
 
 def plan_replay(
@@ -32,7 +34,7 @@ def plan_replay(
     out: JsonFile = None,
 ) -> None:
     """Serve the jobs of a replay log round by round, and count what is dropped and what is loaded."""
-    from tuner.cli.console import make_console, plain
+    from tuner.cli.console import make_console
     from tuner.errors import InvalidInput, check_choice
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.rounds.form import ModelsFile
@@ -61,10 +63,12 @@ def plan_replay(
     content = _content(rounds)
     console = make_console()
     console.print(_table(content))
-    if content["unserved"]:
-        listed = ", ".join(content["unserved"][:ROWS])
-        console.print(f"[red]no accelerator serves in time:[/red] {plain(f'jobs {listed}')}")
     store_json(out, content)
+    if never := content["unserved"]:
+        listed = ", ".join(never[:SHOWN]) + (f" and {len(never) - SHOWN} others" * (len(never) > SHOWN))
+        raise InvalidInput(
+            str(log), f"no accelerator serves in time: jobs {listed}; the rounds serve the others"
+        )
 
 
 def _content(rounds: list[Round]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tuner.errors import InvalidInput
 from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.rounds.allocation import admit, nodes_for
 from tuner.planning.rounds.placement import place_round
-from tuner.planning.rounds.replay import InferenceJob, read_replay
+from tuner.planning.rounds.replay import InferenceJob, read_replay, write_replay
 from tuner.planning.rounds.simulation import ReplayedModel, replay_rounds
 
 JOBS = [
@@ -28,6 +28,15 @@ def test_the_form_of_the_report_is_read(tmp_path: Path) -> None:
     assert read_replay(tmp_path / "log") == JOBS
 
 
+def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """All digits; sorted by arrival. A name that would break a line is refused."""
+    write_replay(tmp_path / "log", JOBS[::-1])
+
+    assert read_replay(tmp_path / "log") == JOBS
+    with pytest.raises(ValueError, match="hold no commas"):
+        write_replay(tmp_path / "log", [JOBS[0]._replace(model="a, b")])
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -35,6 +44,8 @@ def test_the_form_of_the_report_is_read(tmp_path: Path) -> None:
         ("1, a, 200, many, 0", "line 2: inputRequest_rate 'many' is not a number"),
         ("1, a, -200, 64, 0", "line 2: slo and inputRequest_rate must be positive"),
         ("1, a, 200, nan, 0", "line 2: slo and inputRequest_rate must be positive"),
+        ("1, a, 200, 1e300, 0", "line 2: inputRequest_rate must be at most 1e\\+09, but is 1e\\+300"),
+        ("1, a, 200, 64, 1e308", "line 2: arrival_t must be at most"),
         ("1, , 200, 64, 0", "line 2: has no job_id or no model_name"),
         ("0, a, 200, 64, 0", "line 2: job 0 is there already"),
     ],
@@ -66,6 +77,15 @@ def test_the_first_jobs_are_admitted() -> None:
     few = admit("fifo", loads, 3)
     assert len(few.nodes) == 3
     assert {load for node in few.nodes for load, _ in node.loads} <= {0, 1, 2, 3}
+
+
+def test_a_rate_far_beyond_the_accelerators_is_served_as_far_as_they_go() -> None:
+    """One accelerator serves its 160 requests/s; what could never be packed is counted as dropped."""
+    (load,) = example_loads({"A": 1e9})
+
+    admitted = admit("nexus", [load], 1)
+
+    assert (admitted.served, admitted.offered) == (160.0, 1e9)
 
 
 def test_placement_of_the_report() -> None:

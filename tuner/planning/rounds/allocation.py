@@ -58,6 +58,8 @@ def admit(rule: Rule, loads: Sequence[SessionLoad], accelerators: int) -> Admiss
     The longest part of the queue that fits is admitted; the next job is served as far as whole accelerators
     are left for it.
     """
+    offered = sum(load.rate for load in loads)
+    loads = [_at_most(load, accelerators + 1) for load in loads]
     low, high = 0, len(loads)
     while low < high:
         middle = (low + high + 1) // 2
@@ -78,4 +80,10 @@ def admit(rule: Rule, loads: Sequence[SessionLoad], accelerators: int) -> Admiss
             for node in part[:free]
         ]
     served = sum(rate for node in nodes for _, rate in node.loads)
-    return Admission(nodes, served, sum(load.rate for load in loads))
+    return Admission(nodes, served, offered)
+
+
+def _at_most(load: SessionLoad, accelerators: int) -> SessionLoad:
+    """Return the load at a rate for which no more accelerators than these are packed."""
+    most = load.peak * accelerators
+    return replace(load, rate=most) if load.fits and load.rate > most else load

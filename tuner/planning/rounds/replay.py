@@ -8,18 +8,21 @@ lines that begin with ``#`` are allowed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.files.storage import read_file
+from tuner.files.storage import read_file, write_atomically
 from tuner.printable import one_line
 
-__all__ = ["FIELDS", "InferenceJob", "read_replay"]
+__all__ = ["FIELDS", "InferenceJob", "read_replay", "write_replay"]
 
 FIELDS = ("job_id", "model_name", "slo", "inputRequest_rate", "arrival_t")
 LARGEST = 100_000_000
 """Bytes."""
+MOST = (1e9, 1e9, 1e10)
+"""slo, ms; inputRequest_rate, requests/s; arrival_t, s."""
 
 
 class InferenceJob(NamedTuple):
@@ -83,4 +86,22 @@ def _job(parts: list[str]) -> InferenceJob:
     slo, rate, arrival = numbers
     if not (0 < slo < math.inf and 0 < rate < math.inf and 0 <= arrival < math.inf):
         raise ValueError("slo and inputRequest_rate must be positive and finite, arrival_t at least 0")
+    for field, number, most in zip(FIELDS[2:], numbers, MOST, strict=True):
+        if number > most:
+            raise ValueError(f"{field} must be at most {most:g}, but is {number:g}")
     return InferenceJob(name=name, model=model, slo=slo / 1e3, rate=rate, arrival=arrival)
+
+
+def write_replay(path: Path, jobs: Iterable[InferenceJob]) -> None:
+    """Write a log that :func:`read_replay` reads.
+
+    Raises:
+        ValueError: A name holds a mark of the log's form.
+        OSError: The file cannot be written.
+    """
+    lines = [", ".join(FIELDS)]
+    for job in jobs:
+        if any(mark in text for text in (job.name, job.model) for mark in ",\n<>#"):
+            raise ValueError(f"names in a replay log hold no commas, brackets and `#`, but got {job}")
+        lines.append(f"{job.name}, {job.model}, {job.slo * 1e3!r}, {job.rate!r}, {job.arrival!r}")
+    write_atomically(path, "\n".join(lines) + "\n")
