@@ -98,6 +98,11 @@ rate: 100
             PARTITION.replace("600", "900").replace("400", "950"),
             "the models need 2,050 MiB",
         ),
+        (
+            "cluster",
+            CLUSTER.replace("rate: 64", "rate: 1e9"),
+            "need about 6,250,000 accelerators, a alone 6,250,000",
+        ),
         ("partition", f"max_rate: 200\n{PARTITION}", "a has 300 requests/s, more than max_rate"),
         (
             "partition",
@@ -296,6 +301,16 @@ def test_what_no_accelerator_serves_is_an_error_beside_the_plan_of_the_rest(
     assert [one["name"] for one in stored["unserved"]] == ["c"]
 
 
+def test_a_file_of_which_nothing_can_be_served_is_one_error(plan: Plan) -> None:
+    """The plan is empty, and stored."""
+    text = "sessions: [{name: a, slo_ms: 60, rate: 9, profile_ms: {1: 40}}]\n"
+
+    code, out, err, stored = plan("cluster", text)
+
+    assert (code, err.count("error:"), "gap" in out, "the others" in err) == (2, 1, False, False)
+    assert (stored["accelerators"], [one["name"] for one in stored["unserved"]]) == (0, ["a"])
+
+
 def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan: Plan) -> None:
     """The prefix is in memory once, and the routes name every session."""
     code, out, err, stored = plan("cluster", PREFIXED)
@@ -340,9 +355,10 @@ def test_a_query_plan_is_shown_stored_and_drawn(plan: Plan) -> None:
     assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_plot_is_a_picture(plan: Plan) -> None:
+@pytest.mark.parametrize(("kind", "text"), [("cluster", CLUSTER), ("partition", PARTITION), ("query", QUERY)])
+def test_a_plot_is_a_picture(plan: Plan, kind: str, text: str) -> None:
     """Another ending is refused before anything is planned."""
-    code, _, err, stored = plan("query", QUERY, "--plot", "plan.txt")
+    code, _, err, stored = plan(kind, text, "--plot", "plan.txt")
 
     assert (code, stored) == (2, None)
     assert "--plot: plan.txt is no picture; let its name end in .png" in err

@@ -9,9 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tuner.errors import InvalidInput
 from tuner.files.storage import make_folder_of, write_atomically
 
-__all__ = ["JsonFile", "check_file", "store_json"]
+__all__ = ["JsonFile", "check_file", "check_plot", "store_json"]
+
+PICTURES = (".png", ".svg", ".pdf")
+"""Endings of the files that `--plot` writes."""
 
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
 
@@ -28,6 +32,18 @@ def check_file(path: Path | None, option: str) -> None:
     """
     if path is not None:
         make_folder_of(path, option)
+
+
+def check_plot(path: Path | None) -> None:
+    """Check, before any work is done, that the picture of `--plot` can be written if it is wanted.
+
+    Raises:
+        InvalidInput: The ending of its name is no format of pictures.
+        StorageError: It cannot be written.
+    """
+    if path is not None and path.suffix.lower() not in PICTURES:
+        raise InvalidInput("--plot", f"{path} is no picture", f"let its name end in {', '.join(PICTURES)}")
+    check_file(path, "--plot")
 
 
 def store_json(path: Path | None, content: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.output import JsonFile, check_file, store_json
+from tuner.cli.output import JsonFile, check_file, check_plot, store_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def plan_cluster(
 
     asked = load_yaml(file, ClusterFile)
     check_file(out, "--json")
-    check_file(plot, "--plot")
+    check_plot(plot)
     plan = plan_file(asked)
     console = make_console()
     console.print(_table(plan))
@@ -58,7 +58,8 @@ def plan_cluster(
     never = [one for one in plan.unserved if one.never]
     if never:
         listed = "; ".join(f"session {one.name}: {one.why}" for one in never)
-        raise InvalidInput(str(file), f"{listed} (the plan above serves the others)")
+        others = " (the plan above serves the others)" if plan.backends else ""
+        raise InvalidInput(str(file), f"{listed}{others}")
 
 
 def _table(plan: ClusterPlan) -> object:
@@ -92,7 +93,7 @@ def _sentences(plan: ClusterPlan) -> list[str]:
     lines += [
         plain(f"{name}: {', '.join(sessions)} share batches") for name, sessions in plan.members.items()
     ]
-    if plan.exact is not None and plan.greedy is not None:
+    if plan.exact and plan.greedy is not None:
         gap = plan.greedy / plan.exact - 1
         lines.append(f"greedy packing {plan.greedy}, integer programming {plan.exact}: gap {gap:.1%}")
     lines += [

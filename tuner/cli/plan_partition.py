@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.output import JsonFile, check_file, store_json
+from tuner.cli.output import JsonFile, check_file, check_plot, store_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ def plan_partition(
 
     asked = load_yaml(file, PartitionFile)
     check_file(out, "--json")
-    check_file(plot, "--plot")
+    check_plot(plot)
     problem = asked.problem()
     content = asked.to_json(find_partition(problem, seconds=asked.time_limit_s))
     console = make_console()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.output import JsonFile, check_file, store_json
+from tuner.cli.output import JsonFile, check_file, check_plot, store_json
 
 if TYPE_CHECKING:
     from tuner.planning.queries import Query, QueryPlan
@@ -36,13 +36,11 @@ def plan_query(
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.queries import Query
     from tuner.planning.queries import plan_query as make_plan
-    from tuner.report.query import check_ending, write_timeline
+    from tuner.report.query import write_timeline
 
     query = load_yaml(file, Query)
     check_file(out, "--json")
-    if plot is not None:
-        check_ending(plot)
-    check_file(plot, "--plot")
+    check_plot(plot)
     plan = make_plan(query)
     console = make_console()
     print_notes(console, plan.notes)

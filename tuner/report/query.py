@@ -5,21 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.errors import InvalidInput
 from tuner.report import style
 
 if TYPE_CHECKING:
     from tuner.planning.queries import Query, QueryPlan
 
-__all__ = ["check_ending", "write_timeline"]
-
-ENDINGS = (".png", ".svg", ".pdf")
-
-
-def check_ending(path: Path) -> None:
-    """Raise InvalidInput if the ending of a file's name is no format of pictures."""
-    if path.suffix.lower() not in ENDINGS:
-        raise InvalidInput("--plot", f"{path} is no picture", f"let its name end in {', '.join(ENDINGS)}")
+__all__ = ["write_timeline"]
 
 
 def write_timeline(plan: QueryPlan, query: Query, path: Path) -> None:

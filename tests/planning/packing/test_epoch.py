@@ -100,7 +100,7 @@ def test_what_has_no_place_is_named() -> None:
     assert set(reasons) == {"a", "large", "slow"}
     assert reasons["a"].rate == pytest.approx(900.0 - served(made)["a"])
     assert not reasons["a"].never
-    assert "the 1 backends are full" in reasons["a"].why
+    assert "the only backend is full" in reasons["a"].why
     assert "largest backend" in reasons["large"].why
     assert "at least 120 ms, but has 100 ms" in reasons["slow"].why
 

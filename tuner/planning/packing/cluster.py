@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tuner.errors import InvalidInput
 from tuner.planning.packing.consolidation import consolidate
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.exact import fewest_nodes
-from tuner.planning.packing.form import ClusterFile
+from tuner.planning.packing.form import KIND, MOST_BACKENDS, ClusterFile
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import ClusterPlan, Unserved
 from tuner.planning.packing.squishy import PackedNode, pack
@@ -21,7 +22,11 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
 
     Of a small instance with equal backends and no plan before, the fewest accelerators are found, too; where
     they are fewer than those of the packing, they are the plan.
+
+    Raises:
+        InvalidInput: The sessions need more accelerators than can be planned.
     """
+    _check_size(asked)
     previous, compared = asked.previous_plan, PackingComparison()
     small = previous is None and not isinstance(asked.backends, tuple)
     plan = plan_epoch(
@@ -34,6 +39,22 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
     members = {name: tuple(one.name for one in sessions) for name, sessions in asked.members.items()}
     unserved = tuple(each for one in plan.unserved for each in _by_session(one, asked))
     return replace(plan, exact=compared.exact, greedy=compared.greedy, members=members, unserved=unserved)
+
+
+def _check_size(asked: ClusterFile) -> None:
+    """Refuse what would be packed for hours, before any memory is taken for it."""
+    kinds = {backend.kind for backend in asked.each_backend or ()} or {KIND}
+    peaks: dict[str, tuple[float, float]] = {}
+    for kind in kinds:
+        for load in asked.loads(kind):
+            if load is not None:
+                peaks[load.name] = load.rate, max(load.peak, peaks.get(load.name, (0.0, 0.0))[1])
+    needs = {name: rate / peak for name, (rate, peak) in peaks.items() if peak}
+    if (need := sum(needs.values())) > MOST_BACKENDS:
+        most = max(needs, key=lambda name: needs[name])
+        problem = f"need about {need:,.0f} accelerators, {most} alone {needs[most]:,.0f}"
+        fix = f"plan for {MOST_BACKENDS:,} at most: lower the rates, or give faster profiles"
+        raise InvalidInput("sessions", problem, fix)
 
 
 def _by_session(unserved: Unserved, asked: ClusterFile) -> list[Unserved]:

@@ -392,7 +392,8 @@ def _unserved(groups: Sequence[_Group], index: int, name: str, rate: float) -> U
     """Say why a session, or a part of its rate, has no place."""
     if any(group.usable[index] for group in groups):
         backends = sum(len(group.backends) for group in groups)
-        return Unserved(name=name, rate=rate, why=f"the {backends} backends are full")
+        full = "the only backend is full" if backends == 1 else f"the {backends} backends are full"
+        return Unserved(name=name, rate=rate, why=full)
     known = [load for group in groups if (load := group.loads[index]) is not None]
     if not any(load.fits for load in known):
         least = min(known, key=lambda load: 2 * float(load.latency[1]) - load.budget)

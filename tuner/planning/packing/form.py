@@ -18,11 +18,12 @@ from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_jso
 from tuner.planning.packing.prefixed import prefix_load
 from tuner.planning.pools.catalogue import Table
 
-__all__ = ["ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
+__all__ = ["KIND", "MOST_BACKENDS", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
 KIND = "default"
 """The kind of backends that are only counted."""
 MOST_BACKENDS = 100_000
+"""There can be in a file, and be needed by a plan."""
 MOST_SESSIONS = 100_000
 LARGEST_BATCH = 1024
 """Requests; larger batches are never formed from a line."""
