@@ -10,7 +10,7 @@ import pytest
 from tests.planning.packing.builders import assert_feasible, line, random_loads, served
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.load import SessionLoad
-from tuner.planning.packing.plan import Backend, ClusterPlan, plan_from_json
+from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
 
 
 def plan(
@@ -131,3 +131,19 @@ def test_kinds_have_profiles_of_their_own() -> None:
 
     assert made.hosted["b"] == {"f": 10.0}
     assert len(made.hosted["a"]) >= 2
+
+
+def test_the_memory_of_backends_that_cannot_execute_a_model_is_no_reason() -> None:
+    """Only the kind with the small memory executes it; the large backend of the other kind is not named."""
+
+    def loads_of(kind: str) -> list[SessionLoad | None]:
+        return [line("a", 5.0), line("b", 5.0, memory=200 * MIB) if kind == "small" else None]
+
+    backends = [
+        Backend(name="s", kind="small", memory=100 * MIB),
+        Backend(name="l", kind="large", memory=900 * MIB),
+    ]
+    (missing,) = plan_epoch(loads_of, backends).unserved
+
+    assert missing.never
+    assert missing.why.endswith("needs 200 MiB, and the largest backend that serves it in time has 100")

@@ -401,7 +401,11 @@ def _unserved(groups: Sequence[_Group], index: int, name: str, rate: float) -> U
         why = "no backend serves it in time: a request waits for one batch and takes another, "
         why += f"at least {need:.6g} ms, but has {budget:.6g} ms"
         return Unserved(name=name, rate=rate, why=why, never=True)
-    need = min(load.memory for load in known) / 2**20
-    room = max(group.backends[0].memory for group in groups) / 2**20
-    why = f"its model needs {need:.6g} MiB, and the largest backend has {room:.6g}"
+    in_time = [(group, load) for group in groups if (load := group.loads[index]) is not None and load.fits]
+    need = min(load.memory for _, load in in_time) / 2**20
+    room = max(group.backends[0].memory for group, _ in in_time) / 2**20
+    where = (
+        "the largest backend" if len(in_time) == len(groups) else "the largest backend that serves it in time"
+    )
+    why = f"its model needs {need:.6g} MiB, and {where} has {room:.6g}"
     return Unserved(name=name, rate=rate, why=why, never=True)
