@@ -83,8 +83,8 @@ def test_a_configuration_the_server_refuses_is_skipped_and_the_run_goes_on(
 def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
     """The run notices, keeps the last good configuration, restores it, and ends in good order."""
     with EmbeddedTriton() as server:
-        command = [sys.executable, "-u", "-m", "tuner", "run", server.target, "--slo", "p95=500ms"]
-        options = ["--rate", "100", "--windows", "5", "--window", "1s", "--out", "r"]
+        command = [sys.executable, "-u", "-m", "tuner", "run", server.target, "--slo", "p95=2s"]
+        options = ["--rate", "60", "--windows", "5", "--window", "1s", "--out", "r"]
         process = subprocess.Popen([*command, *options], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         read_until(process.stdout, "the first window", lambda text: "hold" in text or "apply" in text)
