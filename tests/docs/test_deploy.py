@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from ruamel.yaml import YAML
 from tuner.control.daemon.config import DaemonConfig
 from tuner.files.yaml_file import load_yaml
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 UNIT = DEPLOY / "systemd" / "servetune.service"
 MANIFESTS = DEPLOY / "kubernetes"
 
@@ -165,7 +169,24 @@ def test_yaml_is_tidy() -> None:
 
     rules = YamlLintConfig(
         "{extends: default, rules: {line-length: {max: 120}, document-start: disable, "
-        "comments: {min-spaces-from-content: 1}}}"
+        "comments: {min-spaces-from-content: 1}, truthy: {check-keys: false}}}"
     )
-    for path in DEPLOY.rglob("*.yaml"):
+    for path in [WORKFLOW, *DEPLOY.rglob("*.yaml")]:
         assert [str(problem) for problem in linter.run(path.read_text(), rules)] == [], path
+
+
+def test_the_pythons_of_the_workflow_are_those_that_the_package_names() -> None:
+    """A Python in `classifiers` is one that the tests run on, the oldest with `.ci/run`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    jobs = YAML(typ="safe").load(WORKFLOW)["jobs"]
+    oldest = [
+        step["with"]["python-version"]
+        for step in jobs["all"]["steps"]
+        if "python-version" in step.get("with", {})
+    ]
+    newer = jobs["newer-python"]["strategy"]["matrix"]["python"]
+
+    assert project["requires-python"] == f">={oldest[0]}"
+    assert [f"Programming Language :: Python :: {version}" for version in itertools.chain(oldest, newer)] == [
+        line for line in project["classifiers"] if line.startswith("Programming Language")
+    ]
