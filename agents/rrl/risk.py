@@ -16,7 +16,7 @@ RISK, RISK_WHILE_BROKEN = 0.2, 0.5
 what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
 the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
 ``docs/agents.md`` says what was measured."""
-SHARE_RISKED = 0.005
+SHARE_RISKED = 0.001
 """A window may cost as much more than the best as this share of all windows at that load costs."""
 
 

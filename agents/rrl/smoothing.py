@@ -54,7 +54,7 @@ factor of 2.2 either way."""
 REACHES = (0.1, 20.0)
 """Octaves within which a reach is fitted. At 0.1 even 9 and 10 threads, 0.15 octaves apart, hardly bear on
 each other; at 20 a knob of ten values has hardly any effect."""
-DEVIATIONS, NOISES = (0.05, 7.4), (0.02, 0.5)
+LARGEST_DEVIATION, NOISES = 7.4, (0.02, 0.5)
 """Standard deviations within which those of costs and of noise are fitted, of the logarithm. No window is
 more exact than 2 %, and a fit must not explain every difference by noise."""
 KNOWN_OFFSET = 0.1
@@ -79,7 +79,10 @@ class SmoothingParameters:
     prior_deviation: float = 0.3
     """Standard deviation of the logarithm of costs about a prior, such as a simulation's."""
     neural_deviation: float = 0.15
-    """The same about the neural estimator, beside what it says itself that it is unsure of."""
+    """The same about the neural estimator, beside what it says itself that it is unsure of. A fit never finds
+    less: windows of a few good configurations cannot show that it is right about all others."""
+    least_deviation: float = 0.05
+    """Smallest deviation of costs that a fit may find without the neural estimator."""
     ceiling: float = 1.0
     """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not
     matter, and the cliff into overload is no smooth function: it would shorten every reach."""
@@ -96,8 +99,8 @@ class SmoothingParameters:
     """Most steps of one fit. The next fit begins where this one ended, so few are enough."""
 
     def __post_init__(self) -> None:
-        deviations = (self.deviation, self.prior_deviation, self.neural_deviation, self.noise)
-        scales = (self.reach, self.load_reach, *deviations, self.ceiling)
+        deviations = (self.deviation, self.prior_deviation, self.neural_deviation, self.least_deviation)
+        scales = (self.reach, self.load_reach, *deviations, self.noise, self.ceiling)
         if not (min(*scales, self.points, self.steps) > 0 and 0 <= self.shared <= 1 and self.optimism >= 0):
             raise ValueError(
                 "scales and counts must be positive, `0 <= shared <= 1` and `optimism >= 0` must hold, "
@@ -185,7 +188,8 @@ def fit(theta: np.ndarray, points: Points, parameters: SmoothingParameters) -> n
     """
     from scipy.optimize import minimize
 
-    limits = [REACHES] * (theta.size - 2) + [DEVIATIONS, NOISES]
+    deviations = (parameters.least_deviation, max(parameters.least_deviation, LARGEST_DEVIATION))
+    limits = [REACHES] * (theta.size - 2) + [deviations, NOISES]
     found = minimize(
         negative_log_posterior,
         theta,

@@ -32,8 +32,8 @@ def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
     """It hardly adds to their mean; so the best is not left out for ever. Overload still is."""
     worst = np.log([0.8, 0.9, 1.1, 9.0])
 
-    assert bearable(worst, windows=40).tolist() == [True, True, False, False]
-    assert bearable(worst, windows=100).tolist() == [True, True, True, False]
+    assert bearable(worst, windows=200).tolist() == [True, True, False, False]
+    assert bearable(worst, windows=500).tolist() == [True, True, True, False]
 
 
 def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:

@@ -111,6 +111,19 @@ def test_reach_grows_where_neighbours_are_alike_and_shrinks_where_not() -> None:
     assert rough < PARAMETERS.reach < smooth
 
 
+def test_a_fit_finds_no_smaller_deviation_than_the_least() -> None:
+    """Costs that are all as expected say little about those that were not measured."""
+    places = np.column_stack([np.arange(8.0), np.zeros((8, 2))])
+    points = Points(places, np.zeros(8), np.full(8, 9.0), np.arange(8), np.zeros((8, 1)))
+    sure = replace(PARAMETERS, deviation=0.15, steps=60)
+    unsure = replace(sure, least_deviation=0.15)
+
+    deviations = [math.exp(fit(initial_theta(p, 1), points, p)[-2]) for p in (sure, unsure)]
+
+    assert deviations[0] < 0.14
+    assert deviations[1] == pytest.approx(0.15)
+
+
 def test_another_era_tells_less() -> None:
     """What was measured before the machine changed leaves more doubt than what was measured since."""
     theta, here = initial_theta(PARAMETERS, 1), np.array([[0.0, 0.0, 1.0]])
@@ -122,7 +135,9 @@ def test_another_era_tells_less() -> None:
     assert doubt(0.0) > 3 * doubt(1.0)
 
 
-@pytest.mark.parametrize("wrong", [{"reach": 0.0}, {"shared": 1.1}, {"optimism": -1.0}, {"points": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"reach": 0.0}, {"shared": 1.1}, {"optimism": -1.0}, {"points": 0}, {"least_deviation": 0.0}]
+)
 def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     """Parameters are checked when they are made."""
     with pytest.raises(ValueError, match="must hold"):
