@@ -14,6 +14,7 @@ from tuner.experiments.frame.experiment import experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.rrl.study import (
     CPU,
+    FORMS,
     GPU,
     LEARNING,
     MEAN,
@@ -34,7 +35,7 @@ __all__ = ["CASES", "RivalAgents"]
 
 WINDOWS = 600
 AGENTS = (
-    "rrl", "q_learning", "capes", "capes_level", "deeprm",
+    "rrl", *FORMS, "q_learning", "capes", "capes_level", "deeprm",
     "tpe", "gp", "hill_climb", "clipper_aimd", "random",
 )  # fmt: skip
 CASES = tuple(
@@ -94,7 +95,8 @@ def _times_fewer(case: str, runs: Sequence[AgentRun]) -> Iterator[Row]:
         theirs = [f.windows_to_converge for f in of_agent(runs, rival)]
         if any(math.isnan(windows) for windows in theirs):
             continue
-        ratios = [min(b, float(WINDOWS)) / a for a, b in zip(ours, theirs, strict=True)]
+        # Other forms of RRL have the first of the seeds only.
+        ratios = [min(b, float(WINDOWS)) / max(a, 1.0) for a, b in zip(ours, theirs, strict=False)]
         never = sum(map(math.isinf, theirs))
         note = f"at least: {never} of {len(theirs)} never converged" if never else ""
         yield row(f"{case}: times fewer windows than {rival}", ratios, published=FASTER.get(rival), note=note)

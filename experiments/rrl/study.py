@@ -20,6 +20,7 @@ __all__ = [
     "CPU",
     "DYNAMIC_WINDOWS",
     "FIGURES",
+    "FORMS",
     "GPU",
     "LEARNING",
     "MEAN",
@@ -40,9 +41,20 @@ __all__ = [
 ]
 
 CPU, GPU = "tuner/TFServingCPU-v0", "tuner/TFServingGPU-v0"
-AGENTS = ("rrl", "capes", "deeprm")
+FORMS = ("rrl_paper", "rrl_code")
+"""RRL as the paper and as its authors' code have it."""
+RIVALS = ("capes", "deeprm")
+AGENTS = ("rrl", *FORMS, *RIVALS)
 """RRL first: the others are measured against it."""
-NAMES = {"rrl": "RRL", "capes": "CAPES", "deeprm": "DeepRM"}
+NAMES = {
+    "rrl": "RRL",
+    "rrl_paper": "RRL of the paper",
+    "rrl_code": "RRL of its code",
+    "capes": "CAPES",
+    "deeprm": "DeepRM",
+}
+FORM_SEEDS = 3
+"""Seeds of these forms at most: they train a network in every window, which takes tens of milliseconds."""
 TIMES_FEWER = 8.0
 """How many times fewer windows than CAPES and DeepRM RRL needs, as published and asked for."""
 DYNAMIC_WINDOWS = 3000
@@ -126,6 +138,11 @@ class AgentStudy(Experiment[AgentTask, AgentRun]):
         """Return every case under every agent."""
         return [AgentTask(case.name, agent) for case in self.cases for agent in self.agents]
 
+    def seeds_of(self, task: AgentTask) -> Sequence[int]:
+        """Return all seeds; of the forms that take long the first ones."""
+        seeds = super().seeds_of(task)
+        return seeds[:FORM_SEEDS] if task.agent in FORMS else seeds
+
     def measure(self, task: AgentTask, seed: int) -> AgentRun:
         """Let the agent learn."""
         case = {case.name: case for case in self.cases}[task.case]
@@ -156,6 +173,7 @@ class AgentStudy(Experiment[AgentTask, AgentRun]):
             "arguments": [dict(case.arguments) for case in self.cases],
             "windows": [case.windows for case in self.cases],
             "agents": list(self.agents),
+            "seeds of the paper's and the code's form": min(FORM_SEEDS, self.options.seeds),
         }
 
     def _trials(self, found: Answers[AgentTask, AgentRun], case: LearningCase) -> list[AgentRun]:
@@ -283,7 +301,7 @@ def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: f
         None where the windows are not known, as in runs without exact costs.
     """
     medians = {row.id: row.measured for row in rows}
-    names = {NAMES[agent]: f"{case}, {NAMES[agent]}: {what}" for agent in AGENTS}
+    names = {NAMES[agent]: f"{case}, {NAMES[agent]}: {what}" for agent in (AGENTS[0], *RIVALS)}
     if not medians.keys() >= set(names.values()):
         return []
     ours, *rivals = names
