@@ -217,7 +217,7 @@ def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | N
     """Return the knobs of Triton's dynamic batcher: the same names, grids and costs as on a live server.
 
     Args:
-        server: The number of its cores is the largest number of instances.
+        server: The number of its cores is the largest number of instances, up to 64.
         grids: Grids that replace the default ones.
 
     Raises:
@@ -226,7 +226,7 @@ def triton_space(server: ServerModel, grids: Mapping[str, tuple[float, ...]] | N
     known: dict[str, tuple[float, ...]] = {
         MAX_BATCH: BATCH_GRID,
         DELAY: DELAY_GRID,
-        INSTANCES: tuple(float(n) for n in range(1, max(int(server.cores), 1) + 1)),
+        INSTANCES: tuple(float(n) for n in range(1, min(max(int(server.cores), 1), MOST_INSTANCES) + 1)),
     }
     for name in grids or {}:
         if name not in known:
@@ -262,6 +262,8 @@ def connect(target: str, grids: Mapping[str, tuple[float, ...]]) -> SimulatedTri
         InvalidInput: An option or grid is unusable, or the model is unknown and no file is given.
     """
     url = urlsplit(target)
+    if url.netloc.lower() != (url.hostname or "") or url.path.strip("/") or url.fragment:
+        raise InvalidInput("TARGET", f"'{target}' names more than a model", "write sim://mlp?rate=200")
     options = parameters(url, OPTIONS)
     if options["server"]:
         server = ServerModel.load(Path(options["server"]))
