@@ -33,9 +33,11 @@ def changed(name: str, constants: C, changes: Mapping[str, Any]) -> C:
     try:
         new = adapter.validate_python(values)
     except ValidationError as error:
+        from tuner.files.yaml_file import problem_of
+
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != type(constants).__name__) or name
-        problem = str(first["msg"]).removeprefix("Value error, ").replace("self.", "")  # of f"{self.delta=}"
+        problem = problem_of(first).replace("self.", "")  # of f"{self.delta=}"
         raise InvalidInput(
             f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
         ) from None

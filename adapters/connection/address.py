@@ -58,7 +58,7 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
     model = unquote(url.path.strip("/"))
     if url.scheme != scheme or not host or not model or "/" in model or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)
-    number = port if given is None else checked_port(given, "the port", form)
+    number = port if given is None else checked_port(given, "the port ", form)
     return Address(host=host, port=number, model=model, options=parameters(url, options))
 
 
@@ -89,7 +89,7 @@ def checked_port(port: int, what: str, form: str) -> int:
         InvalidInput: There is no port with this number.
     """
     if not 1 <= port <= 65535:
-        raise InvalidInput("TARGET", f"{what} {port} is not between 1 and 65535", form)
+        raise InvalidInput("TARGET", f"{what}{port} is not between 1 and 65535", form)
     return port
 
 

@@ -62,7 +62,7 @@ def parse_target(text: str) -> DispatchTarget:
         raise InvalidInput(
             "TARGET token_file", problem, "run the tuner beside the dispatcher, or in a tunnel"
         )
-    port = PORT if given is None else checked_port(given, "the port", FORM)
+    port = PORT if given is None else checked_port(given, "the port ", FORM)
     return DispatchTarget(url=text, host=host, port=port, token_file=token)
 
 

@@ -60,15 +60,17 @@ class ModelFile:
         """
         from pydantic import TypeAdapter, ValidationError
 
+        from tuner.files.yaml_file import problem_of
+
         try:
             return TypeAdapter(cls).validate_python(dict(values))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != cls.__name__)
             fields = ", ".join(item.name for item in dataclasses.fields(cls))  # type: ignore[arg-type]
-            raise InvalidInput(
-                f"{source} {place}".strip(), first["msg"], f"the fields are {fields}"
-            ) from None
+            unknown = first["type"] == "unexpected_keyword_argument"
+            problem = "there is no such field" if unknown else problem_of(first)
+            raise InvalidInput(f"{source} {place}".strip(), problem, f"the fields are {fields}") from None
 
     def save(self, path: Path) -> None:
         """Write the file that :meth:`load` reads: YAML if its name ends so, else JSON.

@@ -77,7 +77,8 @@ class ServerModel(ModelFile):
                 "server table", "there is neither a table nor alpha and beta", "give one of them"
             )
         if any(size < 1 or not 0 < value < math.inf for size, value in self.table.items()):
-            raise InvalidInput("server table", f"{dict(self.table)} must map sizes >= 1 to positive seconds")
+            shown = ", ".join(f"{size}: {value:g}" for size, value in self.table.items())
+            raise InvalidInput("server table", f"{shown} must map sizes >= 1 to positive seconds")
 
     def execution(self, batch: int) -> float:
         """Return how long one batch takes on an undisturbed server, s."""

@@ -44,9 +44,8 @@ class Neighbour:
 
     def __post_init__(self) -> None:
         if not (0 <= self.cores < math.inf and self.period > 0):
-            raise InvalidInput(
-                "TARGET option foreign", f"{self} is not possible", "write foreign=1&period=60"
-            )
+            problem = f"{self.cores:g} cores every {self.period:g} s are not possible"
+            raise InvalidInput("TARGET option foreign", problem, "write foreign=1&period=60")
 
     def at(self, time: float) -> float:
         """Return the cores that they use at a time, s."""

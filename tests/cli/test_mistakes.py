@@ -23,6 +23,21 @@ FILES = {
     "mode.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, mode: dance}]",
     "window.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, window: 1ms}]",
     "knob.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, knobs: {max_batch_size: [a]}}]",
+    "state.yaml": "state: 7\ntargets: [{name: a, url: 'sim://mlp', slo: p95=1s}]",
+    "group.yaml": "targets: [{name: a, url: 'sim://mlp', slo: {p95: 1s}}]",
+    "policy.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, policy: nowhere}]",
+    "zone.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, time_zone: Mars/Base}]",
+    "key.yaml": "targets: [{name: a, name: b, url: 'sim://mlp', slo: p95=1s}]",
+    "address.yaml": "http: {listen: nohost}\ntargets: [{name: a, url: 'sim://mlp', slo: p95=1s}]",
+    "none.yaml": "targets: []",
+    "cyclic.yaml": "slo_ms: 9\nrate: 1\nstages: [{name: a, profile_ms: {1: 1}, next: [{stage: a}]}]",
+    "scenario.yaml": "policy: nobody\nsessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]",
+    "front.yaml": "listen: {grpc: here}\nsessions: [{name: s, backends: ['triton://127.0.0.1:1/m']}]",
+    "events.npz": "no log",
+    "jobs.csv": "a,b",
+    "cores.json": '{"kind": "triton", "cores": "many"}',
+    "table.json": '{"kind": "triton", "table": {"0": 1}}',
+    "old/policy.json": '{"version": 99}',
     "gpu.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, objective: speed}]",
     "server.json": "{}",
     "broken.json": "{",
@@ -101,6 +116,20 @@ run 'sim://mlp?rate=x' --slo p95=1s                   | rate
 run 'sim://mlp?cores=0' --slo p95=1s                  | cores
 run 'sim://mlp?shape=0' --slo p95=1s                  | shape
 run 'sim://mlp?seed=-1' --slo p95=1s                  | seed
+run 'sim://mlp?rate=0:5,0:6' --slo p95=1s             | rate: the steps '0:5,0:6' do not begin at 0
+run 'sim://mlp?rate=0:5,60:0' --slo p95=1s            | rate: '0:5,60:0' has a rate that is not positive
+run 'sim://mlp?rate=1e12' --slo p95=1s                | more than 100,000
+run 'sim://mlp?rate=1&rate=2' --slo p95=1s            | 'rate'
+run 'sim://mlp?period=0' --slo p95=1s                 | 0 cores every 0 s
+run sim://mlp/v2 --slo p95=1s                         | 'sim://mlp/v2' names more than a model
+run sim://mlp#v2 --slo p95=1s                         | names more than a model
+run sim://mlp:8001 --slo p95=1s                       | names more than a model
+run 'sim://mlp?server=cores.json' --slo p95=1s        | cores: must be a valid number, but got 'many'
+run 'sim://mlp?server=table.json' --slo p95=1s        | 0: 1 must map sizes
+run 'triton://[::1/m' --slo p95=1s                    | [::1]
+run 'triton://127.0.0.1:1/m?metrics=70000' --slo p95=1s | metrics=70000 is not between 1 and 65535
+run 'triton://127.0.0.1:1/m?ca=/nowhere' --slo p95=1s | ca=/nowhere
+{RUN} --policy old                                    | policy old
 run 'sim://mlp?server=missing.json' --slo p95=1s      | missing.json
 run 'sim://mlp?server=broken.json' --slo p95=1s       | broken.json
 run 'triton://127.0.0.1:99999/m' --slo p95=1s         | 99999
@@ -145,6 +174,7 @@ train --out p --rate 1e6 --windows 2                  | at most 100,000 requests
 compare --env tuner/TFServingCPU-v0 --objective gpu   | has no GPU
 train --out p --agent rrl_paper:delta=-1              | got delta=-1
 train --out p --agent rrl_paper:delta=inf             | inf is not finite
+train --out p --agent rrl:caution=much                | caution: must be a valid number, but got 'much'
 train --out p --env CartPole-v1                       | --env
 train --out p --env tuner/Nowhere-v0                  | tuner/TritonCPU-v0
 train --out p --env tuner/Cluster-v0 --slo p95=3ms    | --slo: means nothing
@@ -199,6 +229,7 @@ simulate list.yaml                                    | list.yaml
 simulate empty.yaml                                   | empty.yaml
 simulate number.yaml                                  | number.yaml
 simulate daemon.yaml                                  | daemon.yaml
+simulate scenario.yaml                                | 'nobody'
 simulate missing.yaml --seconds 0                     | --seconds: '0'
 goodput missing.yaml                                  | missing.yaml
 goodput list.yaml                                     | list.yaml
@@ -214,6 +245,12 @@ plan partition list.yaml                              | list.yaml
 plan partition broken.yaml                             | broken.yaml
 plan query missing.yaml                               | missing.yaml
 plan query number.yaml                                | number.yaml
+plan query cyclic.yaml                                | cyclic
+plan prefix                                           | is missing
+plan prefix one.onnx                                  | two or more
+plan prefix jobs.csv missing.onnx                     | jobs.csv
+plan replay jobs.csv --models scenario.yaml --accelerators 2    | models: is missing
+plan replay jobs.csv --models scenario.yaml --accelerators 0    | --accelerators: '0'
 plan nothing                                          | No such command 'nothing'
 config check missing.yaml                             | missing.yaml
 config check broken.yaml                              | broken.yaml
@@ -228,6 +265,13 @@ config check mode.yaml                                | 'dance'
 config check window.yaml                              | window
 config check knob.yaml                                | max_batch_size
 config check gpu.yaml                                 | 'speed'
+config check state.yaml                               | state: must be the name of a file or folder, but got 7
+config check group.yaml                               | slo: must be text, but got a group of fields
+config check policy.yaml                              | there is no folder nowhere
+config check zone.yaml                                | 'Mars/Base'
+config check key.yaml                                 | is given twice
+config check address.yaml                             | 'nohost'
+config check none.yaml                                | needs at least one target
 config example extra                                  | extra
 daemon missing.yaml                                   | missing.yaml
 daemon folder                                         | folder
@@ -254,6 +298,9 @@ dispatch                                              | CONFIG.yaml: is missing
 dispatch missing.yaml                                 | missing.yaml
 dispatch list.yaml                                    | list.yaml
 dispatch broken.yaml                                  | broken.yaml
+dispatch front.yaml --check                           | 'here'
+dispatch events.npz --replay                          | events.npz
+dispatch events.npz --explain x                       | --explain: 'x'
 dispatch daemon.yaml                                  | daemon.yaml
 workload show nothing                                 | nothing
 workload show step:low=x                              | low

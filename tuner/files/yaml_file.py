@@ -22,7 +22,7 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file
 from tuner.printable import one_line
 
-__all__ = ["keys_of", "load_yaml"]
+__all__ = ["keys_of", "load_yaml", "problem_of", "shown"]
 
 LARGEST = 10_000_000
 """Bytes."""
@@ -172,19 +172,32 @@ def _is_text(value: str) -> bool:
 def _mistake(model: type[BaseModel], value: Any, lines: dict[Place, int], detail: Any) -> _Mistake:
     """Say one of pydantic's errors in the words and places of the file."""
     place, last = _locate(value, detail["loc"]), str(detail["loc"][-1]) if detail["loc"] else ""
-    line, given, message = lines[place], detail["input"], str(detail["msg"])
+    line = lines[place]
     if detail["type"] == "missing":
         return _Mistake(line, f"{_name((*place, last))}: is missing")
     if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         return _Mistake(line, f"{_name(place)}: {_unknown(model, detail['loc'])}")
-    if detail["type"] in {"value_error", "assertion_error"}:
-        return _Mistake(line, f"{_name(place)}: {message.partition(', ')[2]}")
-    if detail["type"] in {"model_type", "model_attributes_type", "dataclass_type", "dict_type"}:
+    return _Mistake(line, f"{_name(place)}: {problem_of(detail)}")
+
+
+def problem_of(detail: Any) -> str:
+    """Say one of pydantic's errors in our words: what is allowed, and what was written.
+
+    Args:
+        detail: The error, one of ``ValidationError.errors()``.
+    """
+    kind, message = detail["type"], str(detail["msg"])
+    if kind in {"value_error", "assertion_error"}:
+        return message.partition(", ")[2]
+    if kind in {"model_type", "model_attributes_type", "dataclass_type", "dict_type"}:
         message = "must be a group of `field: value`"
-    elif detail["type"] in {"list_type", "tuple_type"}:
+    elif kind in {"list_type", "tuple_type"}:
         message = "must be a list"
+    elif kind == "path_type":
+        message = "must be the name of a file or folder"
     message = message.replace("Input should be", "must be").replace("Input should", "must")
-    return _Mistake(line, f"{_name(place)}: {message[0].lower()}{message[1:]}, but got {_shown(given)}")
+    message = message.partition(", unable to parse")[0]
+    return f"{message[0].lower()}{message[1:]}, but got {shown(detail['input'])}"
 
 
 def _locate(value: Any, location: Sequence[str | int]) -> Place:
@@ -235,7 +248,8 @@ def _name(place: Place) -> str:
     return text.removeprefix(".") or "the file"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return what was written in the place of something else, not too much of it."""
     if isinstance(value, dict | list):
         return "a group of fields" if isinstance(value, dict) else "a list"
     text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)

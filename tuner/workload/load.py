@@ -38,10 +38,16 @@ class RateSchedule:
         rates = [rate for _, rate in self.steps]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise InvalidInput(
-                "rate", f"steps {self.steps} do not begin at 0 and increase", "write 0:150,60:300"
+                "rate", f"the steps '{self}' do not begin at 0 and increase", "write 0:150,60:300"
             )
         if not all(math.isfinite(value) and value >= 0 for value in starts + rates) or rates[-1] <= 0:
-            raise InvalidInput("rate", f"{self.steps} has a rate that is not positive", "write rate=200")
+            raise InvalidInput("rate", f"'{self}' has a rate that is not positive", "write rate=200")
+
+    def __str__(self) -> str:
+        """As a target's option has it: ``0:150,60:300``."""
+        if len(self.steps) == 1 and self.steps[0][0] == 0:
+            return f"{self.steps[0][1]:g}"
+        return ",".join(f"{start:g}:{rate:g}" for start, rate in self.steps)
 
     @classmethod
     def constant(cls, rate: float) -> RateSchedule:

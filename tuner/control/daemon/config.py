@@ -26,6 +26,7 @@ from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
 from tuner.files.stored import Part, with_fields
+from tuner.files.yaml_file import shown
 from tuner.knobs import Grids, KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
@@ -46,7 +47,7 @@ class Section(Part):
 def _parsed(read: Callable[[str], Any], value: Any) -> Any:
     """Read text as the command line does; the error leaves out the name of the command's option."""
     if not isinstance(value, str):
-        raise ValueError(f"must be text, but got {value!r}")
+        raise ValueError(f"must be text, but got {shown(value)}")
     try:
         return read(value)
     except InvalidInput as error:
