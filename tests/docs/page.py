@@ -21,10 +21,15 @@ def blocks(page: Path, language: str) -> list[str]:
     ]
 
 
-def commands(page: Path) -> list[str]:
-    """The tuner commands of a page's sh blocks."""
+def shell_lines(page: Path) -> list[str]:
+    """The command lines of a page's sh blocks."""
     lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    return [line.split("  #")[0].strip() for line in lines if line.startswith("tuner ")]
+    return [words for line in lines if (words := line.split("  #")[0].strip())]
+
+
+def commands(page: Path) -> list[str]:
+    """Those of the tuner."""
+    return [line for line in shell_lines(page) if line.startswith("tuner ")]
 
 
 def run_commands(run: Run, page: Path, replace: Sequence[tuple[str, str]] = ()) -> None:
