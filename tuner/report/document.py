@@ -84,6 +84,13 @@ class LearnedCost(Part):
     """The costs that the agent learned under one load level."""
 
     rate: float
+    """In the middle of the level, requests/s."""
+    least: Number = None
+    """The least rate that counts as this load; None in reports of before."""
+    most: Number = None
+    """The greatest one."""
+    foreign_share: Number = None
+    """The share of the machine that other processes took."""
     costs: list[Number]
     """One per configuration, in the order of the knob space."""
     visits: list[int]
@@ -91,6 +98,14 @@ class LearnedCost(Part):
     """Mean cost of the windows that ran each configuration; None where none did."""
     chosen: dict[str, float] | None = None
     """What ran last under this load."""
+
+    @property
+    def load(self) -> str:
+        """The load, for people: in whole requests/s, or with three digits."""
+        ends = [self.rate] if self.least is None or self.most is None else [self.least, self.most]
+        shown = " to ".join(f"{end:.0f}" if end >= 100 else f"{end:.3g}" for end in ends)
+        beside = f", beside {self.foreign_share:.0%}" if self.foreign_share else ""
+        return f"{shown} requests/s{beside}"
 
 
 class Report(Stored):

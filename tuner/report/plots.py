@@ -206,16 +206,16 @@ def _panels(report: Report, learned: LearnedCost) -> Iterator[Panel]:
     if learned.chosen is not None:
         chosen = tuple(knob["grid"].index(learned.chosen[knob["name"]]) for knob in report.knobs)
         chosen = chosen if len(chosen) > 1 else (*chosen, 0)
-    title, further = f"{learned.rate:.0f} requests/s", report.knobs[2:]
+    title, further = learned.load, report.knobs[2:]
     if math.prod(shape[2:]) > MOST_PANELS:
         names = ", ".join(knob["name"] for knob in further)
-        yield _aggregated(f"{title}, the least over {names}", costs, tried, chosen)
+        yield _aggregated(f"{title}\nthe least over {names}", costs, tried, chosen)
         return
     for rest in np.ndindex(*shape[2:]):
-        values = (f", {k['name']} {_value(k, k['grid'][i])}" for k, i in zip(further, rest, strict=True))
+        values = [f"{k['name']} {_value(k, k['grid'][i])}" for k, i in zip(further, rest, strict=True)]
         cut = (slice(None), slice(None), *rest)
         here = chosen[:2] if chosen is not None and chosen[2:] == rest else None
-        yield Panel(title + "".join(values), costs[cut], tried[cut], here)
+        yield Panel("\n".join([title, *filter(None, [", ".join(values)])]), costs[cut], tried[cut], here)
 
 
 def _aggregated(title: str, costs: np.ndarray, tried: np.ndarray, chosen: tuple[int, ...] | None) -> Panel:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tuner.adapters.backend import Description
-from tuner.agents.load_levels import LoadLevels
+from tuner.agents.load_levels import LoadLevels, neighbours
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import QUANTITIES, Measurement, known
@@ -130,10 +130,14 @@ class Recorder:
         self._report.learned = []
         for level in sorted(seen):
             costs = agent.costs(level)
+            least, most = levels.bounds(level)
             visits = [seen[level].get(index, 0) for index in range(self.space.size)]
             self._report.learned.append(
                 LearnedCost(
                     rate=levels.rate(level),
+                    least=least,
+                    most=most,
+                    foreign_share=1 - 0.5 ** neighbours(level),
                     costs=[known(float(c), 4) for c in costs],
                     visits=visits,
                     measured=self._measured(level),
