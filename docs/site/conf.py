@@ -20,6 +20,7 @@ myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4  # links to headings are written, and checked, as GitHub has them
 
 smartquotes = False
+highlight_language = "none"  # a block without a language is no Python: it is a drawing, or a list of files
 default_role = "code"  # docstrings write names in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
