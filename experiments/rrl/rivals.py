@@ -79,8 +79,7 @@ class RivalAgents(AgentStudy):
         figure, axes = style.figure(title, rows=2, columns=2, size=(12, 7.2), width_ratios=[1.1, 1.0])
         for line, case in zip(axes, CASES, strict=True):
             cost = named(result.panel(f"{case.name}: cost"))
-            draw_time(line[0], cost, "exact cost over the oracle's", log=True, band=False)
-            line[0].set_title(case.name, loc="right", fontsize=9)
+            draw_time(line[0], cost, f"{case.name}: cost over the oracle's", log=True, band=False)
             above(line[0])
             windows = named(result.panel(f"{case.name}: windows"))
             draw_bars(line[1], windows, "windows to converge", most=float(WINDOWS))
