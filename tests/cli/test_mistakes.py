@@ -177,6 +177,8 @@ train --out p --agent rrl_paper:delta=inf             | inf is not finite
 train --out p --agent rrl:caution=much                | caution: must be a valid number, but got 'much'
 train --out p --env CartPole-v1                       | --env
 train --out p --env tuner/Nowhere-v0                  | tuner/TritonCPU-v0
+train --out p --env nowhere://x                       | 'nowhere://x' has no known scheme
+train --out p --env sim://mlp --model inception       | --model: means nothing in sim://mlp
 train --out p --env tuner/Cluster-v0 --slo p95=3ms    | --slo: means nothing
 train --out p --scenario missing.yaml                 | --scenario
 train --out p --server missing.json                   | missing.json

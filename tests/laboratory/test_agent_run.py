@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -36,6 +38,27 @@ def test_the_same_spec_gives_the_same_trial() -> None:
     for name in SHOWN:
         assert np.array_equal(first.shown[name], again.shown[name], equal_nan=True), name
     assert not np.array_equal(first.cost, other.cost)
+
+
+def test_a_simulated_target_is_an_environment() -> None:
+    """Of any adapter; what its windows cost is learned."""
+    spec = RunSpec(env="sim://mlp?rate=50", arguments={"slo": "p95=30ms"}, windows=6)
+
+    run = run_agent(spec)
+
+    assert len(run.cost) == 6
+    assert run.learned.all()
+    assert np.isnan(run.expected).all()
+
+
+def test_nobody_is_trained_on_a_live_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be explored for hundreds of windows, without a guard."""
+    monkeypatch.setattr(
+        "tuner.profiler.attachment.attach", lambda *_, **__: nullcontext(Mock(backend=object()))
+    )
+
+    with pytest.raises(InvalidInput, match=r"triton://.*/m is a live server; use `tuner run`"):
+        stage_environment(replace(SPEC, env="triton://127.0.0.1:1/m", arguments={}))
 
 
 def test_loads_follow_each_other() -> None:

@@ -53,7 +53,8 @@ class AgentOptions:
         str,
         typer.Option(
             "--env",
-            help="tuner/TritonCPU-v0, tuner/TFServingCPU-v0, tuner/TFServingGPU-v0 or tuner/Cluster-v0.",
+            help="tuner/TritonCPU-v0, tuner/TFServingCPU-v0, tuner/TFServingGPU-v0 or tuner/Cluster-v0; "
+            "or a simulated target, such as sim://mlp.",
         ),
     ] = "tuner/TritonCPU-v0"
     workload: Annotated[str | None, typer_option(Setting, "workload")] = None

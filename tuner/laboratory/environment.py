@@ -36,20 +36,24 @@ def make_environment(
     """Make an environment.
 
     Args:
-        name: Its id.
+        name: Its id, or the target of a simulated server, such as ``sim://mlp``.
         arguments: Plain values, by the names of its arguments; ``server`` and ``scenario`` are what their
             files hold.
         levels: Names the load levels.
         option: What the user calls the id.
 
     Raises:
-        InvalidInput: There is no such environment (lists those there are), it does not take an argument, or a
-            value is unusable.
+        InvalidInput: There is no such environment (lists those there are), it does not take an argument, a
+            value is unusable, or the target is a live server.
+        AdapterError: The target cannot be opened.
     """
     import gymnasium
 
     check_arguments(name, arguments, option)
     values = {key: _object(key, value) for key, value in arguments.items()}
+    if _is_target(name):
+        _check_simulated(name, option)
+        values["target"], name = name, LIVE
     try:
         return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
     except InvalidInput as error:
@@ -63,13 +67,32 @@ def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") 
         InvalidInput: There is no such environment (lists those there are), or it does not take an argument.
     """
     known = environments()
-    if name not in known:
-        raise InvalidInput(option, f"there is no environment '{name}'", f"use {', '.join(known)}")
-    taken, options = _parameters(name), options_of(Setting)
+    if name not in known and not _is_target(name):
+        use = f"use {', '.join(known)}, or a simulated target such as sim://mlp"
+        raise InvalidInput(option, f"there is no environment '{name}'", use)
+    taken, options = _parameters(LIVE if _is_target(name) else name), options_of(Setting)
     for argument in arguments:
         if argument not in taken:
             flag = options[argument].flag if argument in options else f"--{argument}"
             raise InvalidInput(flag, f"means nothing in {name}", "leave it out")
+
+
+def _is_target(name: str) -> bool:
+    return "://" in name
+
+
+def _check_simulated(target: str, option: str) -> None:
+    """Check that the server of a target lives in virtual time: to learn takes hundreds of windows.
+
+    Raises:
+        InvalidInput: It does not, or the target is unusable.
+        AdapterError: It cannot be opened.
+    """
+    from tuner.profiler.attachment import Simulated, attach
+
+    with attach(target, grids={}) as attachment:
+        if not isinstance(attachment.backend, Simulated):
+            raise InvalidInput(option, f"{target} is a live server", "use `tuner run`, which protects it")
 
 
 def _parameters(name: str) -> set[str]:
