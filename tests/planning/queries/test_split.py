@@ -15,9 +15,11 @@ from tuner.planning.queries import (
     accelerators,
     best_split,
     choices_of,
+    even_budgets,
     even_split,
     harpagon_split,
     plan_query,
+    plan_within,
 )
 
 TREE = {"a": "bc", "b": "", "c": "d", "d": ""}
@@ -147,3 +149,26 @@ def test_graphs_that_are_no_queries(graph: dict[str, str], said: str) -> None:
     """Each is refused with the stages that are wrong."""
     with pytest.raises(ValidationError, match=said):
         make_query(graph, np.random.default_rng(0))
+
+
+def test_given_budgets_are_planned_as_those_that_were_found() -> None:
+    """The plan within the budgets of a plan is the same plan; within even ones it needs what that needs."""
+    query = make_query(TREE, np.random.default_rng(5), slo_ms=400, worst_case=True, rate=1e4)
+    plan = plan_query(query)
+
+    assert plan_within(query, {stage.name: stage.budget for stage in plan.stages}) == plan
+    assert plan_within(query, even_budgets(query)).accelerators == pytest.approx(plan.even_split)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "problem"),
+    [
+        ({"a": 0.1, "b": 0.1, "c": 0.1}, "not so d"),
+        ({"a": 0.2, "b": 0.1, "c": 0.1, "d": 0.1}, "take 400 ms along a path"),
+        ({"a": 0.2, "b": 0.001, "c": 0.05, "d": 0.05}, "b needs"),
+    ],
+)
+def test_budgets_that_cannot_be_kept_are_refused(budgets: dict[str, float], problem: str) -> None:
+    """A stage is missing; a path is longer than the SLO; not even one request is in time."""
+    with pytest.raises(InvalidInput, match=problem):
+        plan_within(make_query(TREE, np.random.default_rng(5)), budgets)

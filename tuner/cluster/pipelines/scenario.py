@@ -15,7 +15,7 @@ from tuner.cluster.scenario.session import Count, Rate, Session
 from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import Workload
 from tuner.files.schema import NotNegative, Positive, StrictPart
-from tuner.planning.queries import Query, QueryPlan, plan_query
+from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
@@ -38,6 +38,8 @@ class PipelineScenario(StrictPart):
     """Of a stage: ``split``, its budget of the plan, from each request's arrival there; ``carried``, the end
     of that budget, counted from the query's arrival, so that what one stage does not use the next may;
     ``proactive``, what the SLO leaves after the stages behind it, as they are at present (PARD)."""
+    budgets_ms: dict[str, Positive] | None = None
+    """Of every stage, in place of those that are planned."""
     gathering_quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.99
     """Of ``proactive``: the share of the queries whose batches, at the stages behind, gather within the time
     that a deadline leaves for it. PARD has 0.1, and another order (`options: {order: adaptive}`)."""
@@ -72,7 +74,9 @@ class PipelineScenario(StrictPart):
     @cached_property
     def plan(self) -> QueryPlan:
         """The split of the SLO."""
-        return plan_query(self.query)
+        if self.budgets_ms is None:
+            return plan_query(self.query)
+        return plan_within(self.query, {name: budget / 1e3 for name, budget in self.budgets_ms.items()})
 
     def cluster_spec(self) -> ClusterSpec:
         """Return the stages as sessions, each with the SLO that its deadlines count with."""

@@ -1,9 +1,9 @@
 """Queries that call several models: how their SLO is split (Nexus, section 6.2)."""
 
 from tuner.planning.queries.drift import QueryWatch
-from tuner.planning.queries.plan import QueryPlan, StagePlan, plan_query
+from tuner.planning.queries.plan import QueryPlan, StagePlan, plan_query, plan_within
 from tuner.planning.queries.query import Call, Choices, Query, QueryStage
-from tuner.planning.queries.rivals import accelerators, even_split, harpagon_split
+from tuner.planning.queries.rivals import accelerators, even_budgets, even_split, harpagon_split
 from tuner.planning.queries.split import Batches, best_split, choices_of
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "accelerators",
     "best_split",
     "choices_of",
+    "even_budgets",
     "even_split",
     "harpagon_split",
     "plan_query",
+    "plan_within",
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.planning.queries.query import Query
+from tuner.errors import InvalidInput
+from tuner.planning.queries.greedy import TOLERANCE
+from tuner.planning.queries.query import Choices, Query
 from tuner.planning.queries.rivals import accelerators, even_split
-from tuner.planning.queries.split import best_split, choices_of
+from tuner.planning.queries.split import Batches, best_split, choices_of
 
-__all__ = ["QueryPlan", "StagePlan", "plan_query"]
+__all__ = ["QueryPlan", "StagePlan", "plan_query", "plan_within"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,11 +96,47 @@ def plan_query(query: Query) -> QueryPlan:
     """
     choices = choices_of(query)
     batches = best_split(query, choices)
-    needed = accelerators(query, choices, batches)
-    place = {name: int(each.batch.searchsorted(batches[name])) for name, each in choices.items()}
-    time = {name: float(each.time[place[name]]) for name, each in choices.items()}
+    time = {name: float(each.time[_place(each, batches[name])]) for name, each in choices.items()}
     longest = query.through(time)
-    budget = {name: time[name] * query.slo / longest[name] for name in query.order}
+    return _plan(query, choices, batches, {name: time[name] * query.slo / longest[name] for name in time})
+
+
+def plan_within(query: Query, budgets: Mapping[str, float]) -> QueryPlan:
+    """Return the plan with given budgets: each stage executes the largest batch of use within its own.
+
+    Args:
+        query: What is planned.
+        budgets: Of every stage, s.
+
+    Raises:
+        InvalidInput: There is not one budget for each stage, one is too short for any batch, or those along a
+            path are longer than the SLO.
+    """
+    if set(budgets) != set(query.order):
+        names = ", ".join(sorted(set(budgets) ^ set(query.order)))
+        raise InvalidInput("budgets_ms", f"must name each stage once, but not so {names}", "name all stages")
+    longest = max(query.through(dict(budgets)).values())
+    if longest > query.slo * (1 + TOLERANCE):
+        problem = f"take {longest * 1e3:.6g} ms along a path, longer than the SLO of {query.slo_ms:g} ms"
+        raise InvalidInput("budgets_ms", problem, "lower some")
+    choices = choices_of(query)
+    batches = {}
+    for name, each in choices.items():
+        batches[name] = each.largest_within(budgets[name] * (1 + TOLERANCE))
+        if not batches[name]:
+            problem = f"{name} needs {float(each.time[0]) * 1e3:.6g} ms, but has {budgets[name] * 1e3:.6g} ms"
+            raise InvalidInput("budgets_ms", problem, "raise it")
+    return _plan(query, choices, batches, budgets)
+
+
+def _place(choices: Choices, batch: int) -> int:
+    return int(choices.batch.searchsorted(batch))
+
+
+def _plan(
+    query: Query, choices: dict[str, Choices], batches: Batches, budget: Mapping[str, float]
+) -> QueryPlan:
+    needed = accelerators(query, choices, batches)
     begin = dict.fromkeys(query.order, 0.0)
     for name in query.order:
         for call in query.by_name[name].next:
@@ -111,7 +150,7 @@ def plan_query(query: Query) -> QueryPlan:
                 budget=budget[name],
                 begin=begin[name],
                 batch=batches[name],
-                latency=float(choices[name].latency[place[name]]),
+                latency=float(choices[name].latency[_place(choices[name], batches[name])]),
                 accelerators=needed[name],
             )
             for name in query.order

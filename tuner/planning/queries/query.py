@@ -45,6 +45,11 @@ class Choices(NamedTuple):
     time: np.ndarray  # (k,) s, rising; what a request takes, which is what the SLO bounds
     work: np.ndarray  # (k,) s of an accelerator for each request, falling
 
+    def largest_within(self, budget: float) -> int:
+        """Return the largest batch size that takes at most this time, s; 0 if none does."""
+        place = int(np.searchsorted(self.time, budget, "right"))
+        return int(self.batch[place - 1]) if place else 0
+
 
 class QueryStage(StrictPart):
     """A model of the query, with its execution profile."""

@@ -21,7 +21,7 @@ from tuner.planning.queries.greedy import TOLERANCE, Groups, grow
 from tuner.planning.queries.query import Choices, Query
 from tuner.planning.queries.split import Batches
 
-__all__ = ["accelerators", "even_split", "harpagon_split"]
+__all__ = ["accelerators", "even_budgets", "even_split", "harpagon_split"]
 
 TRIED = 64
 """Batch sizes of each stage among which the greedy search chooses."""
@@ -40,15 +40,16 @@ def even_split(query: Query, choices: dict[str, Choices]) -> Batches | None:
 
     A part is the SLO divided by the number of stages on the longest path through the stage.
     """
-    depth = query.through(dict.fromkeys(query.order, 1.0))
     batches = {}
-    for name, each in choices.items():
-        budget = query.slo / depth[name] * (1 + TOLERANCE)
-        fits = np.flatnonzero(each.time <= budget)
-        if not fits.size:
-            return None
-        batches[name] = int(each.batch[fits[-1]])
-    return batches
+    for name, budget in even_budgets(query).items():
+        batches[name] = choices[name].largest_within(budget * (1 + TOLERANCE))
+    return batches if all(batches.values()) else None
+
+
+def even_budgets(query: Query) -> dict[str, float]:
+    """Return what the even split gives each stage, s."""
+    depth = query.through(dict.fromkeys(query.order, 1.0))
+    return {name: query.slo / depth[name] for name in query.order}
 
 
 def harpagon_split(query: Query, choices: dict[str, Choices]) -> Batches:
