@@ -355,6 +355,18 @@ def test_a_query_plan_is_shown_stored_and_drawn(plan: Plan) -> None:
     assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_split_of_whole_accelerators_is_simulated(plan: Plan) -> None:
+    """What they serve is printed and stored, beside what two other splits serve."""
+    code, out, _, stored = plan("query", QUERY, "--accelerators", "2")
+
+    assert code == 0
+    simulated = stored["simulated"]
+    assert simulated["accelerators"] == 2
+    assert simulated["rate"] >= max(simulated["planned_rate"], simulated["even_rate"])
+    assert f"2 accelerators serve {simulated['rate']:.4g} queries/s" in out
+    assert sum(stage["budget_ms"] for stage in stored["stages"]) <= 400.001
+
+
 @pytest.mark.parametrize(("kind", "text"), [("cluster", CLUSTER), ("partition", PARTITION), ("query", QUERY)])
 def test_a_plot_is_a_picture(plan: Plan, kind: str, text: str) -> None:
     """Another ending is refused before anything is planned."""

@@ -10,16 +10,29 @@ import typer
 from tuner.cli.output import JsonFile, check_file, check_plot, store_json
 
 if TYPE_CHECKING:
+    from tuner.cluster.pipelines import ChosenBudgets
     from tuner.planning.queries import Query, QueryPlan
 
 __all__ = ["EXAMPLES", "plan_query"]
 
 EXAMPLES = """Example: [bold]tuner plan query query.yaml --json plan.json[/bold];
 docs/examples/query.yaml is a file to begin with."""
+MOST = 1000
+"""Accelerators that are simulated."""
 
 
 def plan_query(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/plan-query.md.")],
+    accelerators: Annotated[
+        int | None,
+        typer.Option(
+            "--accelerators",
+            min=1,
+            max=MOST,
+            metavar="N",
+            help="Find by simulation the split with which so many accelerators serve most.",
+        ),
+    ] = None,
     out: JsonFile = None,
     plot: Annotated[
         Path | None,
@@ -30,11 +43,12 @@ def plan_query(
 
     A query calls several models, each on the outputs of others (Nexus,
     section 6.2). The plan gives every stage a time budget and a batch size,
-    and compares with an even split.
+    and compares with an even split. With --accelerators the budgets are those
+    that serve most in a simulation.
     """
     from tuner.cli.console import make_console, print_notes
     from tuner.files.yaml_file import load_yaml
-    from tuner.planning.queries import Query
+    from tuner.planning.queries import Query, plan_within
     from tuner.planning.queries import plan_query as make_plan
     from tuner.report.query import write_timeline
 
@@ -42,14 +56,30 @@ def plan_query(
     check_file(out, "--json")
     check_plot(plot)
     plan = make_plan(query)
+    chosen = None if accelerators is None else _choose(query, accelerators)
+    if chosen is not None:
+        plan = plan_within(query, chosen.budgets)
     console = make_console()
     print_notes(console, plan.notes)
     console.print(_table(plan, query))
     console.print(f"[bold]{_number(plan.accelerators)} accelerators[/bold], {_even(plan)}")
+    if chosen is not None:
+        console.print(
+            f"[bold]{accelerators} accelerators serve {chosen.rate:.4g} queries/s[/bold] in a simulation; "
+            f"{chosen.planned:.4g} by the split that needs the fewest in fractions, "
+            f"{chosen.even:.4g} by an even split"
+        )
     if plot is not None:
         write_timeline(plan, query, plot)
         print(plot)
-    store_json(out, plan.to_json())
+    simulated = {} if chosen is None else {"simulated": chosen.to_json() | {"accelerators": accelerators}}
+    store_json(out, plan.to_json() | simulated)
+
+
+def _choose(query: Query, accelerators: int) -> ChosenBudgets:
+    from tuner.cluster.pipelines import PipelineScenario, choose_budgets
+
+    return choose_budgets(PipelineScenario(query=query, policy="nexus", accelerators=accelerators))
 
 
 def _even(plan: QueryPlan) -> str:

@@ -32,7 +32,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Good", "Goodput", "Trial", "capacity", "goodput", "highest"]
+__all__ = ["Good", "Goodput", "Trial", "bracket", "capacity", "goodput", "highest"]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -146,8 +146,8 @@ def goodput(
     full = capacity(scenario) / total
     _check_requests(scenario, full)
     first, growth = (FIRST * full, GROWTH) if near is None else (near, CLOSE)
-    bracket = _bracket(search.kept, full, float(allowed.max()), first, growth)
-    return search.result(highest(search.kept, bracket, tolerance))
+    between = bracket(search.kept, full, float(allowed.max()), first, growth)
+    return search.result(highest(search.kept, between, tolerance))
 
 
 class _Search:
@@ -292,7 +292,7 @@ def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})
 
 
-def _bracket(
+def bracket(
     kept: Callable[[float], bool], full: float, limit: float, first: float, factor: float
 ) -> tuple[float, float]:
     """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good.
