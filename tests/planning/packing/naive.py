@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tuner.planning.packing.load import SessionLoad
+import numpy as np
+
+from tuner.planning.packing.load import LoadArrays, SessionLoad
 
 TOLERANCE = 1e-9
 Members = list[tuple[int, float]]
@@ -74,3 +76,12 @@ def naive_part(loads: Sequence[SessionLoad], members: Members, cycle: float) -> 
             return math.inf
         busy += float(loads[index].latency[size])
     return busy / cycle
+
+
+def rates_with_bursts(
+    loads: LoadArrays, cost: np.ndarray, members: np.ndarray, rates: np.ndarray, sigmas: float
+) -> np.ndarray:
+    """Return the rates of a node's members with their parts of the node's bursts, requests/s.   # (m,)."""
+    work = cost[members] * rates
+    deviation = np.sqrt(cost[members] @ work / (loads.budget[members] / 2))  # of the work of a second
+    return np.asarray(rates + sigmas * cost[members] * rates / deviation / (loads.budget[members] / 2))

@@ -26,7 +26,7 @@ from tuner.profile import best_batch
 from tuner.rounding import ROUNDING
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 
-__all__ = ["Hosted", "Placement", "check_placement", "make_placement", "raised_batches"]
+__all__ = ["Hosted", "Placement", "check_placement", "loads_of", "make_placement", "raised_batches"]
 
 EVERYWHERE = 1 << 14
 """Queues that a plan without rates may have, every session everywhere; beyond it equal rates are assumed."""
@@ -86,13 +86,16 @@ def _check_share(share: Hosted, spec: ClusterSpec, accelerator: int) -> None:
         raise InvalidInput("placement", problem, "use a positive number, or leave the session out")
 
 
-def make_placement(spec: ClusterSpec, rates: Sequence[float] | None = None) -> Placement:
+def make_placement(
+    spec: ClusterSpec, rates: Sequence[float] | None = None, *, bursts: float = 0.0
+) -> Placement:
     """Return where to place the sessions.
 
     Args:
         spec: Sessions and accelerators.
         rates: requests/s per session; if None every session is placed on every accelerator, each with the
             batch that it would have alone. With one session that is the plan for any rate.
+        bursts: Standard deviations of a session's requests in half of its time, for which it has room.
 
     Raises:
         InvalidInput: There is not one rate per session, or one is negative.
@@ -102,14 +105,14 @@ def make_placement(spec: ClusterSpec, rates: Sequence[float] | None = None) -> P
     if rates is None and len(spec.sessions) * len(spec.kinds) > EVERYWHERE:
         rates = [1.0] * len(spec.sessions)
     kinds = sorted(set(spec.kinds))
-    peaks = [[_peak(load) for load in _loads(spec, kind)] for kind in kinds]
+    peaks = [[_peak(load) for load in loads_of(spec, kind)] for kind in kinds]
     counts = [spec.kinds.count(kind) for kind in kinds]
     if rates is None or len(spec.sessions) == 1:
         each = zip(kinds, peaks, counts, strict=True)
         rows = {kind: _everywhere(spec, kind, own, count) for kind, own, count in each}
     else:
         parts = zip(kinds, _split(peaks, rates, counts), counts, strict=True)
-        rows = {kind: _fill(spec, kind, part, count) for kind, part, count in parts}
+        rows = {kind: _fill(spec, kind, part, count, bursts) for kind, part, count in parts}
     return Placement.of(rows[kind].pop(0) for kind in spec.kinds)
 
 
@@ -122,7 +125,7 @@ def _check_rates(spec: ClusterSpec, rates: Sequence[float]) -> None:
             raise InvalidInput("rates", f"{rate} is negative or not finite", "use requests per second")
 
 
-def _loads(spec: ClusterSpec, kind: int) -> list[SessionLoad]:
+def loads_of(spec: ClusterSpec, kind: int) -> list[SessionLoad]:
     """Return the sessions on one kind of accelerator; their budgets leave room for the network."""
     network = spec.delays.response + spec.delays.control + spec.delays.data
     return [
@@ -156,32 +159,39 @@ def _everywhere(spec: ClusterSpec, kind: int, rates: Sequence[float], count: int
     return [row] * count
 
 
-def _fill(spec: ClusterSpec, kind: int, rates: Sequence[float], count: int) -> list[list[Hosted]]:
+def _fill(
+    spec: ClusterSpec, kind: int, rates: Sequence[float], count: int, bursts: float
+) -> list[list[Hosted]]:
     """Place the rates times the largest factor at which they fit; rows of all accelerators of the kind."""
-    loads = _loads(spec, kind)
+    loads = loads_of(spec, kind)
     load = sum(rate / _peak(each) for rate, each in zip(rates, loads, strict=True))
     if load == 0:
-        return _fill(spec, kind, [1.0] * len(loads), count)
+        return _fill(spec, kind, [1.0] * len(loads), count, bursts)
     arrays, high = load_arrays(loads), count / load
-    best = _pack(arrays, rates, high, count)
+    best = _pack(arrays, rates, high, count, bursts)
     low = high
     while best is None and low > high * ROUNDING:
         low /= 2
-        best = _pack(arrays, rates, low, count)
+        best = _pack(arrays, rates, low, count, bursts)
     if best is None:
         return _everywhere(spec, kind, [max(rate, ROUNDING) / count for rate in rates], count)
     step = low
     for _ in range(STEPS if low < high else 0):
         step /= 2
-        nodes = _pack(arrays, rates, low + step, count)
+        nodes = _pack(arrays, rates, low + step, count, bursts)
         if nodes is not None:
             best, low = nodes, low + step
     return _repeat(spec.sessions, kind, best, count)
 
 
-def _pack(loads: LoadArrays, rates: Sequence[float], factor: float, count: int) -> list[PackedNode] | None:
+def _pack(
+    loads: LoadArrays, rates: Sequence[float], factor: float, count: int, bursts: float
+) -> list[PackedNode] | None:
     """Return the nodes that serve the rates times a factor, or None if there are more than ``count``."""
-    return pack_arrays(loads._replace(rate=np.array([rate * factor for rate in rates])), limit=count)
+    rate = np.array([rate * factor for rate in rates])
+    if bursts:
+        rate += bursts * np.sqrt(rate / np.maximum(loads.budget / 2, ROUNDING))
+    return pack_arrays(loads._replace(rate=rate), limit=count)
 
 
 def _repeat(
