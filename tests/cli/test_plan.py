@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.planning import EXAMPLES, Plan
 from tests.command_line import Run
+from tuner.cluster import Scenario, simulate
 
 SESSION = "sessions: [{name: s, model: m, slo_ms: 40, sizes: 'gaussian:100,20'}]\n"
 CATALOGUE = """catalogue:
@@ -365,6 +367,23 @@ def test_the_split_of_whole_accelerators_is_simulated(plan: Plan) -> None:
     assert simulated["rate"] >= max(simulated["planned_rate"], simulated["even_rate"])
     assert f"2 accelerators serve {simulated['rate']:.4g} queries/s" in out
     assert sum(stage["budget_ms"] for stage in stored["stages"]) <= 400.001
+
+
+def test_a_placement_is_chosen_by_simulation(plan: Plan) -> None:
+    """It is shown, is no worse than the packing alone, and is an option of the policy."""
+    session = "{name: %s, alpha_ms: 1, beta_ms: 5, slo_ms: %d, rate: 100}"
+    sessions = ", ".join(session % pair for pair in (("a", 25), ("b", 60), ("c", 200), ("d", 200)))
+    text = f"accelerators: 2\nseconds: 5\npolicy: nexus\nsessions: [{sessions}]\n"
+
+    code, out, _, stored = plan("placement", text)
+
+    assert code == 0
+    assert stored["rate"] >= stored["packed_rate"] > 0
+    assert f"the best of {stored['tried']} plans" in out
+    scenario = Scenario.model_validate(
+        {**yaml.safe_load(text), "options": {"placement": stored["placement"]}, "seconds": 1.0}
+    )
+    assert simulate(scenario).requests > 0
 
 
 @pytest.mark.parametrize(("kind", "text"), [("cluster", CLUSTER), ("partition", PARTITION), ("query", QUERY)])

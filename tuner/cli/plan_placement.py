@@ -1,0 +1,64 @@
+"""``tuner plan placement``: find by simulation the plan with which given accelerators serve the most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.output import JsonFile, check_file, store_json
+
+if TYPE_CHECKING:
+    from tuner.cluster import Scenario
+    from tuner.cluster.placement_trial import ChosenPlacement
+
+__all__ = ["EXAMPLES", "plan_placement"]
+
+EXAMPLES = """Example: [bold]tuner plan placement cluster.yaml --json placement.json[/bold];
+docs/examples/cluster.yaml is a file to begin with."""
+
+
+def plan_placement(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A scenario; see docs/simulate.md.")],
+    out: JsonFile = None,
+) -> None:
+    """Find the sessions of each accelerator with which all accelerators of a scenario serve the most.
+
+    Plans of squishy bin packing with more or less room for bursts, and plans
+    in which parts of sessions were moved, are simulated under the policy
+    nexus. The result is its option "placement".
+    """
+    from tuner.cli.console import make_console
+    from tuner.cluster import Scenario
+    from tuner.cluster.placement_trial import choose_placement
+    from tuner.files.yaml_file import load_yaml
+
+    scenario = load_yaml(file, Scenario)
+    check_file(out, "--json")
+    chosen = choose_placement(scenario)
+    console = make_console()
+    console.print(_table(scenario, chosen))
+    console.print(
+        f"[bold]{chosen.rate:,.4g} requests/s[/bold], the best of {chosen.tried} plans; "
+        f"{chosen.packed:,.4g} by squishy bin packing alone"
+    )
+    store_json(out, chosen.to_json())
+
+
+def _table(scenario: Scenario, chosen: ChosenPlacement) -> object:
+    from tuner.cli.console import make_table, plain
+
+    sessions = scenario.cluster_spec().sessions
+    title = f"{len(chosen.placement.backends)} accelerators"
+    table = make_table(title, ["accelerator", "session"], ("batch", "share"))
+    placed = dict.fromkeys(range(len(sessions)), 0.0)
+    for row in chosen.placement.backends:
+        for share in row:
+            placed[share.session] += share.rate
+    for number, row in enumerate(chosen.placement.backends):
+        for place, share in enumerate(row):
+            part = share.rate / placed[share.session]
+            name = plain(sessions[share.session].name)
+            table.add_row("" if place else str(number), name, str(share.batch), f"{part:.0%}")
+    return table
