@@ -28,7 +28,7 @@ from tuner.planning.queries import Query, QueryPlan, even_budgets, plan_query
 from tuner.report import style
 from tuner.report.series import Series, curve
 
-__all__ = ["QueryAnalysis", "QueryTask", "Served", "case_rate", "ssd_of"]
+__all__ = ["QueryAnalysis", "QueryTask", "SplitRates", "case_rate", "ssd_of"]
 
 ACCELERATORS = 8
 SLOS = (300, 350, 400, 450, 500)
@@ -68,7 +68,7 @@ class QueryTask(NamedTuple):
     """As in `ARRIVALS`."""
 
 
-class Served(NamedTuple):
+class SplitRates(NamedTuple):
     """Queries/s on all accelerators: by the plan, and in simulation."""
 
     plan: float
@@ -84,13 +84,13 @@ class Served(NamedTuple):
         return 100 * (getattr(self, found) / even - 1) if even else float("inf")
 
 
-Found = Answers[QueryTask, Served]
+Found = Answers[QueryTask, SplitRates]
 
 
 @experiment(
     name="nexus-fig17", title="Query analysis against an even split of the SLO", paper="Nexus", minutes=3
 )
-class QueryAnalysis(Experiment[QueryTask, Served]):
+class QueryAnalysis(Experiment[QueryTask, SplitRates]):
     """Every profile, SLO, gamma and arrival process."""
 
     seconds = Scaled(60.0, quick=5.0)
@@ -120,7 +120,7 @@ class QueryAnalysis(Experiment[QueryTask, Served]):
     def tasks(self) -> list[QueryTask]:
         return [QueryTask(*one) for one in product(KNOWN, self.slos, GAMMAS, ARRIVALS)]
 
-    def measure(self, task: QueryTask, seed: int) -> Served:
+    def measure(self, task: QueryTask, seed: int) -> SplitRates:
         scenario = self._scenario(task, seed)
         plan = plan_query(scenario.query)
         planned = {stage.name: stage.budget for stage in plan.stages}
@@ -128,7 +128,7 @@ class QueryAnalysis(Experiment[QueryTask, Served]):
             query_goodput(self._scenario(task, seed, budgets))
             for budgets in (planned, even_budgets(scenario.query), self._chosen[task])
         ]
-        return Served(*_by_plan(plan), *rates)
+        return SplitRates(*_by_plan(plan), *rates)
 
     def rows(self, found: Found) -> Iterator[Row]:
         yield from _case()
