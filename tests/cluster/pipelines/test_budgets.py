@@ -6,7 +6,7 @@ import pytest
 
 from tuner.cluster.pipelines import PipelineScenario, choose_budgets, query_goodput, simulate_pipeline
 
-pytestmark = pytest.mark.kernels
+pytestmark = [pytest.mark.kernels, pytest.mark.compiled]  # it simulates much
 
 QUERY = {
     "slo_ms": 300.0,
