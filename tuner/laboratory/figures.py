@@ -105,8 +105,10 @@ def draw_time(
 
 
 def above(panel: Axes) -> None:
-    """Put the legend above a panel, where it hides nothing."""
-    style.legend(panel, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.1)
+    """Put the legend above a panel, where it hides nothing, in at most two rows if it is short."""
+    names = len(panel.get_legend_handles_labels()[1])
+    columns = 3 if 4 < names <= 6 else 4
+    style.legend(panel, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.1)
 
 
 def draw_bars(panel: Axes, series: Sequence[Series], label: str, *, most: float | None = None) -> None:
