@@ -16,8 +16,9 @@ RISK, RISK_WHILE_BROKEN = 0.2, 0.5
 what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
 the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
 ``docs/agents.md`` says what was measured."""
-SHARE_RISKED = 0.001
-"""A window may cost as much more than the best as this share of all windows at that load costs."""
+SHARE_RISKED, SHARE_WHILE_BROKEN = 0.001, 0.02
+"""A window may cost as much more than the best as this share of all windows at that load costs; where nothing
+is thought to keep the SLO there is less to lose."""
 
 
 def bearable(worst: np.ndarray, broken: float = -math.inf, windows: int = 0) -> np.ndarray:
@@ -34,7 +35,8 @@ def bearable(worst: np.ndarray, broken: float = -math.inf, windows: int = 0) -> 
         True for each that may be explored, one of them at least.   # (n,) bool
     """
     least = float(worst.min())
-    most = least + max(RISK if least <= 0.0 else RISK_WHILE_BROKEN, math.log1p(SHARE_RISKED * windows))
+    risk, share = (RISK, SHARE_RISKED) if least <= 0.0 else (RISK_WHILE_BROKEN, SHARE_WHILE_BROKEN)
+    most = least + max(risk, math.log1p(share * windows))
     return np.asarray(worst <= max(most, broken + RISK))
 
 

@@ -96,4 +96,4 @@ class LeastResources(AgentStudy):
             unit = "share of the GPU" if case.arguments["objective"] == "gpu" else "cores in use"
             draw_time(line[2], named(result.panel(f"{case.name}: use")), unit, log=False)
             above(line[2])
-        return [style.Drawing(figure, colors=64)]
+        return [style.Drawing(figure, colors=32)]

@@ -43,7 +43,7 @@ def test_everything(tmp_path: Path) -> None:
     [
         ("tfserving://host", "host and a model"),
         ("tfserving://host/m?rest=off", "rest='off' is not a port"),
-        ("tfserving://host/m?rest=0", "rest= 0"),
+        ("tfserving://host/m?rest=0", "rest=0 is not between"),
         ("tfserving://host/m?metrics=8002", "is not a path"),
         ("tfserving://host/m?base_path=models/m", "not an absolute path"),
         ("tfserving://host/m?base_path=/no/such/folder", "no such folder"),

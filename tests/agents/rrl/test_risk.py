@@ -36,6 +36,14 @@ def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
     assert bearable(worst, windows=500).tolist() == [True, True, True, False]
 
 
+def test_while_nothing_keeps_the_slo_more_is_dared_sooner() -> None:
+    """What twice as dear may be is tried after some tens of windows: to stay would break the SLO for ever."""
+    worst = np.log([1.6, 3.1, 90.0])
+
+    assert bearable(worst, windows=30).tolist() == [True, False, False]
+    assert bearable(worst, windows=60).tolist() == [True, True, False]
+
+
 def test_a_slo_that_may_be_broken_by_a_little_is_no_gamble_where_the_cost_leaps_there() -> None:
     """The least CPU is found near the SLO; overload costs more than that, and remains one."""
     worst = np.log([0.2, 0.3, 2.1, 9.0])
