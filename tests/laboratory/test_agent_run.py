@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+import tuner.envs.live  # noqa: F401  # takes what it imports before a test replaces it
 from tests.laboratory.agent_runs import SMALL
 from tuner.envs.cluster import EXAMPLE
 from tuner.envs.simulator.server import ServerModel
