@@ -294,9 +294,7 @@ class SmoothPerception:
         p = self.parameters.smoothing
         if not self.informed:
             return p
-        if self._neural:
-            return replace(p, deviation=p.neural_deviation, least_deviation=p.neural_deviation)
-        return replace(p, deviation=p.prior_deviation)
+        return replace(p, deviation=p.neural_deviation if self._neural else p.prior_deviation)
 
     @property
     def _neural(self) -> bool:

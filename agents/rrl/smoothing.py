@@ -79,10 +79,10 @@ class SmoothingParameters:
     prior_deviation: float = 0.3
     """Standard deviation of the logarithm of costs about a prior, such as a simulation's."""
     neural_deviation: float = 0.15
-    """The same about the neural estimator, beside what it says itself that it is unsure of. A fit never finds
-    less: windows of a few good configurations cannot show that it is right about all others."""
+    """The same about the neural estimator, beside what it says itself that it is unsure of."""
     least_deviation: float = 0.05
-    """Smallest deviation of costs that a fit may find without the neural estimator."""
+    """Smallest deviation of costs that a fit may find. Larger ones explore longer: ``docs/agents.md`` says what
+    that is worth, and what it costs a server that is guarded."""
     ceiling: float = 1.0
     """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not
     matter, and the cliff into overload is no smooth function: it would shorten every reach."""
