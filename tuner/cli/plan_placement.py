@@ -27,7 +27,8 @@ def plan_placement(
 
     Plans of squishy bin packing with more or less room for bursts, and plans
     in which parts of sessions were moved, are simulated under the policy
-    nexus. The result is its option "placement".
+    nexus; the best is improved move by move. The result is its option
+    "placement".
     """
     from tuner.cli.console import make_console
     from tuner.cluster import Scenario
@@ -36,8 +37,9 @@ def plan_placement(
 
     scenario = load_yaml(file, Scenario)
     check_file(out, "--json")
-    chosen = choose_placement(scenario)
     console = make_console()
+    with console.status("simulating plans") as status:
+        chosen = choose_placement(scenario, note=lambda what: status.update(f"simulating {what}"))
     console.print(_table(scenario, chosen))
     console.print(
         f"[bold]{chosen.rate:,.4g} requests/s[/bold], the best of {chosen.tried} plans; "

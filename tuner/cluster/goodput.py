@@ -41,6 +41,8 @@ GROWTH = 1.2
 MOST = 16.0
 LOWEST = 1e-4
 """Share of the capacity below which a rate counts as none."""
+LEAST_REQUESTS = 1000
+"""Of every session, if lengthening the simulation achieves it."""
 LONGEST = 20.0
 """Times by which the measured part is lengthened at most."""
 TOLERANCE = 0.005
@@ -97,7 +99,7 @@ def goodput(
     *,
     good: Good = Good(),  # noqa: B008 - it does not change
     tolerance: float = TOLERANCE,
-    least_requests: int = 1000,
+    least_requests: int = LEAST_REQUESTS,
     at_least: float = 0.0,
     near: float | None = None,
     progress: Callable[[Trial], None] | None = None,
@@ -282,7 +284,7 @@ def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarr
     return most
 
 
-def long_enough(scenario: Scenario, least_requests: int) -> Scenario:
+def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Scenario:
     """Return a scenario in which every session has that many requests, if that does not take too long."""
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
     plain = not any(session.arrival.startswith("trace:") for session in scenario.sessions)

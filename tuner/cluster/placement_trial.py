@@ -1,13 +1,23 @@
-"""Chooses the plan of Nexus with which given accelerators serve most, by simulation."""
+"""Chooses the plan of Nexus with which given accelerators serve most, by simulation.
+
+The best of several plans is improved step by step: at a rate that is just too high for it, the session that
+loses most gets relief from other accelerators, by the first move after which the worst session loses less. A
+move needs one simulation, so that hundreds can be tried.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tuner.cluster.goodput import goodput
+import numpy as np
+
+from tuner.cluster.goodput import goodput, long_enough
 from tuner.cluster.scenario import Scenario
-from tuner.scheduling.batching.nexus_balance import candidate_placements
+from tuner.cluster.simulation import simulate
+from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
 from tuner.scheduling.batching.nexus_plan import Placement
+from tuner.scheduling.cluster import ClusterSpec
 
 __all__ = ["ChosenPlacement", "choose_placement"]
 
@@ -16,6 +26,14 @@ MORE = 1.005
 """Times as many requests as before must be served for a plan to be better."""
 TOLERANCE = 0.01
 """Of a rate."""
+MOVES = 100
+"""Most moves that are simulated."""
+LESS = 0.98
+"""Times as much the worst session must lose for a move to be worth it."""
+SMALLEST = 1e-9
+"""Of the share that a session may lose."""
+HIGHER = 1.01
+"""From one rate that a plan serves to the next."""
 
 
 class ChosenPlacement(NamedTuple):
@@ -38,7 +56,7 @@ class ChosenPlacement(NamedTuple):
         }
 
 
-def choose_placement(scenario: Scenario) -> ChosenPlacement:
+def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda _: None) -> ChosenPlacement:
     """Return the plan with which the scenario's accelerators serve the most.
 
     Plans are chosen with the next seed; what the chosen one and the policy's own serve is simulated with the
@@ -46,22 +64,88 @@ def choose_placement(scenario: Scenario) -> ChosenPlacement:
 
     Args:
         scenario: With accelerators and the rates that are planned for, in proportion.
+        note: Is told of every plan that is tried.
     """
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
     rates = [session.mean_rate(given.duration) for session in given.each_session]
-    trial = given.model_copy(update={"seed": given.seed + 1})
+    trial = _Trial(given.model_copy(update={"seed": given.seed + 1}), note)
     plans = list(candidate_placements(given.cluster_spec(), rates))
-    best, highest, near = plans[0], 0.0, None
     for plan in plans:
-        found = goodput(_with(trial, plan), tolerance=TOLERANCE, at_least=MORE * highest, near=near)
-        if found.rate > highest:
-            best, highest, near = plan, found.rate, found.multiplier
+        trial.compare(plan)
+    trial.improve()
+    note("the best of them")
     packed = goodput(_with(given, plans[0]), tolerance=TOLERANCE).rate
-    rate = goodput(_with(given, best), tolerance=TOLERANCE).rate if best != plans[0] else packed
+    rate = goodput(_with(given, trial.best), tolerance=TOLERANCE).rate if trial.best != plans[0] else packed
     if rate < packed:
-        best, rate = plans[0], packed
-    return ChosenPlacement(best, rate, packed, len(plans))
+        return ChosenPlacement(plans[0], packed, packed, trial.tried)
+    return ChosenPlacement(trial.best, rate, packed, trial.tried)
+
+
+class _Trial:
+    """The plans that were simulated under one scenario, and the best of them."""
+
+    def __init__(self, scenario: Scenario, note: Callable[[str], None]) -> None:
+        self.best = Placement(())
+        self.tried = 0
+        self._scenario = scenario
+        self._note = note
+        self._highest = 0.0  # requests/s
+        self._near: float | None = None
+
+    def compare(self, plan: Placement) -> None:
+        """Take a plan for the best if it serves more."""
+        self._count()
+        found = goodput(
+            _with(self._scenario, plan),
+            tolerance=TOLERANCE,
+            at_least=MORE * self._highest,
+            near=self._near,
+        )
+        if found.rate > self._highest or not self.best.backends:
+            self.best, self._highest, self._near = plan, found.rate, found.multiplier or None
+
+    def improve(self) -> None:
+        """Move parts of sessions as long as the one that loses most loses less then."""
+        if self._near is None or self._scenario.at_once:
+            return
+        spec, multiplier = self._scenario.cluster_spec(), HIGHER * self._near
+        plan, strain = self.best, self._strain(self.best, multiplier)
+        last = self.tried + MOVES
+        while self.tried < last:
+            while strain.max() <= 1:
+                multiplier *= HIGHER
+                strain = self._strain(plan, multiplier)
+            better = self._relieved(spec, plan, strain, multiplier, last)
+            if better is None:
+                break
+            plan, strain = better
+        if plan != self.best:
+            self.compare(plan)
+
+    def _relieved(
+        self, spec: ClusterSpec, plan: Placement, strain: np.ndarray, multiplier: float, last: int
+    ) -> tuple[Placement, np.ndarray] | None:
+        """Return a plan in which the worst session loses less, and what each loses; None if none is found."""
+        for moved in moves(spec, plan, strain.tolist()):
+            if self.tried >= last:
+                break
+            self._count()
+            found = self._strain(moved, multiplier)
+            if found.max() < LESS * strain.max():
+                return moved, found
+        return None
+
+    def _strain(self, plan: Placement, multiplier: float) -> np.ndarray:
+        """Return what each session loses of its requests, relative to what it may.   # (M,)."""
+        tried = long_enough(_with(self._scenario, plan).scaled(multiplier))
+        outcome = simulate(tried)
+        lost = [one.bad_rate / max(1 - one.quantile, SMALLEST) for one in outcome.sessions]
+        return np.asarray(np.nan_to_num(np.array(lost)))
+
+    def _count(self) -> None:
+        self.tried += 1
+        self._note(f"plan {self.tried}")
 
 
 def _with(scenario: Scenario, plan: Placement) -> Scenario:

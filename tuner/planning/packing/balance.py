@@ -20,7 +20,7 @@ from tuner.planning.packing.kernel import saturate
 from tuner.planning.packing.load import LoadArrays
 from tuner.planning.packing.squishy import PackedNode, best_node, make_node
 
-__all__ = ["Balanced", "Shares", "balance"]
+__all__ = ["Balanced", "Shares", "balance", "roomiest"]
 
 SIGMAS = 2.33
 """Standard deviations that 99 % of a normal distribution stay within."""
@@ -73,6 +73,13 @@ def balance(loads: LoadArrays, shares: Sequence[Shares]) -> Balanced:
         rooms[least], rooms[move.receiver] = move.rooms
     room = min(rooms)
     return Balanced(nodes, room, [_node(loads, cost, one, room) for one in nodes])
+
+
+def roomiest(loads: LoadArrays, shares: Shares) -> PackedNode | None:
+    """Return a node for given shares, with as much room for bursts as it can have; None if it has none."""
+    cost = 1.0 / saturate(loads)[1]
+    room = _room(loads, cost, shares)
+    return _node(loads, cost, shares, room) if room > 0 else None
 
 
 def _room(loads: LoadArrays, cost: np.ndarray, shares: Shares) -> float:

@@ -1,0 +1,58 @@
+"""Plans by which the session that loses most gets relief."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.cluster.scenario import Scenario, Session
+from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
+from tuner.scheduling.batching.nexus_plan import Placement, check_placement
+from tuner.scheduling.cluster import ClusterSpec
+
+pytestmark = pytest.mark.kernels
+RATES = (300.0, 200.0, 100.0, 100.0)
+LOST = (0.2, 0.1, 3.0, 0.0)
+WORST = 2
+
+
+def make_spec(slos: tuple[float, ...] = (60.0, 100.0, 40.0, 200.0)) -> ClusterSpec:
+    """Four sessions of one model on three accelerators."""
+    sessions = [
+        Session(name=str(number), alpha_ms=1.0, beta_ms=5.0, slo_ms=slo, rate=rate)
+        for number, (slo, rate) in enumerate(zip(slos, RATES, strict=True))
+    ]
+    return Scenario(policy="nexus", accelerators=3, sessions=tuple(sessions)).cluster_spec()
+
+
+def rates_of(plan: Placement) -> list[float]:
+    """Requests/s of every session on all accelerators."""
+    return [sum(one.rate for row in plan.backends for one in row if one.session == s) for s in range(4)]
+
+
+def test_a_move_takes_work_from_where_most_is_lost() -> None:
+    """Every session keeps its rate; one accelerator of the worst has less to do, another more."""
+    spec = make_spec()
+    plan = next(candidate_placements(spec, RATES))
+    hosts = [place for place, row in enumerate(plan.backends) if WORST in {one.session for one in row}]
+
+    found = list(moves(spec, plan, LOST))
+
+    assert found
+    assert len(set(found)) == len(found)
+    for moved in found:
+        check_placement(moved, spec)
+        assert rates_of(moved) == pytest.approx(rates_of(plan))
+        changed = [
+            sum(one.rate for one in after) - sum(one.rate for one in before)
+            for before, after in zip(plan.backends, moved.backends, strict=True)
+        ]
+        assert sorted(number != 0 for number in changed) == [False, True, True]
+        assert min(range(3), key=changed.__getitem__) in hosts
+
+
+def test_there_is_no_move_where_a_session_has_no_time_to_wait() -> None:
+    """What an accelerator should host then is no question of room."""
+    spec = make_spec((60.0, 100.0, 40.0, 8.0))
+    plan = next(candidate_placements(spec, RATES))
+
+    assert list(moves(spec, plan, LOST)) == []
