@@ -29,7 +29,7 @@ __all__ = ["SharedMachine"]
 
 RATE, WINDOW = 140.0, 5.0
 """requests/s, s"""
-CHECK, ROUNDS = 4.0, 3
+CHECK, ROUNDS = 4.0, 6
 """Length of a window in turns, s, and rounds that count."""
 BUSY = "a busy core"
 COMES = "a core busy for 30 s of every 60 s"
