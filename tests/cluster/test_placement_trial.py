@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tuner.cluster.goodput import goodput
 from tuner.cluster.placement_trial import choose_placement
 from tuner.cluster.scenario import Scenario, Session
@@ -16,6 +18,7 @@ def make_scenario() -> Scenario:
     return Scenario(policy="nexus", accelerators=3, sessions=tuple(sessions), seconds=5.0, seed=3)
 
 
+@pytest.mark.compiled
 def test_the_chosen_plan_serves_what_it_is_said_to() -> None:
     """As the option of the policy, on the same arrivals; and no less than the policy's own plan."""
     scenario, told = make_scenario(), list[str]()
