@@ -2,7 +2,7 @@
 
 The best of several plans is improved step by step: at a rate that is just too high for it, the session that
 loses most gets relief from other accelerators, by the first move after which the worst session loses less. A
-move needs one simulation, so that hundreds can be tried.
+move needs one simulation, a comparison of plans several.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ MOVES = 100
 """Most moves that are simulated."""
 LESS = 0.98
 """Times as much the worst session must lose for a move to be worth it."""
-SMALLEST = 1e-9
-"""Of the share that a session may lose."""
 HIGHER = 1.01
 """From one rate that a plan serves to the next."""
 
@@ -64,7 +62,7 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
 
     Args:
         scenario: With accelerators and the rates that are planned for, in proportion.
-        note: Is told of every plan that is tried.
+        note: Is told of every plan before it is simulated for the first time, and of the last simulations.
     """
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
@@ -87,15 +85,21 @@ class _Trial:
 
     def __init__(self, scenario: Scenario, note: Callable[[str], None]) -> None:
         self.best = Placement(())
-        self.tried = 0
         self._scenario = scenario
         self._note = note
+        self._known: set[Placement] = set()
+        self._moves = 0
         self._highest = 0.0  # requests/s
         self._near: float | None = None
 
+    @property
+    def tried(self) -> int:
+        """How many different plans were simulated."""
+        return len(self._known)
+
     def compare(self, plan: Placement) -> None:
         """Take a plan for the best if it serves more."""
-        self._count()
+        self._add(plan)
         found = goodput(
             _with(self._scenario, plan),
             tolerance=TOLERANCE,
@@ -111,26 +115,26 @@ class _Trial:
             return
         spec, multiplier = self._scenario.cluster_spec(), HIGHER * self._near
         plan, strain = self.best, self._strain(self.best, multiplier)
-        last = self.tried + MOVES
-        while self.tried < last:
-            while strain.max() <= 1:
+        for _ in range(MOVES):  # where nearly all may be lost, no rate is too high
+            if strain.max() <= 1:
                 multiplier *= HIGHER
                 strain = self._strain(plan, multiplier)
-            better = self._relieved(spec, plan, strain, multiplier, last)
-            if better is None:
+            elif (better := self._relieved(spec, plan, strain, multiplier)) is not None:
+                plan, strain = better
+            else:
                 break
-            plan, strain = better
         if plan != self.best:
             self.compare(plan)
 
     def _relieved(
-        self, spec: ClusterSpec, plan: Placement, strain: np.ndarray, multiplier: float, last: int
+        self, spec: ClusterSpec, plan: Placement, strain: np.ndarray, multiplier: float
     ) -> tuple[Placement, np.ndarray] | None:
         """Return a plan in which the worst session loses less, and what each loses; None if none is found."""
         for moved in moves(spec, plan, strain.tolist()):
-            if self.tried >= last:
+            if self._moves == MOVES:
                 break
-            self._count()
+            self._moves += 1
+            self._add(moved)
             found = self._strain(moved, multiplier)
             if found.max() < LESS * strain.max():
                 return moved, found
@@ -138,14 +142,14 @@ class _Trial:
 
     def _strain(self, plan: Placement, multiplier: float) -> np.ndarray:
         """Return what each session loses of its requests, relative to what it may.   # (M,)."""
-        tried = long_enough(_with(self._scenario, plan).scaled(multiplier))
-        outcome = simulate(tried)
-        lost = [one.bad_rate / max(1 - one.quantile, SMALLEST) for one in outcome.sessions]
-        return np.asarray(np.nan_to_num(np.array(lost)))
+        outcome = simulate(long_enough(_with(self._scenario, plan).scaled(multiplier)))
+        return np.array([one.bad_rate / (1 - one.quantile) for one in outcome.sessions])
 
-    def _count(self) -> None:
-        self.tried += 1
-        self._note(f"plan {self.tried}")
+    def _add(self, plan: Placement) -> None:
+        """Count a plan, and say so, unless it was simulated before."""
+        if plan not in self._known:
+            self._known.add(plan)
+            self._note(f"plan {self.tried}")
 
 
 def _with(scenario: Scenario, plan: Placement) -> Scenario:
