@@ -21,7 +21,7 @@ RATE = 500.0
 @experiment(
     name="dispatch-overhead",
     title="What the dispatcher adds to the latency of a request at 500 requests/s",
-    minutes=3,
+    minutes=7,
     live=True,
 )
 class DispatchOverhead(Experiment[None, dict[str, list[float]]]):

@@ -74,7 +74,7 @@ NEIGHBOURS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 @experiment(
     name="shared-machine",
     title="A real Triton beside a busy neighbour: windows that count, and where the loop ends",
-    minutes=40,
+    minutes=50,
     live=True,
 )
 class SharedMachine(SequentialExperiment[Found]):
