@@ -25,7 +25,7 @@ BURSTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 MOVED = (0.5, 0.25, 0.1, 1.0)
 """Parts of a session on an accelerator that a move takes away."""
 RECEIVERS = 3
-"""Accelerators that a move is tried to: those whose sessions lose least. Few, for each try is a simulation."""
+"""Accelerators that a move is tried to: those whose sessions lose least. Each try is a simulation."""
 
 
 def candidate_placements(spec: ClusterSpec, rates: Sequence[float]) -> Iterator[Placement]:
