@@ -136,7 +136,7 @@ def resources_figure(report: Report) -> Figure:
         top.step(time, gpu, where="mid", color=GOOD, label="GPU, share")
     top.set_ylim(bottom=0)
     top.set_ylabel("CPU, cores", color=INK)
-    top.legend(loc="upper right", fontsize=8, frameon=False, ncols=3)
+    top.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False, ncols=3)
     bottom.step(time, _values(windows, "batch_mean"), where="mid", color=LOAD)
     bottom.set_ylim(bottom=0)
     bottom.set_ylabel("mean batch", color=INK)
