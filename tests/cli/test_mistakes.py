@@ -95,6 +95,9 @@ run sim://mlp --slo =3ms                              | mean, p50, p95, p99
 {RUN} --window soon                                   | --window
 {RUN} --windows 2                                     | --windows: is given twice
 run sim://mlp --slo p95=1s --windows 1.5              | --windows: '1.5' must be a valid integer
+run sim://mlp --slo p95=1s --windows 99999999999999999999 | --windows: '99999999999999999999'
+daemon servetune.yaml --windows 1000001                | --windows: '1000001'
+recommend sim://mlp --slo p95=1s --windows 1000001    | --windows: '1000001'
 run sim://mlp --slo p95=1s --windows -1               | --windows: '-1'
 run sim://mlp --slo p95=1s --windows many             | --windows: 'many' must be a valid integer
 {RUN} --policy missing                                | policy missing

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGENT_HELP",
-    "MOST_WINDOWS",
     "AgentOptions",
     "parse_agent",
     "parse_agents",
@@ -28,8 +27,6 @@ __all__ = [
     "skipped_text",
 ]
 
-MOST_WINDOWS = 1_000_000
-"""Most windows of a run, per load."""
 MOST_REQUESTS = 10_000_000.0
 """Highest nominal rate of a cluster; the environments of single servers have lower bounds."""
 COMMA = re.compile(r",(?![^\[]*\])")

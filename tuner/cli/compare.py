@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.agent_options import AGENT_HELP, MOST_WINDOWS, AgentOptions, parse_agents, run_spec
-from tuner.cli.options import Seed
+from tuner.cli.agent_options import AGENT_HELP, AgentOptions, parse_agents, run_spec
+from tuner.cli.options import MOST_WINDOWS, Seed
 from tuner.cli.output import JsonFile
 from tuner.cli.signature import fields_as_options
 

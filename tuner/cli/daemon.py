@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import MOST_WINDOWS
+
 __all__ = ["EXAMPLES", "daemon"]
 
 EXAMPLES = """Example: [bold]tuner config example > servetune.yaml; tuner daemon servetune.yaml[/bold].
@@ -16,7 +18,13 @@ SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 def daemon(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See `tuner config example`.")],
     windows: Annotated[
-        int, typer.Option("--windows", min=0, help="Stop after this many windows of each target; 0: never.")
+        int,
+        typer.Option(
+            "--windows",
+            min=0,
+            max=MOST_WINDOWS,
+            help="Stop after this many windows of each target; 0: never.",
+        ),
     ] = 0,
     fast: Annotated[
         bool, typer.Option("--fast", help="Let simulated targets (sim://) run as fast as they can.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.agent_options import MOST_WINDOWS, AgentOptions, run_spec
-from tuner.cli.options import Seed
+from tuner.cli.agent_options import AgentOptions, run_spec
+from tuner.cli.options import MOST_WINDOWS, Seed
 from tuner.cli.output import JsonFile
 from tuner.cli.signature import fields_as_options
 

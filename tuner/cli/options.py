@@ -12,11 +12,13 @@ from tuner.option import options_of
 from tuner.plugin import BACKENDS, added
 from tuner.setting import Setting
 
-__all__ = ["LIVE", "ForeignLimit", "Goal", "Knobs", "Policy", "Seed", "Target"]
+__all__ = ["LIVE", "MOST_WINDOWS", "ForeignLimit", "Goal", "Knobs", "Policy", "Seed", "Target"]
 
 LIVE = [name for name in options_of(Setting) if name not in ("workload", "server")]
 """The options of a setting that mean something on a live server."""
 
+MOST_WINDOWS = 1_000_000
+"""Most windows that a command may be asked for, at each load."""
 FORMS = "triton://HOST:8001/MODEL?metrics=8002, tfserving://HOST:8500/MODEL?rest=8501, or sim://mlp."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Policy, Target
+from tuner.cli.options import MOST_WINDOWS, Policy, Target
 from tuner.cli.output import JsonFile, check_file, store_json
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
@@ -34,7 +34,9 @@ def recommend(
             "sli_prometheus", "sli_query", "sli_token_file", "grids", "window",
         ),
     ],
-    windows: Annotated[int, typer.Option("--windows", min=1, help="How many windows to watch.")] = 3,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="How many windows to watch.")
+    ] = 3,
     policy: Policy = None,
     out: JsonFile = None,
 ) -> None:  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import LIVE, Policy, Seed, Target
+from tuner.cli.options import LIVE, MOST_WINDOWS, Policy, Seed, Target
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
 
@@ -28,7 +28,8 @@ class RunCourse:
     """The course of a run: its length, its start, what it may change, and what it leaves behind."""
 
     windows: Annotated[
-        int, typer.Option("--windows", min=0, help="Stop after this many windows; 0: never.")
+        int,
+        typer.Option("--windows", min=0, max=MOST_WINDOWS, help="Stop after this many windows; 0: never."),
     ] = 0
     policy: Policy = None
     save_policy: Annotated[

@@ -12,14 +12,13 @@ import typer
 
 from tuner.cli.agent_options import (
     AGENT_HELP,
-    MOST_WINDOWS,
     AgentOptions,
     parse_agent,
     run_spec,
     skipped_text,
 )
 from tuner.cli.exit_code import ExitCode
-from tuner.cli.options import Seed
+from tuner.cli.options import MOST_WINDOWS, Seed
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.objective import Objective
 from tuner.option import options_of
