@@ -18,7 +18,8 @@ LIVE = [name for name in options_of(Setting) if name not in ("workload", "server
 """The options of a setting that mean something on a live server."""
 
 MOST_WINDOWS = 1_000_000
-"""Most windows that a command may be asked for, at each load."""
+"""Most windows that a command may be asked for: under each load, or of each target."""
+
 FORMS = "triton://HOST:8001/MODEL?metrics=8002, tfserving://HOST:8500/MODEL?rest=8501, or sim://mlp."
 
 

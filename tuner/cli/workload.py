@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Seed
+from tuner.cli.options import MOST_WINDOWS, Seed
 from tuner.cli.output import JsonFile, check_file, store_json
 from tuner.cli.usage import UserCommand
 
@@ -59,7 +59,7 @@ def show(
     ],
     rate: Annotated[float, typer.Option("--rate", help="The nominal rate, requests/s.")] = 100.0,
     windows: Annotated[
-        int, typer.Option("--windows", min=1, max=1_000_000, help="Length of the episode.")
+        int, typer.Option("--windows", min=1, max=MOST_WINDOWS, help="Length of the episode.")
     ] = 300,
     seed: Seed = 0,
     plot: Annotated[
