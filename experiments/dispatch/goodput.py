@@ -10,8 +10,9 @@ servers by turns, which then batch by themselves, with several batch delays. The
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from tuner.experiments.dispatch.bench import (
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
-__all__ = ["DispatchGoodput", "bad_rates"]
+__all__ = ["DispatchGoodput", "bad_rates", "highest_rate"]
 
 ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
@@ -38,7 +39,9 @@ WARM_UP = 3.0
 """s of load before the first trial of each system."""
 SYSTEMS = ("symphony", "eager")
 STEP = 1.15
-"""From one rate that is tried to the next."""
+"""From one rate that is tried to the next, on the way up."""
+HALVINGS = 2
+"""Of the last step: a rate is found to 3.6 %, so that systems that differ by less than a step differ."""
 HICCUPS = 1
 """Seconds of a trial that do not count: those with most bad answers. If a machine that others share pauses
 for 0.1 s, one request in sixty of a trial is late, whatever the system."""
@@ -82,7 +85,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=20,
+    minutes=25,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
@@ -126,16 +129,15 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
 
     def _search(self, clients: CheckingClients, conditions: Conditions, seed: int) -> float:
         """Return the highest rate that was within the SLOs, requests/s of all models."""
-        models, rate, kept = clients.models, self.first[conditions.mix], 0.0
-        # The dispatcher learns how long batches take from those that it sends.
-        clients.offer(arrivals(rates_of(models, rate), WARM_UP, seed + 1))
-        while rate < self.most[conditions.mix]:
+        models, first = clients.models, self.first[conditions.mix]
+
+        def keeps(rate: float) -> bool:
             offered = arrivals(rates_of(models, rate), self.seconds, seed, conditions.burstiness)
-            # Once more if it fails; upwards, because an overload leaves its traces in the next trial.
-            if not any(self._keeps(clients, offered, seed) for _ in range(2)):
-                break
-            kept, rate = rate, rate * STEP
-        return kept
+            return any(self._keeps(clients, offered, seed) for _ in range(2))  # once more if it fails
+
+        # The dispatcher learns how long batches take from those that it sends.
+        clients.offer(arrivals(rates_of(models, first), WARM_UP, seed + 1))
+        return highest_rate(keeps, first, self.most[conditions.mix])
 
     @staticmethod
     def _keeps(clients: CheckingClients, offered: list[tuple[float, str]], seed: int) -> bool:
@@ -158,8 +160,33 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
             },
             "seconds": self.seconds,
             "step": STEP,
+            "halvings": HALVINGS,
             "delays_ms": self.delays,
         }
+
+
+def highest_rate(keeps: Callable[[float], bool], first: float, most: float) -> float:
+    """Return the highest rate that was kept, requests/s; 0 if the first was not.
+
+    It is sought upwards, because an overload leaves its traces in the next trial; the last step is halved.
+
+    Args:
+        keeps: Whether a system keeps a rate.
+        first: The lowest rate that is tried.
+        most: No rate from this on is tried.
+    """
+    rate, kept = first, 0.0
+    while rate < most and keeps(rate):
+        kept, rate = rate, rate * STEP
+    if not 0.0 < kept < rate < most:
+        return kept
+    for _ in range(HALVINGS):
+        between = math.sqrt(kept * rate)
+        if keeps(between):
+            kept = between
+        else:
+            rate = between
+    return kept
 
 
 def _best(run: dict[str, float], system: str) -> float:

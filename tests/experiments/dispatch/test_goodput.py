@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.experiments.dispatch.bench import MODELS, Answered
-from tuner.experiments.dispatch.goodput import bad_rates
+from tuner.experiments.dispatch.goodput import bad_rates, highest_rate
 
 RATE, SECONDS = 100, 6
 
@@ -32,3 +32,18 @@ def test_wrong_answers_are_bad() -> None:
     rates = bad_rates(*answered({}, right=False), MODELS)
 
     assert (rates[MODELS[0].name], rates[MODELS[1].name]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("limit", [100.0, 137.0, 260.0])
+def test_the_highest_rate_is_found_to_a_quarter_of_a_step(limit: float) -> None:
+    found = highest_rate(lambda rate: rate <= limit, first=100.0, most=900.0)
+
+    assert limit / 1.036 < found <= limit
+
+
+def test_a_search_ends_at_its_bounds() -> None:
+    tried: list[float] = []
+
+    assert highest_rate(lambda rate: False, first=100.0, most=900.0) == 0.0
+    assert 900.0 / 1.15 < highest_rate(lambda rate: not tried.append(rate), first=100.0, most=900.0) < 900.0
+    assert max(tried) < 900.0
