@@ -85,7 +85,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=25,
+    minutes=30,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
@@ -101,8 +101,8 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     """Batch delays of the servers' own batching, ms; the best of them counts."""
     first = Scaled({"light": 300.0, "heavy": 200.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
-    most = Scaled({"light": 1500.0, "heavy": 900.0}, quick={"light": 130.0})
-    """Where it ends, requests/s."""
+    most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
+    """No rate from here on is tried, requests/s: more than two cores serve of such models."""
 
     def tasks(self) -> tuple[Conditions, ...]:
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
