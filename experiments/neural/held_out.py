@@ -15,6 +15,7 @@ import numpy as np
 
 from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.prior import LogCosts
+from tuner.agents.rrl.smoothing import SmoothingParameters
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning, nominal_prior, tune
@@ -22,13 +23,13 @@ from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning, no
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["HeldOut", "HeldOutTask"]
+__all__ = ["HeldOut", "HeldOutTask", "UpsideDown"]
 
 WINDOWS = 50
 FIRST = 5000
 """The seed of the first server; training has others (:mod:`tuner.experiments.neural.samples`)."""
-ARMS = ("rrl", "rrl, network's mean only", "rrl, nominal simulator", "rrl, nothing known", "hill_climb",
-        "hill_climb from the network's pick")  # fmt: skip
+ARMS = ("rrl", "rrl, network's mean only", "rrl, network upside down", "rrl, nominal simulator",
+        "rrl, nothing known", "hill_climb", "hill_climb from the network's pick")  # fmt: skip
 EVERYWHERE = ("rrl", "rrl, nothing known", "hill_climb from the network's pick")
 """Arms in every cell; the others are compared on servers like those of the training alone."""
 FAMILIES = {"triton": tuple(TRUTHS), "tfserving_cpu": ("like the training", "bent truth"),
@@ -99,6 +100,15 @@ class _MeanOnly(NeuralPrior):
         return expected._replace(loadings=np.empty((expected.mean.size, 0)))
 
 
+class UpsideDown(NeuralPrior):
+    """The worst network there could be: what it takes for the best is the worst."""
+
+    def at(self, load: float, left: float = 1.0) -> LogCosts:
+        expected = super().at(load, left)
+        mean = np.minimum(expected.mean, expected.mean.min() + SmoothingParameters().ceiling)
+        return expected._replace(mean=mean.min() + mean.max() - mean)
+
+
 def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
     from tuner.agents.catalogue import make_agent
     from tuner.agents.rrl import RRL
@@ -116,6 +126,8 @@ def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
         agent.start_from(known)
     elif arm == "rrl, network's mean only":
         agent.start_from(_MeanOnly(space, server.objective, knowledge=server.knowledge))
+    elif arm == "rrl, network upside down":
+        agent.start_from(UpsideDown(space, server.objective, knowledge=server.knowledge))
     elif arm == "rrl, nominal simulator":
         agent.start_from(nominal_prior(server))
     return agent
