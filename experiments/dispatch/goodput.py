@@ -10,13 +10,13 @@ servers by turns, which then batch by themselves, with several batch delays. The
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.cluster.goodput import highest
 from tuner.experiments.dispatch.bench import (
     HEAVY,
     MODELS,
@@ -40,8 +40,8 @@ WARM_UP = 3.0
 SYSTEMS = ("symphony", "eager")
 STEP = 1.15
 """From one rate that is tried to the next, on the way up."""
-HALVINGS = 2
-"""Of the last step: a rate is found to 3.6 %, so that systems that differ by less than a step differ."""
+TOLERANCE = 0.04
+"""Relative distance of the result from a rate that failed: smaller differences than a step are seen."""
 HICCUPS = 1
 """Seconds of a trial that do not count: those with most bad answers. If a machine that others share pauses
 for 0.1 s, one request in sixty of a trial is late, whatever the system."""
@@ -102,7 +102,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     first = Scaled({"light": 300.0, "heavy": 200.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
-    """No rate from here on is tried, requests/s: more than two cores serve of such models."""
+    """Below this it ends, requests/s: more than two cores can serve of such models."""
 
     def tasks(self) -> tuple[Conditions, ...]:
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
@@ -160,7 +160,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
             },
             "seconds": self.seconds,
             "step": STEP,
-            "halvings": HALVINGS,
+            "tolerance": TOLERANCE,
             "delays_ms": self.delays,
         }
 
@@ -168,25 +168,17 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
 def highest_rate(keeps: Callable[[float], bool], first: float, most: float) -> float:
     """Return the highest rate that was kept, requests/s; 0 if the first was not.
 
-    It is sought upwards, because an overload leaves its traces in the next trial; the last step is halved.
+    It is sought upwards, because an overload leaves its traces in the next trial; the last step is bisected.
 
     Args:
         keeps: Whether a system keeps a rate.
         first: The lowest rate that is tried.
-        most: No rate from this on is tried.
+        most: Neither this rate nor a higher one is tried.
     """
     rate, kept = first, 0.0
     while rate < most and keeps(rate):
         kept, rate = rate, rate * STEP
-    if not 0.0 < kept < rate < most:
-        return kept
-    for _ in range(HALVINGS):
-        between = math.sqrt(kept * rate)
-        if keeps(between):
-            kept = between
-        else:
-            rate = between
-    return kept
+    return kept if rate >= most else highest(keeps, (kept, rate), TOLERANCE)
 
 
 def _best(run: dict[str, float], system: str) -> float:
