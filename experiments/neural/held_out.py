@@ -23,7 +23,7 @@ from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning, no
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["HeldOut", "HeldOutTask", "UpsideDown"]
+__all__ = ["HeldOut", "HeldOutTask"]
 
 WINDOWS = 50
 FIRST = 5000
@@ -100,13 +100,21 @@ class _MeanOnly(NeuralPrior):
         return expected._replace(loadings=np.empty((expected.mean.size, 0)))
 
 
-class UpsideDown(NeuralPrior):
+class _UpsideDown(NeuralPrior):
     """The worst network there could be: what it takes for the best is the worst."""
 
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         expected = super().at(load, left)
         mean = np.minimum(expected.mean, expected.mean.min() + SmoothingParameters().ceiling)
         return expected._replace(mean=mean.min() + mean.max() - mean)
+
+
+NETWORKS = {
+    "rrl": NeuralPrior,
+    "rrl, network's mean only": _MeanOnly,
+    "rrl, network upside down": _UpsideDown,
+}
+"""What takes the network's place, by the arm."""
 
 
 def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
@@ -122,12 +130,8 @@ def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
             start = int(np.argmin(expected.mean + expected.deviation))
         return make_agent("hill_climb", space, seed=seed, start=start)
     agent = RRL(space, seed=seed, synchronous=True)
-    if arm == "rrl":
-        agent.start_from(known)
-    elif arm == "rrl, network's mean only":
-        agent.start_from(_MeanOnly(space, server.objective, knowledge=server.knowledge))
-    elif arm == "rrl, network upside down":
-        agent.start_from(UpsideDown(space, server.objective, knowledge=server.knowledge))
+    if arm in NETWORKS:
+        agent.start_from(NETWORKS[arm](space, server.objective, knowledge=server.knowledge))
     elif arm == "rrl, nominal simulator":
         agent.start_from(nominal_prior(server))
     return agent
