@@ -23,7 +23,7 @@ from tuner.experiments.neural.training import Recipe, join, train
 
 __all__ = ["HELD_OUT", "Pretrain", "ServerBlock", "save_weights"]
 
-SERVERS = {"triton": 9000, "tfserving_cpu": 7000, "tfserving_gpu": 7000}
+SERVERS = {"triton": 27000, "tfserving_cpu": 21000, "tfserving_gpu": 21000}
 """How many are trained on, by family."""
 BLOCK = 50
 """Servers of one task."""

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuner.agents.rrl.neural.network import FACTORS, OUTPUTS, WIDTH, Network
+from tuner.agents.rrl.neural.network import (
+    FACTORS,
+    LARGEST_LOGARITHM,
+    LEAST_DEVIATION,
+    OUTPUTS,
+    WIDTH,
+    Network,
+)
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ IGNORED = 0.2
 class Recipe:
     """How the network is trained."""
 
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: tuple[int, ...] = (192, 192)
     epochs: int = 16
     batch: int = 96
     """Servers of a step."""
@@ -112,11 +119,12 @@ def loss_of(
 
     groups, count = targets.shape[:2]
     mean = outputs[..., :OUTPUTS]
-    log_deviation = outputs[..., OUTPUTS : 2 * OUTPUTS].clamp(-4.0, 1.0)
+    log_deviation = outputs[..., OUTPUTS : 2 * OUTPUTS].clamp(max=LARGEST_LOGARITHM)
     loadings = (
         outputs[..., 2 * OUTPUTS :].reshape(groups, count, OUTPUTS, FACTORS).transpose(1, 2)
     )  # (g, o, n, k)
-    variance = ((2.0 * log_deviation).exp() + extra[..., None]).transpose(1, 2)  # (g, o, n)
+    own = (2.0 * log_deviation).exp() + LEAST_DEVIATION**2
+    variance = (own + extra[..., None]).transpose(1, 2)  # (g, o, n)
     residual = (targets - mean).transpose(1, 2)
     scaled = loadings / variance[..., None]
     inner = torch.eye(FACTORS, device=outputs.device) + scaled.transpose(-1, -2) @ loadings  # (g, o, k, k)

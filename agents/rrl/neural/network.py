@@ -20,6 +20,8 @@ from tuner.errors import StorageError
 __all__ = [
     "DATA_SHEET",
     "FACTORS",
+    "LARGEST_LOGARITHM",
+    "LEAST_DEVIATION",
     "OUTPUTS",
     "WEIGHTS",
     "WIDTH",
@@ -39,8 +41,9 @@ FACTORS = 6
 """Ways in which servers that look alike may differ, of each output."""
 WIDTH = OUTPUTS * (2 + FACTORS)
 """Outputs of the last layer: means, logarithms of the deviations of each configuration alone, loadings."""
-DEVIATIONS = (0.02, 2.0)
-"""Within which the former lie."""
+LEAST_DEVIATION, LARGEST_LOGARITHM = 0.02, 1.0
+"""The former come on top of the one, and their logarithms are at most the other. A bound below which the
+loss does not change any more would hold for ever a deviation that once fell under it."""
 
 
 class Network(NamedTuple):
@@ -79,7 +82,8 @@ def evaluate(network: Network, rows: np.ndarray) -> Outputs:
     for i in range(0, len(network.layers) - 2, 2):
         values = np.maximum(values @ network.layers[i] + network.layers[i + 1], 0.0)
     values = np.asarray(values @ network.layers[-2] + network.layers[-1], np.float64)
-    deviation = np.clip(np.exp(values[:, OUTPUTS : 2 * OUTPUTS]), *DEVIATIONS)
+    logarithm = np.minimum(values[:, OUTPUTS : 2 * OUTPUTS], LARGEST_LOGARITHM)
+    deviation = np.hypot(np.exp(logarithm), LEAST_DEVIATION)
     loadings = values[:, 2 * OUTPUTS :].reshape(-1, OUTPUTS, FACTORS)
     return Outputs(values[:, :OUTPUTS], deviation, loadings, beyond)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
-from tuner.agents.rrl.neural.network import FACTORS, OUTPUTS, WIDTH
+from tuner.agents.rrl.neural.network import FACTORS, LEAST_DEVIATION, OUTPUTS, WIDTH
 from tuner.envs.randomised import FAMILIES
 from tuner.experiments.neural.held_out import ARMS, HeldOut, HeldOutTask
 from tuner.experiments.neural.pretrain import HELD_OUT, Pretrain, ServerBlock
@@ -61,10 +61,23 @@ def test_the_loss_is_the_likelihood_of_a_normal_vector() -> None:
     for column in range(OUTPUTS):
         mean, deviation = outputs[0, :, column], np.exp(outputs[0, :, OUTPUTS + column])
         loadings = outputs[0, :, 2 * OUTPUTS :].reshape(count, OUTPUTS, FACTORS)[:, column]
-        covariance = loadings @ loadings.T + np.diag(deviation**2 + extra[0])
+        covariance = loadings @ loadings.T + np.diag(deviation**2 + LEAST_DEVIATION**2 + extra[0])
         density = multivariate_normal(mean, covariance).logpdf(targets[0, :, column])
         values.append(-density - 0.5 * count * math.log(2.0 * math.pi))
     assert ours == pytest.approx(np.mean(values) / count, rel=1e-9)
+
+
+def test_a_deviation_that_fell_below_the_least_can_rise_again() -> None:
+    """The loss still pulls at it where windows differ from what is expected: there is no dead zone."""
+    torch = pytest.importorskip("torch")
+    outputs = torch.zeros((1, 3, WIDTH))
+    outputs[..., OUTPUTS : 2 * OUTPUTS] = 2.0 * math.log(LEAST_DEVIATION)
+    outputs.requires_grad_()
+    targets = torch.full((1, 3, OUTPUTS), 5.0 * LEAST_DEVIATION)
+
+    loss_of(outputs, targets, torch.zeros((1, 3)), torch.ones((1, OUTPUTS))).backward()
+
+    assert (outputs.grad[..., OUTPUTS : 2 * OUTPUTS] < 0).all()
 
 
 @pytest.mark.slow
