@@ -66,8 +66,11 @@ class NeuralPrior:
 
     @property
     def broken(self) -> float:
-        """Logarithm of the cost where the SLO is just broken, if the cost leaps there; else -inf."""
-        return -math.inf if self._objective.goal == "latency" else math.log(2.0)
+        """Logarithm of the cost where the SLO is just broken, if the least cost is to be found there; else -inf.
+
+        The least use is; the least latency is far from the SLO.
+        """
+        return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether that changed what is expected.

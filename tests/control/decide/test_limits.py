@@ -65,6 +65,35 @@ def test_a_rollback_is_never_kept_back() -> None:
     assert isinstance(turn(loop, 20.0, measurement(0.050, running=configuration(2), end=20.0)), Rollback)
 
 
+def test_what_is_known_to_keep_the_slo_is_gone_back_to_however_many_reloads_there_were() -> None:
+    """Also long after the change: the load may have risen since."""
+    loop, _ = loop_with(configuration(2), reloads_per_hour=1)
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration(), now=10.0)
+    decisions = [
+        turn(loop, end, measurement(p95, running=configuration(2), end=end))
+        for end, p95 in ((20.0, 0.020), (30.0, 0.050), (40.0, 0.050))
+    ]
+
+    assert isinstance(decisions[0], Hold)
+    assert isinstance(decisions[-1], Apply)
+    assert decisions[-1].configuration == configuration()
+
+
+def test_a_quarter_of_the_reloads_is_left_for_a_broken_slo() -> None:
+    """A search while all is well does not use up what is needed to find a way out of an overload."""
+    loop, _ = loop_with(configuration(2), configuration(2), reloads_per_hour=4)
+    for now in (1.0, 2.0, 3.0):
+        changed(loop, configuration(), now=now)
+
+    held = turn(loop, 10.0, measurement(0.020))
+    tried = turn(loop, 20.0, measurement(0.900, rate=900.0, end=20.0))
+
+    assert isinstance(held, Hold)
+    assert "the 4 reloads of this hour are used up but for 1 that are kept for a broken SLO" in held.reason
+    assert isinstance(tried, Apply)
+
+
 def test_nothing_is_tried_while_changes_fail() -> None:
     """Refused twice: the agent's third idea has to wait."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4) * 6], breaker=2, step=9)

@@ -138,9 +138,21 @@ def test_changes_are_counted_for_an_hour_by_what_they_cost() -> None:
         memory.count_change(now, ApplyCost.RELOAD)
         memory.count_change(now, ApplyCost.FREE)
 
-    assert set(memory.used_up(10.0)) == {ApplyCost.RELOAD, ApplyCost.RESTART}
-    assert memory.used_up(10.0)[ApplyCost.RELOAD] == "the 2 reloads of this hour are used up"
-    assert set(memory.used_up(HOUR)) == {ApplyCost.RESTART}
+    assert set(memory.used_up(10.0, kept=True)) == {ApplyCost.RELOAD, ApplyCost.RESTART}
+    assert memory.used_up(10.0, kept=True)[ApplyCost.RELOAD] == "the 2 reloads of this hour are used up"
+    assert set(memory.used_up(HOUR, kept=True)) == {ApplyCost.RESTART}
+
+
+def test_some_changes_of_an_hour_are_kept_for_a_broken_slo() -> None:
+    """A quarter, rounded down."""
+    memory = memory_with(reloads_per_hour=60, restarts_per_hour=3)
+    for _ in range(45):
+        memory.count_change(0.0, ApplyCost.RELOAD)
+    for _ in range(2):
+        memory.count_change(0.0, ApplyCost.RESTART)
+
+    assert set(memory.used_up(1.0, kept=True)) == {ApplyCost.RELOAD}
+    assert memory.used_up(1.0, kept=False) == {}
 
 
 def test_changes_pause_after_failures_in_a_row_for_ever_longer() -> None:

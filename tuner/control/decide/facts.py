@@ -103,7 +103,8 @@ def propose(
     # While the load moves it may go on doing so, and nothing is known of where it will end.
     first = kept and memory.begins(state.level)
     search = not (spent or repair or over or first)
-    used_up = memory.used_up(now)
+    # To go back to what is known to keep the SLO never waits.
+    used_up = {} if good and not kept else memory.used_up(now, kept=kept)
     allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
     best = agent.best(state, allowed)
     choice = agent.select(state, allowed) if search and explore else best

@@ -18,6 +18,9 @@ __all__ = ["HOUR", "LevelRecord", "Memory", "Probation", "Search"]
 
 HOUR = 3600.0
 """s."""
+KEPT_BACK = 0.25
+"""Share of an hour's reloads and restarts that only a broken SLO may use: a search under a low load must not
+use up what the next high load needs."""
 HORIZON = 100
 """Windows that the error budget looks back."""
 LITTLE = 2
@@ -164,17 +167,24 @@ class Memory:
         """Return how much of the error budget is used, in words."""
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
 
-    def used_up(self, now: float) -> dict[ApplyCost, str]:
-        """Return the kinds of change that this hour has no more of, each with a sentence."""
+    def used_up(self, now: float, *, kept: bool) -> dict[ApplyCost, str]:
+        """Return the kinds of change that this hour has no more of, each with a sentence.
+
+        Args:
+            now: s.
+            kept: Whether the SLO is kept: then some of them are left for when it is not.
+        """
         most = {
             ApplyCost.RELOAD: (self.limits.reloads_per_hour, "reloads"),
             ApplyCost.RESTART: (self.limits.restarts_per_hour, "restarts"),
         }
         recent = Counter(kind for time, kind in self._changes if time > now - HOUR)
+        kept_back = {kind: int(KEPT_BACK * number) * kept for kind, (number, _) in most.items()}
         return {
             kind: f"the {number:g} {word} of this hour are used up"
+            + (f" but for {kept_back[kind]} that are kept for a broken SLO" if kept_back[kind] else "")
             for kind, (number, word) in most.items()
-            if recent[kind] >= number
+            if recent[kind] >= number - kept_back[kind]
         }
 
     # Commands.

@@ -189,6 +189,14 @@ def test_costs_follow_the_objective(goal: str) -> None:
     assert (costs.deviation > 0).all()
 
 
+@pytest.mark.parametrize(("goal", "near"), [("latency", False), ("strict", False), ("cpu", True)])
+def test_only_the_least_use_is_looked_for_near_the_slo(goal: str, near: bool) -> None:
+    """The least latency is not there, however dear a broken SLO is."""
+    objective = Objective(slo=Slo(statistic="p95", latency=0.03), goal=goal, cores=2.0)
+
+    assert math.isfinite(NeuralPrior(SPACE, objective).broken) is near
+
+
 def test_the_least_cpu_is_expected_where_the_slo_is_surely_kept() -> None:
     """Then the cost is the share of the cores."""
     objective = Objective(slo=Slo(statistic="p95", latency=3600.0), goal="cpu", cores=2.0)
