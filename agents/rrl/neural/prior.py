@@ -66,7 +66,7 @@ class NeuralPrior:
 
     @property
     def broken(self) -> float:
-        """Logarithm of the cost where the SLO is just broken, if the least cost is to be found there; else -inf.
+        """Logarithm of the cost where the SLO is just broken, if the best may lie there; else -inf.
 
         The least use is; the least latency is far from the SLO.
         """
