@@ -75,7 +75,7 @@ def test_a_deviation_that_fell_below_the_least_can_rise_again() -> None:
     outputs.requires_grad_()
     targets = torch.full((1, 3, OUTPUTS), 5.0 * LEAST_DEVIATION)
 
-    loss_of(outputs, targets, torch.zeros((1, 3)), torch.ones((1, OUTPUTS))).backward()
+    loss_of(outputs, targets, torch.zeros((1, 3)), torch.ones((1, OUTPUTS))).backward()  # type: ignore[no-untyped-call]
 
     assert (outputs.grad[..., OUTPUTS : 2 * OUTPUTS] < 0).all()
 
