@@ -42,8 +42,8 @@ FACTORS = 6
 WIDTH = OUTPUTS * (2 + FACTORS)
 """Outputs of the last layer: means, logarithms of the deviations of each configuration alone, loadings."""
 LEAST_DEVIATION, LARGEST_LOGARITHM = 0.02, 1.0
-"""The former come on top of the one, and their logarithms are at most the other. A bound below which the
-loss does not change any more would hold for ever a deviation that once fell under it."""
+"""Of the deviations. The least is added to each in squares, not a bound at which it is cut off: below such a
+bound the loss would not change, and training could not raise a deviation again."""
 
 
 class Network(NamedTuple):

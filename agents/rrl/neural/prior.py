@@ -68,7 +68,7 @@ class NeuralPrior:
     def broken(self) -> float:
         """Logarithm of the cost where the SLO is just broken, if the best may lie there; else -inf.
 
-        The least use is; the least latency is far from the SLO.
+        The least use may; the least latency is far from the SLO.
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 

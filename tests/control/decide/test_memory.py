@@ -153,6 +153,9 @@ def test_some_changes_of_an_hour_are_kept_for_a_broken_slo() -> None:
 
     assert set(memory.used_up(1.0, kept=True)) == {ApplyCost.RELOAD}
     assert memory.used_up(1.0, kept=False) == {}
+    for _ in range(15):
+        memory.count_change(1.0, ApplyCost.RELOAD)
+    assert memory.used_up(1.0, kept=True)[ApplyCost.RELOAD] == "the 60 reloads of this hour are used up"
 
 
 def test_changes_pause_after_failures_in_a_row_for_ever_longer() -> None:

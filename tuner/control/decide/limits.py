@@ -33,7 +33,8 @@ class GuardLimits:
     """Windows for which a configuration that was rolled back is not tried again under that load."""
     reloads_per_hour: int = _limit(60, 0)
     """Changes within an hour for which the model is loaded again. Like restarts, they are counted for
-    rollbacks and restorations, too, but never hold these up."""
+    rollbacks, restorations and changes to what is known to keep a broken SLO, too, but never hold these up.
+    A quarter of either is left for windows that break the SLO."""
     restarts_per_hour: int = _limit(4, 0)
     """Changes within an hour for which the server is started again."""
     breaker: int = _limit(3, 1)

@@ -179,12 +179,11 @@ class Memory:
             ApplyCost.RESTART: (self.limits.restarts_per_hour, "restarts"),
         }
         recent = Counter(kind for time, kind in self._changes if time > now - HOUR)
-        kept_back = {kind: int(KEPT_BACK * number) * kept for kind, (number, _) in most.items()}
         return {
             kind: f"the {number:g} {word} of this hour are used up"
-            + (f" but for {kept_back[kind]} that are kept for a broken SLO" if kept_back[kind] else "")
+            + (f" but for {left} that are kept for a broken SLO" if left > 0 else "")
             for kind, (number, word) in most.items()
-            if recent[kind] >= number - kept_back[kind]
+            if (left := number - recent[kind]) <= int(KEPT_BACK * number) * kept
         }
 
     # Commands.
