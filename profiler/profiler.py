@@ -21,7 +21,7 @@ __all__ = ["Profiler"]
 
 SLICE, MOST_SLICES = 0.5, 4
 """Without clients the counters are also read inside a window: every 0.5 s, but in at most four intervals.
-These readings show the burstiness and nothing else, and each costs the server work."""
+These readings show the burstiness and whether enough requests came, and each costs the server work."""
 REMEMBERED_WINDOWS = 10
 """Windows over which :meth:`Profiler.measure` judges the burstiness."""
 REMEMBERED = 30
@@ -84,12 +84,13 @@ class Profiler:
         self._window_before: tuple[Counters, Counters] | None = None
         self._changed_at = -math.inf
 
-    def measure(self, seconds: float, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         """Measure a window.
 
         Args:
             seconds: Its length.
             settle: How long to wait first, s: after a change the old instances still serve for a while.
+            enough: It ends earlier, at a reading inside it, once this many requests have come.
 
         Raises:
             AdapterError: The server cannot be asked, or answers so slowly that the window does not end.
@@ -100,13 +101,18 @@ class Profiler:
         if settle > 0 and window_before is not None:
             latest += self._wait_for_backlog(seconds, *window_before)
         before = self._read()
-        slices = 1 if self._clients is not None else min(max(round(seconds / SLICE), 1), MOST_SLICES)
+        whole = self._clients is not None and math.isinf(enough)
+        slices = 1 if whole else min(max(round(seconds / SLICE), 1), MOST_SLICES)
         readings = [before.counters]
         for number in range(1, slices):
             self._sleep_until(before.counters.time + seconds * number / slices)
             readings.append(self._backend.counters())
             self._check_time(latest)
-        self._sleep_until(before.counters.time + seconds)
+            if arrivals(readings)[0].sum() >= enough:
+                readings.pop()  # the window ends here
+                break
+        else:
+            self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
         self._check_time(latest)
         self._came.append(arrivals([*readings, after.counters]))

@@ -188,7 +188,7 @@ class Stage:
 
     # Measurer
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         """Measure a window, and return what the metrics show of it.
 
         Raises:
@@ -201,7 +201,7 @@ class Stage:
             self._sim.apply(self.space.default)
             self._away_until = self._sim.now() + ABSENCE
             raise Unreachable("no answer")
-        m = self._failing(self._profiler.measure(seconds, settle=settle))
+        m = self._failing(self._profiler.measure(seconds, settle=settle, enough=enough))
         objective = self._case.objective
         self.happened.append(
             Happened(

@@ -128,6 +128,17 @@ def test_measure_waits_settle_and_lasts_as_long_as_asked() -> None:
     assert profiler.measure(5.0).burstiness == pytest.approx(0, abs=0.1)
 
 
+@pytest.mark.parametrize(("enough", "seconds"), [(150, 2.0), (400, 4.0), (10_000, 8.0)])
+def test_a_window_ends_once_enough_requests_came(enough: float, seconds: float) -> None:
+    """100 come in a second, and there are four readings in the eight seconds."""
+    server = ScriptedServer()
+    window = make(server).measure(8.0, enough=enough)
+
+    assert window.seconds == pytest.approx(seconds)
+    assert window.requests == pytest.approx(100 * seconds)
+    assert window.arrival_rate == pytest.approx(100)
+
+
 @pytest.mark.parametrize(
     ("pending", "waited"),
     [

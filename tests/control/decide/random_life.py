@@ -168,7 +168,7 @@ class RandomServer:
     def close(self) -> None:
         pass
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         fate = self._happens(away=0.03, restarted=0.02, unseen=0.05, taken_over=0.02)
         if fate in ("away", "restarted"):
             self._away_until = self._time + self._random.choice([0.1, 3.0, 30.0, 200.0])

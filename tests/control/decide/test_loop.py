@@ -287,6 +287,8 @@ def test_a_window_is_longer_where_few_requests_come_and_shorter_while_the_slo_bu
     for end, rate in ((10.0, 200.0), (20.0, 5.0), (30.0, 0.1)):
         turn(loop, end, measurement(0.020, rate=rate, end=end))
         lengths.append(loop.window(10.0))
+        # Twice the requests that it needs: then the load has risen, and the usual length is enough.
+        assert loop.enough(10.0) == pytest.approx(math.inf if lengths[-1] == 10.0 else 200.0)
     assert lengths == pytest.approx([10.0, 10.0, 20.0, 60.0])
 
     for end in range(40, 100, 10):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,7 +77,7 @@ class FakeServer:
     def close(self) -> None:
         pass
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         self._answer()
         self.clock.sleep(settle + seconds)
         return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
@@ -136,6 +137,6 @@ class Book:
         self.orders = Orders()
 
 
-def unseen(seconds: float, *, settle: float = 0.0) -> NoReturn:
+def unseen(seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> NoReturn:
     """The server answers, its metrics do not."""
     raise TimedOut("metrics port 8002: no answer within 5 s")

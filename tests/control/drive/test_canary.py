@@ -64,7 +64,7 @@ class Fleet:
             server.requests += round(100 * seconds)
         self.during()
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         self.sleep(seconds + settle)
         return measurement(0.020, running=self.group.current(), end=self.clock.now())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
@@ -99,7 +100,7 @@ def test_a_change_is_undone_whose_window_is_overdue() -> None:
     driver.step()
     assert server.running == configuration(2)
 
-    def dripping(seconds: float, *, settle: float = 0.0) -> NoReturn:
+    def dripping(seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> NoReturn:
         server.clock.sleep(6.0)
         unseen(seconds)
 
@@ -289,7 +290,7 @@ def test_a_rollback_whose_end_was_not_seen_is_not_on_probation() -> None:
     server.apply = apply_and_go_silent  # type: ignore[method-assign]
     driver.step()
     server.apply = apply  # type: ignore[method-assign]
-    server.measure = lambda seconds, settle=0.0: measurement(  # type: ignore[method-assign, misc]
+    server.measure = lambda seconds, settle=0.0, enough=math.inf: measurement(  # type: ignore[method-assign, misc]
         running=server.running, failures=9, end=server.clock.now()
     )
     third = driver.step()

@@ -118,7 +118,7 @@ class Followed:
         self._begin = begin
         self._report = report
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         """Measure a window.
 
         Raises:
@@ -126,7 +126,7 @@ class Followed:
         """
         self._begin(settle + (2 * seconds if settle > 0 else seconds))  # after a change a backlog comes first
         try:
-            measurement = self._profiler.measure(seconds, settle=settle)
+            measurement = self._profiler.measure(seconds, settle=settle, enough=enough)
         except AdapterError as error:
             self._report(error)
             raise

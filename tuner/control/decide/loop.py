@@ -35,6 +35,8 @@ FEW = {statistic: 5 / (1 - share) for statistic, share in QUANTILES.items()} | {
 """Requests for a verdict: five of them lie beyond the quantile."""
 LONGEST = 6
 """A window is lengthened this many times at most."""
+RISEN = 2
+"""A lengthened window ends once it has this many times the requests it waits for: the load has risen."""
 ALARMS = ((12, 10.0), (3, 10.0))
 """Windows, and the multiple of the rate at which the error budget would just last."""
 LOOKS_BACK = "the server's quantiles still look back to the configuration before"
@@ -113,6 +115,14 @@ class ControlLoop:
         if not self.load.rate > 0:
             return least
         return min(max(FEW[self.objective.slo.statistic] / self.load.rate, least), LONGEST * seconds)
+
+    def enough(self, seconds: float) -> float:
+        """Return after how many requests the next window may end early: the load is not what it was.
+
+        Args:
+            seconds: The usual length of a window.
+        """
+        return RISEN * FEW[self.objective.slo.statistic] if self.window(seconds) > seconds else math.inf
 
     def observe(self, event: on.Event) -> None:
         """Take in what happened; events come in the order of time."""

@@ -60,8 +60,10 @@ AFTER_OUTAGE = 1.0
 class Measurer(Protocol):
     """What measures windows: :class:`tuner.profiler.Profiler`."""
 
-    def measure(self, seconds: float, *, settle: float = 0.0) -> Measurement:
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         """Wait ``settle`` seconds, then ``seconds`` at most for a backlog from before, and measure a window.
+
+        It may end before ``seconds`` have passed once ``enough`` requests have come.
 
         Raises:
             AdapterError: The server, or the source of its metrics, did not answer.
@@ -191,7 +193,8 @@ class Driver:
         if math.isinf(self._due):
             self._due = self._clock.now() + self._settle + seconds + OVERDUE
         try:
-            measurement = self.profiler.measure(seconds, settle=self._settle)
+            enough = self.loop.enough(self.window)
+            measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
         except AdapterError as error:
             return self._recover(error)
         self._due = math.inf
