@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tuner.agents.load_levels import neighbours, same_neighbours
 from tuner.agents.log_cost import log_cost
+from tuner.agents.rrl.rise import likely_rise
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["MeasuredWindows", "left_on"]
+__all__ = ["MeasuredWindows", "Prospect", "left_on"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -28,8 +30,20 @@ STEEPEST = 2.0
 configurations were measured at a load, the least cost of others bounds what is possible there."""
 ERA_SPAN = 1 << 20
 """Eras of one share of foreign processes; see :meth:`MeasuredWindows.machine`."""
+RECENT = 400
+"""Windows that show how often the load rises."""
 ERAS = 3
 """Eras that are remembered, the present one included: a machine that changes back is still known."""
+
+
+class Prospect(NamedTuple):
+    """A load that may come next."""
+
+    level: int
+    load: float
+    """Octaves."""
+    chance: float
+    """That it comes in the next window."""
 
 
 @dataclass(slots=True)
@@ -117,6 +131,12 @@ class MeasuredWindows:
             for group in self._groups.get((self.era, at, configuration), ())
             if abs(group.load - load) <= 2 * NEAR
         )
+
+    def prospect(self, load: float) -> Prospect | None:
+        """Return to what the load may rise from a load, in octaves; None if it never rose so far."""
+        recent = self._rows[-RECENT:]
+        rise = likely_rise(np.array([row[1] for row in recent]), load)
+        return Prospect(*recent[rise.window][:2], rise.chance) if rise is not None else None
 
     def begin_era(self, windows: int) -> None:
         """Begin a new era with the given number of last windows: the machine changed before them."""

@@ -23,6 +23,9 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
   beside other neighbours counts as measured on a similar machine, exactly as after a drift.
 * *A start.* In the network's place a calibrated simulation or another server may give the prior
   (:mod:`tuner.agents.rrl.prior`).
+* *The next load.* Where the load rises now and then, what a configuration costs until the windows have shown
+  the higher load counts with the chance of it (:mod:`tuner.agents.rrl.rise`). In the paper only one's own
+  choices lead from state to state.
 * *Drift.* When predictions stay wrong, the machine has changed and a new era begins
   (:mod:`tuner.agents.rrl.drift`). What was measured before then counts as measured on a similar machine: it
   is correlated with what is measured now, and loses where they differ.
@@ -51,6 +54,7 @@ from tuner.agents.rrl.measured import MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
+from tuner.agents.rrl.rise import CARRIED
 from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
     Points,
@@ -155,7 +159,7 @@ class SmoothPerception:
             optimistic[~bearable(mean + deviation, self.prior.broken, windows)] = np.inf
         if self.parameters.caution is not None:
             optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
-        values[candidates] = optimistic
+        values[candidates] = optimistic + self._ahead(state, candidates)
         return np.asarray(values[configurations])
 
     def _acquisition(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -172,8 +176,18 @@ class SmoothPerception:
         if self._knows(state.level):
             candidates = self._candidates(state.level, configurations)
             mean, deviation = self._belief(state, candidates)
-            values[candidates] = np.exp(mean + deviation)
+            values[candidates] = np.exp(mean + deviation) + self._ahead(state, candidates)
         return np.asarray(values[configurations])
+
+    def _ahead(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Return what configurations cost while they are carried along if the load rises.   # (n,)."""
+        prospect = self.measured.prospect(self._load(state))
+        if prospect is None:
+            return np.zeros(configurations.size)
+        then = State(level=prospect.level, configuration=state.configuration, rate=2.0**prospect.load)
+        mean, deviation = self._belief(then, configurations)
+        worst = np.exp(mean + deviation)
+        return np.asarray(CARRIED * prospect.chance * (worst - worst.min()))
 
     def costs(self, level: int) -> np.ndarray:
         """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,)."""

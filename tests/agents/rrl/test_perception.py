@@ -69,6 +69,30 @@ def test_what_runs_is_measured_first() -> None:
     assert make().select(State(level=LOW, configuration=7)) == 7
 
 
+@pytest.mark.parametrize("turn", [0, 10])
+def test_under_a_low_load_what_a_high_one_would_overload_runs_only_if_none_is_to_come(turn: int) -> None:
+    """One configuration is best at 100 requests/s and overloaded at 800, the other bears both.
+
+    Where the load rises every tenth window the first is not chosen, also not in order to explore.
+    """
+    space = KnobSpace([Knob(name="batch", grid=(1, 16), default=16)])
+    cost = {(100.0, 0): 0.20, (100.0, 1): 0.25, (800.0, 0): 8.0, (800.0, 1): 0.40}
+    agent = make(space=space)
+
+    def state(rate: float, configuration: int) -> State:
+        return State(level=agent.levels.level(rate), configuration=configuration, rate=rate)
+
+    for window in range(80):
+        rate = 800.0 if turn and (window // turn) % 2 else 100.0
+        now = state(rate, window % 2)
+        agent.update(now, window % 2, cost[rate, window % 2], now)
+    low = state(100.0, 1)
+
+    assert agent.best(low) == agent.select(low) == (1 if turn else 0)
+    if turn:
+        assert agent.best(state(800.0, 1)) == 1
+
+
 def test_what_is_known_of_a_load_bears_on_its_neighbour_unless_switched_off() -> None:
     """`carry`: one level higher the agent goes on where it was; without it what runs is measured first."""
     for carry in (True, False):

@@ -1,0 +1,55 @@
+"""How likely the load rises, and how far."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.agents.rrl.rise import likely_rise
+
+LOW, HIGH = 4.0, 8.0
+
+
+def test_a_load_that_never_moved_is_not_expected_to_rise() -> None:
+    """Nor one of which little is known."""
+    for loads in ([], [LOW], [LOW] * 50, [LOW, LOW + 0.4, LOW] * 10):
+        assert likely_rise(np.array(loads), LOW) is None
+
+
+def test_every_tenth_window_the_load_rises() -> None:
+    """One rise in ten windows of the low load; at the high load no rise is likely."""
+    loads = np.array(([LOW] * 10 + [HIGH] * 10) * 20)
+    rise = likely_rise(loads, LOW)
+
+    assert rise is not None
+    assert loads[rise.window] == HIGH
+    assert rise.chance == pytest.approx(0.1, rel=0.05)
+    assert likely_rise(loads, HIGH) is None
+
+
+def test_what_fell_may_rise_again() -> None:
+    """Four windows after a fall, and no rise so far: half a rise in five windows."""
+    rise = likely_rise(np.array([HIGH] * 10 + [LOW] * 4), LOW)
+
+    assert rise is not None
+    assert rise.chance == pytest.approx(0.5 / 5)
+
+
+@pytest.mark.parametrize("between", [LOW + 0.3, LOW + 2.0, HIGH - 0.3])
+def test_a_window_in_which_the_load_rises_is_no_load_of_its_own(between: float) -> None:
+    """Whatever the window of the change shows: one rise, to the high load."""
+    loads = np.array([LOW] * 5 + [between] + [HIGH] * 5)
+    rise = likely_rise(loads, LOW)
+
+    assert rise is not None
+    assert loads[rise.window] == HIGH
+    assert rise.chance == pytest.approx(0.5 / (1 + np.count_nonzero(np.abs(loads - LOW) <= 0.5)))
+
+
+def test_of_several_loads_the_middle_one_is_expected() -> None:
+    """A load that came once says less than one that comes again and again."""
+    loads = np.array([LOW, 6.0, LOW, HIGH, LOW, HIGH, LOW, HIGH, LOW, 12.0] * 2)
+    rise = likely_rise(loads, LOW)
+
+    assert rise is not None
+    assert loads[rise.window] == HIGH
