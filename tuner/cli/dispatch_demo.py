@@ -1,7 +1,7 @@
 """``tuner demo --dispatch``: two Tritons with three models, before and after a dispatcher stands in front.
 
-At two loads that the machine decides: one that the servers bear by themselves, where a dispatcher only costs time,
-and one that is too much for them without batches.
+At two loads that the machine decides: one that the servers bear by themselves, where a dispatcher only costs
+time, and one that is too much for them without batches.
 """
 
 from __future__ import annotations
