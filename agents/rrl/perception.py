@@ -24,8 +24,7 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
 * *A start.* In the network's place a calibrated simulation or another server may give the prior
   (:mod:`tuner.agents.rrl.prior`).
 * *The next load.* Where the load rises now and then, what a configuration costs until the windows have shown
-  the higher load counts with the chance of it (:mod:`tuner.agents.rrl.rise`). In the paper only one's own
-  choices lead from state to state.
+  the higher load counts with the chance of it (:mod:`tuner.agents.rrl.rise`).
 * *Drift.* When predictions stay wrong, the machine has changed and a new era begins
   (:mod:`tuner.agents.rrl.drift`). What was measured before then counts as measured on a similar machine: it
   is correlated with what is measured now, and loses where they differ.

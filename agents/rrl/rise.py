@@ -1,7 +1,7 @@
 """Whether the load may rise soon, and how far: a configuration is carried along until a window has shown it.
 
-Beyond the paper, which takes every window for itself: the load does not depend on the configuration, and so
-the best configuration at each load would be best. But the server runs what was best for the load before until
+Beyond the paper, whose discounted future is the same for all configurations, because the load does not depend
+on them: what is best at each load would be best. But the server runs what was best for the load before until
 the windows show the new one, and what just bears a low load is in overload meanwhile.
 """
 
