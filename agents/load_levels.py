@@ -25,6 +25,7 @@ __all__ = [
     "LoadLevels",
     "nearest_level",
     "neighbours",
+    "octaves_taken",
     "same_neighbours",
     "without_neighbours",
 ]
@@ -69,7 +70,7 @@ class LoadLevels:
             load = previous - SPAN * before
         taken = before or 0
         if not math.isnan(foreign):
-            taken = self._nearest(-math.log2(min(max(1.0 - foreign, LEAST_LEFT), 1.0)), before)
+            taken = self._nearest(octaves_taken(foreign), before)
         return self._nearest(math.log(max(rate, self.lowest)) / math.log(self.ratio), load) + SPAN * taken
 
     def rate(self, level: int) -> float:
@@ -85,6 +86,11 @@ class LoadLevels:
         if previous is not None and abs(position - previous) <= 0.5 + self.hysteresis:
             return previous
         return round(position)
+
+
+def octaves_taken(foreign: float) -> float:
+    """Return how often foreign processes that take a share of a machine halve its capacity; NaN for NaN."""
+    return -math.log2(min(max(1.0 - foreign, LEAST_LEFT), 1.0)) if not math.isnan(foreign) else math.nan
 
 
 def neighbours(level: int) -> int:

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
-from tuner.profiler.window import CHANCE
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Load", "Margin", "Spread", "margin"]
+__all__ = ["SPREAD", "ConfigurationRecord", "Margin", "Spread", "margin"]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -72,26 +71,6 @@ def margin(m: Measurement, slo: Slo) -> Margin:
         sampling = spread * math.sqrt(wanted * (1 - wanted) / count) / density
     latency = max(m.latency(slo.statistic), TINY)
     return Margin(math.log(latency / slo.latency), math.hypot(sampling, BETWEEN))
-
-
-@dataclass(slots=True)
-class Load:
-    """The arrival rate, over all windows in which it differed by no more than chance explains."""
-
-    rate: float = 0.0
-    """requests/s"""
-    seconds: float = 0.0
-    """Length of these windows, of which old ones count less."""
-
-    def after(self, m: Measurement) -> Load:
-        """Return the load after another window; a load that has moved begins with that window."""
-        expected = self.rate * m.seconds
-        dispersion = max(1.0, m.burstiness)  # 1 where it is not known
-        deviation = math.sqrt(dispersion * expected * (1 + m.seconds / self.seconds)) if self.seconds else 0.0
-        if abs(m.arrival_rate * m.seconds - expected) > CHANCE * deviation:
-            return Load(m.arrival_rate, m.seconds)
-        seconds = FADING * self.seconds + m.seconds
-        return Load(self.rate + (m.arrival_rate - self.rate) * m.seconds / seconds, seconds)
 
 
 @dataclass(slots=True)

@@ -15,9 +15,10 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import Load, margin
+from tuner.control.decide.evidence import margin
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
+from tuner.control.decide.load import Load, Loads
 from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
 from tuner.control.decide.rules import decide
@@ -74,11 +75,16 @@ class ControlLoop:
         self.memory = Memory(limits or GuardLimits(), objective.broken)
         self.orders = Orders()
         self.level: int | None = None
-        self.load = Load()
+        self.loads = Loads(self.levels)
         self.last_good: Configuration | None = None
         self._facts: Facts | None = None
         self._explore = explore
         self._rules = rules
+
+    @property
+    def load(self) -> Load:
+        """The present one."""
+        return self.loads.present
 
     def decide(self) -> Decision:
         """Return what the rules decide from the facts of the last window, or of its absence."""
@@ -183,7 +189,7 @@ class ControlLoop:
 
     def _mixed(self, m: Measurement) -> None:
         """The quantiles look back to another configuration and teach nothing; the mean does not."""
-        level, slo = self._level(self.load.after(m), m), self.objective.slo
+        level, slo = self.loads.after(m, self.level).level, self.objective.slo
         good = self._better(level, self._index(m.configuration))
         broken = m.latency_mean > slo.latency and self.memory.probation is not None and good is not None
         if broken and not self._ordered(m.configuration):
@@ -194,8 +200,8 @@ class ControlLoop:
     def _usable(self, now: float, m: Measurement) -> None:
         """The window shows what the configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
-        self.load = self.load.after(m)
-        level = self.level = self._level(self.load, m)
+        self.loads.observe(m, self.level)
+        level = self.level = self.load.level
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())
         cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
@@ -249,9 +255,6 @@ class ControlLoop:
             return problem
         measured = math.isfinite(self.objective.cost(m))
         return "" if measured else f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
-
-    def _level(self, load: Load, m: Measurement) -> int:
-        return self.levels.level(load.rate, self.level, foreign=m.foreign_share)
 
     def _index(self, configuration: Configuration) -> int:
         """Return the number of the configuration that stands for what ran."""
