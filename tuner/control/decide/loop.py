@@ -83,7 +83,7 @@ class ControlLoop:
 
     @property
     def load(self) -> Load:
-        """The present one."""
+        """The present load."""
         return self.loads.present
 
     def decide(self) -> Decision:
