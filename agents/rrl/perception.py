@@ -56,6 +56,7 @@ from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
 from tuner.agents.rrl.rise import CARRIED
 from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
+    Leaps,
     Points,
     SmoothingParameters,
     coordinates,
@@ -358,8 +359,9 @@ class SmoothPerception:
         count = configurations.size
         now = [np.full((count, 1), load), np.full((count, 1), self.measured.machine(state.level))]
         where = np.concatenate([self._places[configurations], *now], axis=1)
+        leaps = None if prior.leap is None else Leaps(configurations, prior.leap[configurations])
         with one_blas_thread():
-            above, deviation = posterior(theta, points, smoothing, where, loadings)
+            above, deviation = posterior(theta, points, smoothing, where, loadings=loadings, leaps=leaps)
         return mean + above, deviation
 
     def _points(self, state: State) -> Points:
@@ -372,7 +374,12 @@ class SmoothPerception:
         priors = [self._expected(at, left_on(machine)) for at, machine in points.places[:, -2:].tolist()]
         means = np.array([prior.mean[c] for prior, c in zip(priors, points.numbers, strict=True)])
         loadings = np.array([prior.loadings[c] for prior, c in zip(priors, points.numbers, strict=True)])
-        return points._replace(logs=points.logs - means, loadings=loadings if loadings.size else None)
+        leaps = [p.leap[c] for p, c in zip(priors, points.numbers, strict=True) if p.leap is not None]
+        return points._replace(
+            logs=points.logs - means,
+            loadings=loadings if loadings.size else None,
+            leaps=np.array(leaps) if leaps else None,
+        )
 
     def _expected(self, load: float, left: float) -> LogCosts:
         """Return what the prior says, under the same ceiling as what was measured.

@@ -21,18 +21,21 @@ __all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior", "stored_costs"]
 class LogCosts(NamedTuple):
     """Expected logarithms of the costs of all configurations: jointly normal.
 
-    They are ``mean + loadings @ z + own * e``, with standard normal ``z``, common to all configurations of
-    the server, and ``e``, of each alone.
+    They are ``mean + loadings @ z + own * e + leap * f``, with standard normal ``z``, common to all
+    configurations of the server, and ``e`` and ``f``, of each alone. A smoother has a deviation of its own in
+    place of ``own``; how far a cost may leap it cannot know.
     """
 
     mean: np.ndarray  # (size,)
     own: np.ndarray  # (size,) standard deviation of each configuration alone
     loadings: np.ndarray  # (size, k); k = 0 where nothing is known of what they have in common
+    leap: np.ndarray | None = None  # (size,) standard deviation of a cost that is one of two; None: none is
 
     @property
     def deviation(self) -> np.ndarray:
         """Standard deviations in all.   # (size,)."""
-        return np.asarray(np.sqrt(self.own**2 + (self.loadings**2).sum(axis=1)))
+        leap = 0.0 if self.leap is None else self.leap
+        return np.asarray(np.sqrt(self.own**2 + leap**2 + (self.loadings**2).sum(axis=1)))
 
 
 class ExpectedCosts(Protocol):

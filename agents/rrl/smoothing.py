@@ -18,6 +18,8 @@ What is assumed, and why:
   a batch fills.
 * *A trend over the load.* All configurations cost more at a higher load. A linear trend takes that up, so
   that the reach of the load only describes how the best configuration moves.
+* *Leaps.* A prior may say that a cost is one of two, that of a kept SLO or that of a broken one. What it
+  leaps is each configuration's own: only its windows, at loads nearby, tell which of the two it is.
 * *An offset per era.* A machine that became slower makes every configuration dearer by about the same factor.
 
 All functions here are pure. The hyperparameters are a vector ``theta``: the logarithms of each knob's reach,
@@ -36,6 +38,7 @@ from tuner.agents.rrl.covariance import Hyperparameters, contract, covariance
 from tuner.knobs import Knob, KnobSpace
 
 __all__ = [
+    "Leaps",
     "Points",
     "SmoothingParameters",
     "coordinates",
@@ -116,6 +119,14 @@ class Points(NamedTuple):
     windows: np.ndarray  # (n,) in how many it was measured
     numbers: np.ndarray  # (n,) int64, of the configurations
     loadings: np.ndarray | None = None  # (n, k) on what a prior says they have in common; None without it
+    leaps: np.ndarray | None = None  # (n,) standard deviations of the part that leaps; None: none does
+
+
+class Leaps(NamedTuple):
+    """How far costs may leap at the places to predict, of which other configurations tell nothing."""
+
+    numbers: np.ndarray  # (m,) int64, of the configurations
+    deviations: np.ndarray  # (m,) of the logarithm of the cost
 
 
 def coordinates(space: KnobSpace) -> np.ndarray:
@@ -160,7 +171,7 @@ def negative_log_posterior(
         covariance is singular under these hyperparameters.   # scalar, (knobs + 3,)
     """
     hyper, noise = _hyperparameters(theta, parameters, points), math.exp(2.0 * theta[-1])
-    matrix = _with_noise(points, hyper, noise)
+    matrix = _with_noise(points, hyper, noise, parameters)
     try:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -207,7 +218,9 @@ def posterior(
     points: Points,
     parameters: SmoothingParameters,
     where: np.ndarray,
+    *,
     loadings: np.ndarray | None = None,
+    leaps: Leaps | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what costs are expected to be, and how sure that is.
 
@@ -218,6 +231,7 @@ def posterior(
         where: Places to predict.   # (m, knobs + 2)
         loadings: Of the places, if the points have them; then costs are about 0 before anything is measured,
             not about an unknown mean.   # (m, k)
+        leaps: Of the places, if the points have them.
 
     Returns:
         Mean and standard deviation of the logarithm of the cost.   # (m,), (m,)
@@ -225,12 +239,15 @@ def posterior(
     from scipy.linalg import solve_triangular
 
     hyper = _hyperparameters(theta, parameters, points)
-    factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1])))
+    factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1]), parameters))
     across = covariance(points.places, where, hyper)
     prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
     if points.loadings is not None and loadings is not None:
         across += _in_common(points.loadings, loadings, points.places, where, hyper)
         prior += (loadings**2).sum(axis=1)
+    if points.leaps is not None and leaps is not None:
+        across += _of_leaps(points, where, leaps, parameters)
+        prior += leaps.deviations**2
     right = np.column_stack([points.logs, np.ones(points.logs.size), across])
     right = solve_triangular(factor, right, lower=True, check_finite=False, overwrite_b=True)
     logs, ones, across = right[:, 0], right[:, 1], right[:, 2:]
@@ -252,6 +269,21 @@ def _in_common(
     return np.asarray((a @ b.T) * np.where(same, 1.0, hyper.shared))
 
 
+def _of_leaps(points: Points, where: np.ndarray, leaps: Leaps, parameters: SmoothingParameters) -> np.ndarray:
+    """Return the part of the covariance that each configuration has alone.   # (n, m)."""
+    assert points.leaps is not None
+    alone = Hyperparameters(
+        inverse_reach=np.array([1.0 / parameters.load_reach]),
+        variance=1.0,
+        shared=parameters.shared,
+        slope=0.0,
+        offset=0.0,
+    )
+    matrix = covariance(points.places[:, -2:], where[:, -2:], alone)
+    matrix *= points.numbers[:, None] == leaps.numbers[None, :]
+    return np.asarray(matrix * points.leaps[:, None] * leaps.deviations[None, :])
+
+
 def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters, points: Points) -> Hyperparameters:
     known = points.loadings is not None  # then the prior says how costs grow with the load
     return Hyperparameters(
@@ -263,11 +295,15 @@ def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters, points:
     )
 
 
-def _with_noise(points: Points, hyper: Hyperparameters, noise: float) -> np.ndarray:
+def _with_noise(
+    points: Points, hyper: Hyperparameters, noise: float, parameters: SmoothingParameters
+) -> np.ndarray:
     """Return the covariance of what was measured; n windows have an n-th of the noise.   # (n, n)."""
     matrix = covariance(points.places, points.places, hyper)
     if points.loadings is not None:
         matrix += _in_common(points.loadings, points.loadings, points.places, points.places, hyper)
+    if points.leaps is not None:
+        matrix += _of_leaps(points, points.places, Leaps(points.numbers, points.leaps), parameters)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER
     return matrix
 

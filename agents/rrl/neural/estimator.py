@@ -115,6 +115,10 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
 def _either(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCosts) -> LogCosts:
     """Return the costs where the SLO is kept or broken.
 
+    Which of the two it is depends on the latency. As far as the cost is linear in that, it is as common to
+    the configurations as the latency is. The rest, because a cost is never the mean of the two, is its leap:
+    how near the others came to the SLO does not tell on which side this one is.
+
     Args:
         kept: Costs if it is kept.
         broken: Costs if it is broken.
@@ -123,12 +127,16 @@ def _either(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCost
     """
     from scipy.special import ndtr
 
-    share = ndtr(-logs / latency.deviation)
-    # Which of the two it is depends on the latency, and is uncertain in common as far as that is.
-    apart = np.sqrt(share * (1.0 - share)) * (broken.mean - kept.mean) / latency.deviation
+    above = logs / latency.deviation
+    share = ndtr(-above)
+    density = np.exp(-0.5 * above**2) / math.sqrt(2.0 * math.pi)  # the slope of the share
+    gap = broken.mean - kept.mean
+    apart = density * gap / latency.deviation
+    leap = np.sqrt(np.maximum(share * (1.0 - share) - density**2, 0.0)) * np.abs(gap)
     column = share[:, None]
     return LogCosts(
         share * kept.mean + (1.0 - share) * broken.mean,
         share * kept.own + (1.0 - share) * broken.own + apart * latency.own,
         column * kept.loadings + (1.0 - column) * broken.loadings + apart[:, None] * latency.loadings,
+        leap,
     )

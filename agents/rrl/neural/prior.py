@@ -25,8 +25,9 @@ BIN = 0.05
 SEEN_DOUBT = 0.1
 """Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
 LEAST_BURSTINESS = 0.05
-GROWTH = 1.5
-"""A profile is made again when a batch this many times as large as the largest so far was seen."""
+GROWTH = 1.1
+"""A profile is made again when a batch this many times as large as the largest so far was seen. Where the
+least use is found near the SLO, a doubt of a few per cent decides whether it is ever tried."""
 
 
 class NeuralPrior:

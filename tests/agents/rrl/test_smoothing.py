@@ -12,6 +12,7 @@ import pytest
 from tests.agents import naive
 from tuner.agents.rrl.covariance import Hyperparameters, covariance
 from tuner.agents.rrl.smoothing import (
+    Leaps,
     Points,
     SmoothingParameters,
     coordinates,
@@ -153,7 +154,7 @@ def test_what_a_prior_knows_of_all_costs_is_part_of_the_covariance() -> None:
     where = random_points(5, 5, eras=1).places
     theta = initial_theta(PARAMETERS, 2)
 
-    mean, deviation = posterior(theta, points, PARAMETERS, where, there)
+    mean, deviation = posterior(theta, points, PARAMETERS, where, loadings=there)
 
     hyper = Hyperparameters(np.exp(-theta[:-2]), math.exp(2 * theta[-2]), PARAMETERS.shared, 0.0, 0.1**2)
     within = naive.covariance(points.places, points.places, hyper) + loadings @ loadings.T
@@ -163,4 +164,53 @@ def test_what_a_prior_knows_of_all_costs_is_part_of_the_covariance() -> None:
     expected = across.T @ np.linalg.solve(within, points.logs)
     variance = before - np.einsum("ij,ij->j", across, np.linalg.solve(within, across))
     assert mean == pytest.approx(expected, rel=1e-5)
+    assert deviation == pytest.approx(np.sqrt(variance), rel=1e-4)
+
+
+def test_only_its_own_windows_tell_on_which_side_of_a_leap_a_configuration_is() -> None:
+    """At the load of its windows nearly for sure, farther away less, on a changed machine less, too."""
+    place = np.array([[0.0, 5.0, 1.0]])
+    points = Points(place, np.array([-1.0]), np.array([100.0]), np.array([7]), np.zeros((1, 1)), np.ones(1))
+
+    def predicted(number: int, *, load: float = 5.0, era: float = 1.0) -> tuple[float, float]:
+        leaps = Leaps(np.array([number]), np.ones(1))
+        where = np.array([[0.0, load, era]])
+        mean, deviation = posterior(
+            initial_theta(PARAMETERS, 1), points, PARAMETERS, where, loadings=np.zeros((1, 1)), leaps=leaps
+        )
+        return float(mean[0]), float(deviation[0])
+
+    itself, other = predicted(7), predicted(8)
+    assert itself[0] == pytest.approx(-1.0, abs=0.01)
+    assert itself[1] < 0.05
+    assert other[1] > 1.0
+    assert itself[1] < predicted(7, load=5.5)[1] < predicted(7, load=7.0)[1]
+    assert itself[1] < predicted(7, era=2.0)[1] < predicted(8, era=2.0)[1]
+
+
+def test_leaps_are_part_of_the_covariance() -> None:
+    """Against the formulas of a Gaussian process, each configuration's leap alike at all loads nearby."""
+    generator = np.random.default_rng(6)
+    points = random_points(7, eras=2)
+    numbers = np.arange(12) % 4
+    sizes, there = generator.uniform(0.1, 1.0, 12), generator.uniform(0.1, 1.0, 5)
+    points = points._replace(numbers=numbers, loadings=np.zeros((12, 1)), leaps=sizes)
+    where, leaps = random_points(8, 5, eras=2).places, Leaps(np.array([0, 1, 2, 3, 9]), there)
+    theta = initial_theta(PARAMETERS, 2)
+
+    mean, deviation = posterior(theta, points, PARAMETERS, where, loadings=np.zeros((5, 1)), leaps=leaps)
+
+    hyper = Hyperparameters(np.exp(-theta[:-2]), math.exp(2 * theta[-2]), PARAMETERS.shared, 0.0, 0.1**2)
+    alone = Hyperparameters(np.array([1 / PARAMETERS.load_reach]), 1.0, PARAMETERS.shared, 0.0, 0.0)
+
+    def leaping(places: np.ndarray, names: np.ndarray, far: np.ndarray) -> np.ndarray:
+        alike = np.array(naive.covariance(points.places[:, -2:], places[:, -2:], alone))
+        return np.asarray(alike * (numbers[:, None] == names) * np.outer(sizes, far))
+
+    within = naive.covariance(points.places, points.places, hyper) + leaping(points.places, numbers, sizes)
+    within += np.diag(math.exp(2 * theta[-1]) / points.windows)
+    across = naive.covariance(points.places, where, hyper) + leaping(where, leaps.numbers, there)
+    before = hyper.variance + hyper.offset + there**2
+    assert mean == pytest.approx(across.T @ np.linalg.solve(within, points.logs), rel=1e-5)
+    variance = before - np.einsum("ij,ij->j", across, np.linalg.solve(within, across))
     assert deviation == pytest.approx(np.sqrt(variance), rel=1e-4)

@@ -223,6 +223,9 @@ def test_a_configuration_that_may_break_the_slo_is_uncertain(goal: str) -> None:
     drawn = np.where(ratios <= 1.0, kept, np.log1p(ratios))
     assert costs.mean[here] == pytest.approx(drawn.mean(), abs=0.1)
     assert costs.deviation[here] == pytest.approx(drawn.std(), rel=0.25)
+    assert costs.leap is not None
+    line = np.polynomial.Polynomial.fit(np.log(ratios), drawn, 1)
+    assert costs.leap[here] == pytest.approx((drawn - line(np.log(ratios))).std(), rel=0.25)
 
 
 def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
