@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi import Request as Asked
 
+from tuner.dispatch import event_loop
 from tuner.dispatch.request import Metadata, Reply, Request
 
 __all__ = ["FrontProcess"]
@@ -59,7 +60,7 @@ class FrontProcess:
 
 
 def _serve(name: str, pipe: Pipe) -> None:
-    asyncio.run(_listen(name, pipe))
+    event_loop.run(_listen(name, pipe))
 
 
 async def _listen(name: str, pipe: Pipe) -> None:
