@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tuner.dispatch import event_loop
 from tuner.dispatch.backends.catalogue import connect
 from tuner.dispatch.config import DispatchConfig, ListenSection
 from tuner.dispatch.control import Control
@@ -210,4 +209,5 @@ def run_dispatch(
         loop.add_signal_handler(signal.SIGHUP, reloading)
         await process.serve()
 
-    event_loop.run(main())
+    # Not by uvloop, which is quicker: its clock, by which batches are timed, counts whole milliseconds.
+    asyncio.run(main())

@@ -16,7 +16,6 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi import Request as Asked
 
-from tuner.dispatch import event_loop
 from tuner.dispatch.request import Metadata, Reply, Request
 
 __all__ = ["FrontProcess"]
@@ -60,7 +59,7 @@ class FrontProcess:
 
 
 def _serve(name: str, pipe: Pipe) -> None:
-    event_loop.run(_listen(name, pipe))
+    asyncio.run(_listen(name, pipe))
 
 
 async def _listen(name: str, pipe: Pipe) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import onnxruntime
 import yaml
 
-from tuner.dispatch import event_loop
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
@@ -74,4 +73,4 @@ async def main(port: int, batch: int, wait: float, network: str) -> None:
 
 
 if __name__ == "__main__":
-    event_loop.run(main(int(sys.argv[1]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]))

@@ -111,7 +111,6 @@ class Pool:
         self._origin = 0.0
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._wakes_at = math.inf
         self._tuning: asyncio.TimerHandle | None = None
 
     @property
@@ -341,12 +340,12 @@ class Pool:
         """Set the timer for what the scheduler wants next."""
         at = math.inf if self.scheduler is None else self._origin + self.scheduler.wake_at
         if self._timer is not None:
-            if self._wakes_at == at:  # most arrivals change nothing, and setting it costs a few us
+            if self._timer.when() == at:  # most arrivals change nothing, and setting it costs a few us
                 return
             self._timer.cancel()
             self._timer = None
         if at < math.inf:
-            self._timer, self._wakes_at = self._loop.call_at(at, self._wake), at
+            self._timer = self._loop.call_at(at, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
