@@ -35,7 +35,7 @@ def test_a_file(tmp_path: Path) -> None:
 
     assert config.listen.http == ("::1", 9101)
     assert config.rules().policy == "symphony"
-    assert config.rules().chosen == SymphonyOptions(deferral=0.25)
+    assert config.rules().chosen == SymphonyOptions(deferral=0.1)
     assert config.sessions[0].servers == {"127.0.0.1:8001", "127.0.0.1:8011"}
 
 

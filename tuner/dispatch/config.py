@@ -26,9 +26,10 @@ __all__ = ["DispatchConfig", "ListenSection", "SessionConfig", "TracingSection"]
 
 OFFLINE = ("oracle", "nexus")
 """Policies that need to know all requests, or their rates, beforehand."""
-DEFAULTS: dict[str, dict[str, Any]] = {"symphony": {"deferral": 0.25}}
+DEFAULTS: dict[str, dict[str, Any]] = {"symphony": {"deferral": 0.1}}
 """Options that are not the policy's own defaults. A batch that waits as long as it can is late if the machine
-hesitates for a few milliseconds, which real ones do."""
+hesitates for a few milliseconds, which real ones do, or if more requests than expected come at once:
+``tuner experiment run dispatch-deferral`` shows what each deferral is worth."""
 LONGEST_SLO = 600_000
 """ms"""
 
