@@ -55,7 +55,7 @@ def test_batches_are_formed_and_taken_apart() -> None:
         batches = [items for server in found.servers.values() for _, items in server.batches]
         assert echoes(answers) == 400
         assert sum(batches) == 400
-        assert sum(batches) / len(batches) > 4
+        assert sum(batches) / len(batches) > 3
         assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS
 
     run(main())
