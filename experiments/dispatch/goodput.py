@@ -3,16 +3,18 @@
 Dispatcher, servers and clients share two cores, so that what the dispatcher spends on a request is missing to
 the models. Of the two mixes the light one shows how much that is, the heavy one what the batches are worth.
 The same clients send the same requests to the dispatcher, under symphony and under eager, and to the two
-servers by turns, which then batch by themselves, with several batch delays. The rate is raised as long as
-99 % of the requests of every model are answered within its SLO, counted by the clients.
+servers by turns, which then batch by themselves, with several batch delays. The rate is raised, for all of
+them together, as long as 99 % of the requests of every model are answered within its SLO, counted by the
+clients.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
@@ -31,12 +33,12 @@ from tuner.experiments.dispatch.bench import (
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
-__all__ = ["DispatchGoodput", "bad_rates", "highest_rate"]
+__all__ = ["DispatchGoodput", "bad_rates", "highest_rates"]
 
 ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
-WARM_UP = 3.0
-"""s of load before the first trial of each system."""
+WARM_UP = 1.0
+"""s of the same load before each trial."""
 SYSTEMS = ("symphony", "eager")
 STEP = 1.15
 """From one rate that is tried to the next, on the way up."""
@@ -45,6 +47,8 @@ TOLERANCE = 0.04
 HICCUPS = 1
 """Seconds of a trial that do not count: those with most bad answers. If a machine that others share pauses
 for 0.1 s, one request in sixty of a trial is late, whatever the system."""
+Keeps = Callable[[float], bool]
+"""Whether a rate is kept, requests/s of all models."""
 MIXES = {"light": MODELS, "heavy": HEAVY}
 """What is served, by the name of the mix."""
 
@@ -89,7 +93,7 @@ def bad_rates(
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
-    """Raises the rate for each system until it fails, in turns over the same servers."""
+    """Raises the rate of all systems until they fail, in turns over the same servers."""
 
     seconds = Scaled(6.0, quick=2.0)
     """Of one trial."""
@@ -99,7 +103,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         {"light": (2.0, 5.0, 10.0), "heavy": (5.0, 10.0, 20.0)}, quick={"light": (2.0,)}
     )
     """Batch delays of the servers' own batching, ms; the best of them counts."""
-    first = Scaled({"light": 300.0, "heavy": 200.0}, quick={"light": 100.0})
+    first = Scaled({"light": 350.0, "heavy": 250.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
     """Below this it ends, requests/s: more than two cores can serve of such models."""
@@ -108,41 +112,45 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
 
     def measure(self, conditions: Conditions, seed: int) -> dict[str, float]:
-        found: dict[str, float] = {}
         models = MIXES[conditions.mix]
-        with servers(2, models) as tritons:
+        with ExitStack() as running:
+            tritons = running.enter_context(servers(2, models))
             addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
             direct = CheckingClients(addresses, models)
             direct.learn(addresses[0])
+            keeps: dict[str, Keeps] = {}
             for system in SYSTEMS:
-                with dispatching(tritons, models, policy=system) as dispatcher:
-                    clients = CheckingClients([dispatcher.address], models)
-                    clients.learn(addresses[0])
-                    found[system] = self._search(clients, conditions, seed)
-                self.report(f"{conditions}: {system} {found[system]:.0f} r/s")
+                dispatcher = running.enter_context(dispatching(tritons, models, policy=system))
+                clients = CheckingClients([dispatcher.address], models)
+                clients.learn(addresses[0])
+                keeps[system] = partial(self._keeps, clients, nullcontext, conditions, seed)
             for delay in self.delays[conditions.mix]:
-                system = f"triton {delay:g} ms"
-                with batching(tritons, models, delay):
-                    found[system] = self._search(direct, conditions, seed)
-                self.report(f"{conditions}: {system} {found[system]:.0f} r/s")
+                alone = partial(batching, tritons, models, delay)
+                keeps[f"triton {delay:g} ms"] = partial(self._keeps, direct, alone, conditions, seed)
+            first, most = self.first[conditions.mix], self.most[conditions.mix]
+            for keep in keeps.values():  # nobody meets a server or a dispatcher that never worked
+                keep(first)
+            found = highest_rates(keeps, first, most)
+        for system, rate in found.items():
+            self.report(f"{conditions}: {system} {rate:.0f} r/s")
         return found
 
-    def _search(self, clients: CheckingClients, conditions: Conditions, seed: int) -> float:
-        """Return the highest rate that was within the SLOs, requests/s of all models."""
-        models, first = clients.models, self.first[conditions.mix]
-
-        def keeps(rate: float) -> bool:
-            offered = arrivals(rates_of(models, rate), self.seconds, seed, conditions.burstiness)
-            return any(self._keeps(clients, offered, seed) for _ in range(2))  # once more if it fails
-
-        # The dispatcher learns how long batches take from those that it sends.
-        clients.offer(arrivals(rates_of(models, first), WARM_UP, seed + 1))
-        return highest_rate(keeps, first, self.most[conditions.mix])
-
-    @staticmethod
-    def _keeps(clients: CheckingClients, offered: list[tuple[float, str]], seed: int) -> bool:
+    def _keeps(
+        self,
+        clients: CheckingClients,
+        around: Callable[[], AbstractContextManager[None]],
+        conditions: Conditions,
+        seed: int,
+        rate: float,
+    ) -> bool:
         """Return whether every model has its share of good answers."""
-        return max(bad_rates(offered, clients.offer(offered, seed=seed), clients.models).values()) <= ALLOWED
+        models = clients.models
+        rates = rates_of(models, rate)
+        offered = arrivals(rates, self.seconds, seed, conditions.burstiness)
+        with around():
+            clients.offer(arrivals(rates, WARM_UP, seed + 1, conditions.burstiness))
+            answers = clients.offer(offered, seed=seed)
+        return max(bad_rates(offered, answers, models).values()) <= ALLOWED
 
     def rows(self, found: Answers[Conditions, dict[str, float]]) -> Iterator[Row]:
         for conditions, runs in found.items():
@@ -165,20 +173,35 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         }
 
 
-def highest_rate(keeps: Callable[[float], bool], first: float, most: float) -> float:
-    """Return the highest rate that was kept, requests/s; 0 if the first was not.
+def highest_rates(keeps: Mapping[str, Keeps], first: float, most: float) -> dict[str, float]:
+    """Return the highest rate that each system kept, requests/s; 0 for one that did not keep the first.
 
-    It is sought upwards, because an overload leaves its traces in the next trial; the last step is bisected.
+    All rise together, and each rate is tried with those that are left, in one order and then in the other: a
+    machine that others share has fast and slow minutes, and so all have the same ones. A system that fails
+    has a second try when the others had theirs. Rates rise because an overload leaves its traces in the next
+    trial; the last step of each is bisected.
 
     Args:
-        keeps: Whether a system keeps a rate.
+        keeps: Whether a system keeps a rate, by its name.
         first: The lowest rate that is tried.
         most: Neither this rate nor a higher one is tried.
     """
-    rate, kept = first, 0.0
-    while rate < most and keeps(rate):
-        kept, rate = rate, rate * STEP
-    return kept if rate >= most else highest(keeps, (kept, rate), TOLERANCE)
+    kept = dict.fromkeys(keeps, 0.0)
+    failed: dict[str, float] = {}
+    rate, left = first, list(keeps)
+    while left and rate < most:
+        doubtful = [system for system in left if not keeps[system](rate)]
+        failed |= dict.fromkeys([system for system in doubtful if not keeps[system](rate)], rate)
+        left = [system for system in reversed(left) if system not in failed]
+        kept |= dict.fromkeys(left, rate)
+        rate *= STEP
+    for system, bound in failed.items():
+
+        def twice(rate: float, keep: Keeps = keeps[system]) -> bool:
+            return keep(rate) or keep(rate)
+
+        kept[system] = highest(twice, (kept[system], bound), TOLERANCE)
+    return kept
 
 
 def _best(run: dict[str, float], system: str) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tuner.experiments.dispatch.bench import MODELS, Answered
-from tuner.experiments.dispatch.goodput import bad_rates, highest_rate
+from tuner.experiments.dispatch.goodput import bad_rates, highest_rates
 
 RATE, SECONDS = 100, 6
 
@@ -34,13 +36,39 @@ def test_wrong_answers_are_bad() -> None:
     assert (rates[MODELS[0].name], rates[MODELS[1].name]) == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("limit", [100.0, 137.0, 260.0])
-def test_the_highest_rate_is_found_to_a_quarter_of_a_step(limit: float) -> None:
-    found = highest_rate(lambda rate: rate <= limit, first=100.0, most=900.0)
+def test_the_highest_rates_are_found_to_a_quarter_of_a_step() -> None:
+    """Each system's own, though they rise together."""
+    limits = {"a": 100.0, "b": 137.0, "c": 260.0}
+    keeps = {name: lambda rate, limit=limit: rate <= limit for name, limit in limits.items()}
 
-    assert limit / 1.036 < found <= limit
+    found = highest_rates(keeps, first=100.0, most=900.0)
+
+    assert all(limit / 1.036 < found[name] <= limit for name, limit in limits.items())
+
+
+def test_systems_have_their_turns() -> None:
+    """At each rate all that are left are tried, first in one order and then in the other."""
+    tried: list[tuple[str, float]] = []
+
+    def keep(name: str, rate: float) -> bool:
+        tried.append((name, rate))
+        return rate < 130.0
+
+    highest_rates({name: partial(keep, name) for name in "ab"}, first=100.0, most=900.0)
+
+    assert [name for name, rate in tried if rate < 114.0] == ["a", "b"]
+    assert [name for name, rate in tried if 114.0 < rate < 116.0] == ["b", "a"]
+
+
+def test_one_failure_is_forgiven() -> None:
+    failures = iter([False])
+
+    found = highest_rates({"a": lambda rate: next(failures, rate < 120.0)}, first=100.0, most=900.0)
+
+    assert found["a"] > 115.0 / 1.036
 
 
 def test_a_search_ends_at_its_bounds() -> None:
-    assert highest_rate(lambda _: False, first=100.0, most=900.0) == 0.0
-    assert 900.0 / 1.15 < highest_rate(lambda rate: rate < 900.0, first=100.0, most=900.0) < 900.0
+    assert highest_rates({"a": lambda _: False}, first=100.0, most=900.0) == {"a": 0.0}
+    found = highest_rates({"a": lambda rate: rate < 900.0}, first=100.0, most=900.0)
+    assert 900.0 / 1.15 < found["a"] < 900.0
