@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from tuner.adapters.embedded.server import free_ports
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.adapters.triton.wire import METHOD
 from tuner.errors import AdapterError
+from tuner.heap import heap_at_rest
 
 __all__ = [
     "HEAVY",
@@ -193,12 +193,8 @@ class CheckingClients:
             arrivals: Per request when it is sent, s, and its model.
             seed: Of the choice of inputs.
         """
-        gc.collect()
-        gc.freeze()  # the clients' own pauses would count as the servers'
-        try:
+        with heap_at_rest():  # the clients' own pauses would count as the servers'
             return asyncio.run(self._offer(arrivals, np.random.default_rng(seed)))
-        finally:
-            gc.unfreeze()
 
     async def _offer(self, arrivals: Sequence[tuple[float, str]], rng: np.random.Generator) -> list[Answered]:
         # Without a pool of their own, channels to one address would share a connection.

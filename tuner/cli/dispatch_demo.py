@@ -120,6 +120,8 @@ async def _load(
     """
     import tritonclient.grpc.aio as tritongrpc
 
+    from tuner.heap import heap_at_rest
+
     clients = [tritongrpc.InferenceServerClient(address) for address in addresses]
     rng = np.random.default_rng(seed)
     arrivals = sorted(
@@ -128,13 +130,14 @@ async def _load(
         for time in rng.uniform(0, seconds + warmup, rng.poisson(share * rate * (seconds + warmup)))
     )
     loop = asyncio.get_running_loop()
-    began = loop.time()
     tasks = []
-    for number, (time, model) in enumerate(arrivals):
-        await asyncio.sleep(max(began + time - loop.time(), 0))
-        client = clients[number % len(clients)]
-        tasks.append((time, loop.create_task(_ask(client, model, rng, began + time))))
-    found = [(time, await task) for time, task in tasks]
+    with heap_at_rest():  # with and without a dispatcher: its process rests here, too
+        began = loop.time()
+        for number, (time, model) in enumerate(arrivals):
+            await asyncio.sleep(max(began + time - loop.time(), 0))
+            client = clients[number % len(clients)]
+            tasks.append((time, loop.create_task(_ask(client, model, rng, began + time))))
+        found = [(time, await task) for time, task in tasks]
     for client in clients:
         await client.close()
     return [came for time, came in found if time >= warmup]

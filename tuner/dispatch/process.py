@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.dispatch.backends.catalogue import connect
@@ -19,6 +18,7 @@ from tuner.dispatch.journal import Journal
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.tracing import Tracing
 from tuner.errors import InvalidInput, StorageError
+from tuner.heap import heap_at_rest
 from tuner.scheduling.scheduler import compile_policy
 from tuner.web.token import read_token
 
@@ -87,7 +87,7 @@ class DispatchProcess:
                 if self._config.listen.control is not None:
                     await self.control.start(self._config.listen.control)
                 self._say(self._summary())
-                with _heap_at_rest():
+                with heap_at_rest():
                     started()
                     await self._ended.wait()
                 self._say("ending: requests in progress are answered first")
@@ -140,21 +140,6 @@ class DispatchProcess:
             f"dispatches {names} by {self._config.policy}, {', '.join(places)}, "
             f"to {up} of {len(servers)} backends{away}"
         )
-
-
-@contextmanager
-def _heap_at_rest() -> Iterator[None]:
-    """Let the garbage collector pass over what is there now.
-
-    That is mostly the code of libraries, 150,000 objects: to look at all of them, every few seconds,
-    stops every request for 0.1 s, longer than many an SLO.
-    """
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def front_config(listen: ListenSection, *, traces: bool = False) -> FrontConfig:
