@@ -8,20 +8,21 @@ bit. They are written beside the result; to use them, copy both files to ``agent
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.agents.rrl.neural.network import WEIGHTS, Network, digest_of, evaluate, shipped
+from tuner.agents.rrl.neural.network import WEIGHTS, Network, Outputs, digest_of, evaluate, shipped
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
 from tuner.experiments.neural.training import Recipe, join, train
 
-__all__ = ["HELD_OUT", "Pretrain", "ServerBlock", "save_weights"]
+__all__ = ["HELD_OUT", "P95", "Pretrain", "ServerBlock", "blocks", "by_factors", "save_weights", "split"]
 
 SERVERS = {"triton": 27000, "tfserving_cpu": 21000, "tfserving_gpu": 21000}
 """How many are trained on, by family."""
@@ -30,8 +31,8 @@ BLOCK = 50
 HELD_OUT, CHECKED = 1_000_000, 100
 """The first seed of servers that are not trained on, and how many of each family."""
 STATISTICS = ("mean latency", "p50", "p95", "p99", "CPU use", "GPU use")
-SHOWN = (2, 4)
-"""Of these, which are reported."""
+P95, CPU = 2, 4
+"""Columns of these."""
 SEEN = 4
 """Windows that a prediction may rest on, beside the one that was watched."""
 
@@ -42,6 +43,26 @@ class ServerBlock(NamedTuple):
     family: str
     first: int
     servers: int
+
+    def draw(self) -> Samples:
+        """Return their windows."""
+        return join([draw_samples(self.family, self.first + n) for n in range(self.servers)])
+
+
+def blocks(servers: Mapping[str, int], share: float, checked: int) -> list[ServerBlock]:
+    """Return the servers to train on, and those to check on, in blocks.
+
+    Args:
+        servers: How many are trained on, by family.
+        share: Of these.
+        checked: How many of each family are held out.
+    """
+    return [
+        ServerBlock(family, first, min(BLOCK, count - first))
+        for family, most in servers.items()
+        for count in (max(int(share * most), 1),)
+        for first in range(0, count, BLOCK)
+    ] + [ServerBlock(family, HELD_OUT, checked) for family in servers]
 
 
 @experiment(
@@ -59,15 +80,10 @@ class Pretrain(Experiment[ServerBlock, Samples]):
     recipe = Scaled(Recipe(), quick=Recipe(epochs=4))
 
     def tasks(self) -> list[ServerBlock]:
-        return [
-            ServerBlock(family, first, min(BLOCK, count - first))
-            for family, servers in SERVERS.items()
-            for count in (max(int(self.share * servers), 1),)
-            for first in range(0, count, BLOCK)
-        ] + [ServerBlock(family, HELD_OUT, self.checked) for family in SERVERS]
+        return blocks(SERVERS, self.share, self.checked)
 
     def measure(self, task: ServerBlock, seed: int) -> Samples:  # noqa: ARG002 - the servers have their own
-        return join([draw_samples(task.family, task.first + n) for n in range(task.servers)])
+        return task.draw()
 
     def rows(self, found: Answers[ServerBlock, Samples]) -> Iterator[Row]:
         network = self._train(found)
@@ -88,14 +104,14 @@ class Pretrain(Experiment[ServerBlock, Samples]):
         import torch
 
         torch.set_num_threads(1)  # the order of a sum over threads is no one's promise
-        blocks = [answers[0] for block, answers in found.items() if block.first < HELD_OUT]
+        parts = [answers[0] for block, answers in found.items() if block.first < HELD_OUT]
         losses: list[float] = []
 
         def progress(loss: float) -> None:
             losses.append(loss)
             self.report(f"epoch {len(losses)} of {self.recipe.epochs}: loss {loss:.3f}")
 
-        network = train(join(blocks), self.recipe, progress=progress)
+        network = train(join(parts), self.recipe, progress=progress)
         folder = self.options.folder / "neural-pretrain"
         save_weights(network, self.configuration(), folder)
         self.report(f"weights: {folder}")
@@ -125,27 +141,36 @@ def _exactness(family: str, network: Network, held: Samples) -> Iterator[Row]:
     """Yield the errors of predictions on held-out servers, before and after a few windows were seen."""
     outputs = evaluate(network, held.rows)
     errors, weights = outputs.mean - held.targets, held.weights
-    for column in SHOWN:
+    for column in (P95, CPU):
         before = np.sqrt(np.average(errors[:, column] ** 2, weights=weights))
-        after = _after_windows(
-            errors[:, column], outputs.loadings[:, column], outputs.deviation[:, column], weights
-        )
+        after = by_factors(outputs, held, column, SEEN)
         name = f"{family}, {STATISTICS[column]}: error of its logarithm"
         yield Row(id=f"{name}, one window watched", measured=float(before))
-        yield Row(id=f"{name}, {SEEN} more windows seen", measured=float(after))
+        yield Row(id=f"{name}, {SEEN} more windows seen", measured=after)
 
 
-def _after_windows(errors: np.ndarray, loadings: np.ndarray, own: np.ndarray, weights: np.ndarray) -> float:
-    """Return the error that is left when some windows of each server have been seen."""
+def split(samples: Samples, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield for each server which of its rows are seen, by chance, and the others."""
     generator = np.random.default_rng(0)
+    for begin in range(0, samples.weights.size, CONFIGURATIONS):
+        seen = generator.choice(CONFIGURATIONS, count, replace=False)
+        yield begin + seen, begin + np.setdiff1d(np.arange(CONFIGURATIONS), seen)
+
+
+def by_factors(outputs: Outputs, held: Samples, column: int, count: int) -> float:
+    """Return the error that is left when the factors have learned from some windows of each server.
+
+    Args:
+        outputs: What the network says of the rows.
+        held: What the windows showed.
+        column: Of which output.
+        count: How many windows of each server are seen.
+    """
+    error, loading = outputs.mean[:, column] - held.targets[:, column], outputs.loadings[:, column]
     squares, total = 0.0, 0.0
-    for begin in range(0, errors.size, CONFIGURATIONS):
-        part = slice(begin, begin + CONFIGURATIONS)
-        error, loading, alone, weight = errors[part], loadings[part], own[part], weights[part]
-        seen = generator.choice(CONFIGURATIONS, SEEN, replace=False)
-        others = np.setdiff1d(np.arange(CONFIGURATIONS), seen)
-        within = loading[seen] @ loading[seen].T + np.diag(alone[seen] ** 2)
+    for seen, others in split(held, count):
+        within = loading[seen] @ loading[seen].T + np.diag(outputs.deviation[seen, column] ** 2)
         left = error[others] - loading[others] @ loading[seen].T @ np.linalg.solve(within, error[seen])
-        squares += float((weight[others] * left**2).sum())
-        total += float(weight[others].sum())
-    return float(np.sqrt(squares / total))
+        squares += float((held.weights[others] * left**2).sum())
+        total += float(held.weights[others].sum())
+    return math.sqrt(squares / total)

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from tests.experiments.quick import quick
+from tuner.agents.rrl.neural.inputs import INPUTS
 from tuner.agents.rrl.neural.network import FACTORS, LEAST_DEVIATION, OUTPUTS, WIDTH
 from tuner.envs.randomised import FAMILIES
 from tuner.experiments.neural.held_out import ARMS, HeldOut, HeldOutTask
+from tuner.experiments.neural.in_context import SEEN, InContext
 from tuner.experiments.neural.pretrain import HELD_OUT, Pretrain, ServerBlock
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
 from tuner.experiments.neural.servers import TRUTHS, HeldOutServer
-from tuner.experiments.neural.training import Recipe, join, loss_of, train
+from tuner.experiments.neural.training import Recipe, join, loss_of, train, train_reader
 
 pytestmark = pytest.mark.compiled
 
@@ -106,6 +108,62 @@ def test_pretraining_writes_weights_and_says_how_exact_they_are(tmp_path: Path) 
 
     assert (tmp_path / "neural-pretrain" / "weights.npz").exists()
     assert {family for row in rows for family in FAMILIES if row.id.startswith(family)} == set(FAMILIES)
+
+
+def test_a_network_that_reads_windows_heeds_what_they_showed_in_any_order() -> None:
+    """And nothing that stands where no window was seen."""
+    torch = pytest.importorskip("torch")
+    from tuner.experiments.neural.attention import Attention
+
+    torch.manual_seed(0)
+    model = Attention().eval()
+    rows, places = torch.randn(1, 5, INPUTS), torch.randn(1, 3, INPUTS)
+    shown, seen = torch.randn(1, 3, OUTPUTS), torch.tensor([[1.0, 1.0, 0.0]])
+    other = shown.clone()
+    other[0, 2] = 9.0
+    other[0, 1, 5] = math.nan  # no GPU
+
+    with torch.no_grad():
+        expected = model(rows, places, shown, seen)
+        swapped = model(rows, places[:, [1, 0, 2]], shown[:, [1, 0, 2]], seen)
+        beyond = model(rows, places, torch.where(torch.isfinite(other), other, shown), seen)
+        unmeasured = model(rows, places, other, seen)
+        none = model(rows, places, shown, torch.zeros(1, 3))
+
+    torch.testing.assert_close(swapped, expected)
+    torch.testing.assert_close(beyond, expected)
+    assert torch.isfinite(unmeasured).all()
+    assert not torch.allclose(unmeasured, expected)
+    assert not torch.allclose(none, expected)
+
+
+@pytest.mark.slow
+def test_a_network_that_reads_windows_learns_the_same_each_time(samples: Samples) -> None:
+    """What it expects without any window needs no window."""
+    pytest.importorskip("torch")
+    recipe, losses = Recipe(epochs=8, batch=3), list[float]()
+
+    one = train_reader(samples, recipe, progress=losses.append)
+    two = train_reader(samples, recipe)
+
+    rows, shown = samples.rows[:CONFIGURATIONS], samples.targets[:CONFIGURATIONS]
+    expected = one.outputs(rows, [3, 4], shown[[3, 4]])
+    np.testing.assert_array_equal(two.outputs(rows, [3, 4], shown[[3, 4]]), expected)
+    assert np.isfinite(one.outputs(rows, [], shown[:0])).all()
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_both_forms_are_compared_on_servers_held_out(tmp_path: Path) -> None:
+    """Of every family, after each number of windows."""
+    pytest.importorskip("torch")
+    experiment = quick(InContext, folder=tmp_path)
+    found = {block: [block.draw()] for block in experiment.tasks()}
+
+    rows = list(experiment.rows(found))
+
+    assert len(rows) == len(FAMILIES) * len(SEEN) * 2
+    assert all(0 < row.measured < 5 for row in rows if row.measured is not None)
 
 
 @pytest.mark.parametrize("truth", TRUTHS)
