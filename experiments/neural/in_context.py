@@ -33,6 +33,7 @@ SEEN = (0, 1, 4, 8)
     title="An estimator that reads the windows seen, beside one whose factors learn from them",
     minutes=8,
     repeated=False,
+    shown=24,
 )
 class InContext(Experiment[ServerBlock, Samples]):
     """Simulates servers, trains both forms on their windows, and compares them on servers held out."""
