@@ -7,7 +7,6 @@ window that was seen (:mod:`tuner.experiments.neural.attention`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from tuner.agents.rrl.neural.network import evaluate
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row
-from tuner.experiments.neural.pretrain import HELD_OUT, P95, ServerBlock, blocks, by_factors, split
+from tuner.experiments.neural.pretrain import HELD_OUT, P95, ServerBlock, blocks, by_factors, error_left
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples
 from tuner.experiments.neural.training import Reader, Recipe, join, train, train_reader
 
@@ -70,11 +69,10 @@ class InContext(Experiment[ServerBlock, Samples]):
 
 
 def _by_reading(reader: Reader, held: Samples, count: int) -> float:
-    """Return the error of predictions that rest on some windows of each server, weighted as in training."""
-    squares, total = 0.0, 0.0
-    for seen, others in split(held, count):
-        rows = np.concatenate([seen, others])
-        expected = reader.outputs(held.rows[rows], range(count), held.targets[seen])[count:, P95]
-        squares += float((held.weights[others] * (expected - held.targets[others, P95]) ** 2).sum())
-        total += float(held.weights[others].sum())
-    return math.sqrt(squares / total)
+    """Return the error of predictions that rest on some windows of each server."""
+
+    def expect(seen: np.ndarray, others: np.ndarray) -> np.ndarray:
+        rows = held.rows[np.concatenate([seen, others])]
+        return np.asarray(reader.outputs(rows, range(count), held.targets[seen])[count:, P95])
+
+    return error_left(held, P95, count, expect)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from tuner.experiments.frame.result import Row
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
 from tuner.experiments.neural.training import Recipe, join, train
 
-__all__ = ["HELD_OUT", "P95", "Pretrain", "ServerBlock", "blocks", "by_factors", "save_weights", "split"]
+__all__ = ["HELD_OUT", "P95", "Pretrain", "ServerBlock", "blocks", "by_factors", "error_left", "save_weights"]
 
 SERVERS = {"triton": 27000, "tfserving_cpu": 21000, "tfserving_gpu": 21000}
 """How many are trained on, by family."""
@@ -149,12 +149,26 @@ def _exactness(family: str, network: Network, held: Samples) -> Iterator[Row]:
         yield Row(id=f"{name}, {SEEN} more windows seen", measured=after)
 
 
-def split(samples: Samples, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield for each server which of its rows are seen, by chance, and the others."""
+def error_left(
+    held: Samples, column: int, count: int, expect: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> float:
+    """Return the error of predictions that rest on some windows of each server, weighted as in training.
+
+    Args:
+        held: What the windows showed.
+        column: Which of the outputs is predicted.
+        count: How many windows of each server are seen, drawn by chance.
+        expect: Numbers of the rows seen, and of the others -> what is expected of the others.
+    """
     generator = np.random.default_rng(0)
-    for begin in range(0, samples.weights.size, CONFIGURATIONS):
+    squares, total = 0.0, 0.0
+    for begin in range(0, held.weights.size, CONFIGURATIONS):
         seen = generator.choice(CONFIGURATIONS, count, replace=False)
-        yield begin + seen, begin + np.setdiff1d(np.arange(CONFIGURATIONS), seen)
+        others = begin + np.setdiff1d(np.arange(CONFIGURATIONS), seen)
+        error = expect(begin + seen, others) - held.targets[others, column]
+        squares += float((held.weights[others] * error**2).sum())
+        total += float(held.weights[others].sum())
+    return math.sqrt(squares / total)
 
 
 def by_factors(outputs: Outputs, held: Samples, column: int, count: int) -> float:
@@ -163,14 +177,16 @@ def by_factors(outputs: Outputs, held: Samples, column: int, count: int) -> floa
     Args:
         outputs: What the network says of the rows.
         held: What the windows showed.
-        column: Of which output.
+        column: Which of the outputs is predicted.
         count: How many windows of each server are seen.
     """
-    error, loading = outputs.mean[:, column] - held.targets[:, column], outputs.loadings[:, column]
-    squares, total = 0.0, 0.0
-    for seen, others in split(held, count):
+    mean, loading = outputs.mean[:, column], outputs.loadings[:, column]
+    missed = held.targets[:, column] - mean
+
+    def expect(seen: np.ndarray, others: np.ndarray) -> np.ndarray:
         within = loading[seen] @ loading[seen].T + np.diag(outputs.deviation[seen, column] ** 2)
-        left = error[others] - loading[others] @ loading[seen].T @ np.linalg.solve(within, error[seen])
-        squares += float((held.weights[others] * left**2).sum())
-        total += float(held.weights[others].sum())
-    return math.sqrt(squares / total)
+        return np.asarray(
+            mean[others] + loading[others] @ loading[seen].T @ np.linalg.solve(within, missed[seen])
+        )
+
+    return error_left(held, column, count, expect)

@@ -116,7 +116,7 @@ def train_reader(
 
     Args:
         samples: What to learn from.
-        recipe: How; ``hidden`` is the network's own affair.
+        recipe: How; its ``hidden`` is not used.
         progress: Called with the loss of every epoch.
     """
     import torch
