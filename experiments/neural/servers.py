@@ -175,17 +175,19 @@ LOADS = (0.7, 1.0, 1.4)
 
 
 def tune(server: HeldOutServer, agent: Agent, windows: int) -> Learning:
-    """Let an agent tune a server that was watched for one window, in its default configuration."""
+    """Let an agent tune a server that was watched for one window, in its default configuration.
+
+    As in the control loop it learns from that window, too, and hears of the rate of each window itself.
+    """
     chosen = []
-    _, measurement = server.measure(server.number)
-    state = server.state(measurement)
-    for _ in range(windows):
-        number = agent.select(state, None)
+    number = server.number
+    for _ in range(windows + 1):
         cost, measurement = server.measure(number)
-        after = server.state(measurement)
-        agent.update(state, number, cost, after)
-        state = after
+        state = server.state(measurement)
+        agent.update(state, number, cost, state)
+        number = agent.select(state, None)
         chosen.append(number)
+    chosen.pop()  # nobody measured it
     costs = server.expected[np.array(chosen)]
     ratios = costs / server.best
     off = np.flatnonzero(ratios > NEAR)
