@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tuner.experiments.neural.held_out import ARMS, HeldOut, HeldOutTask
 from tuner.experiments.neural.in_context import SEEN, InContext
 from tuner.experiments.neural.pretrain import HELD_OUT, Pretrain, ServerBlock
 from tuner.experiments.neural.samples import CONFIGURATIONS, Samples, draw_samples
-from tuner.experiments.neural.servers import TRUTHS, HeldOutServer
+from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, tune
 from tuner.experiments.neural.training import Recipe, join, loss_of, train, train_reader
 
 pytestmark = pytest.mark.compiled
@@ -180,6 +181,21 @@ def test_a_held_out_server_has_a_best_configuration_that_keeps_its_slo(truth: st
     assert measurement.requests > 0
     one.restart()
     assert one.measure(best)[0] == cost
+
+
+def test_an_agent_learns_from_the_watched_window_and_hears_of_the_rate_of_each() -> None:
+    """As in the control loop; only its own picks are judged."""
+    server = HeldOutServer("triton", TRUTHS["like the training"], 7)
+    best, default = int(np.argmin(server.expected)), server.number
+    agent = MagicMock()
+    agent.select.return_value = best
+
+    learning = tune(server, agent, 3)
+
+    learned = [call.args for call in agent.update.call_args_list]
+    assert [number for _, number, _, _ in learned] == [default, best, best, best]
+    assert all(before is after and before.rate == before.seen["rate"] for before, _, _, after in learned)
+    assert learning.above == learning.first == learning.settled == 0.0
 
 
 @pytest.mark.slow
