@@ -11,7 +11,8 @@ baseline is the update in plain Python. All 1,331 configurations at once is the 
 
 *A decision* is ``RRL.update`` or ``RRL.select``, called while the estimator trains in its thread; the
 baseline is the same with the estimator at rest. By the clock, for waiting is what is asked about. An agent
-that trains inside ``update`` shows what would be waited for.
+that trains inside ``update`` shows what would be waited for. Of the default agent, with its neural estimator,
+what counts is the time from a window to the next configuration, on one thread and with the estimator at rest.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ import tuner.envs  # noqa: F401  (registers the environments)
 from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.table.region import region_update
+from tuner.agents.threads import one_blas_thread
+from tuner.envs.batched_server import row_measurement
+from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared, seconds_of
 from tuner.knobs import KnobSpace
 from tuner.laboratory.parallel import cores
+from tuner.objective import Objective, Slo
 
 __all__ = ["run"]
 
@@ -56,6 +61,12 @@ BEFORE = 20
 PAUSE = 0.02
 """Longest pause before a decision, s: a training takes several times as long."""
 LEVEL = 12
+MEASURED = (5, 50, 150)
+"""Windows that a decision with the neural estimator rests on, each of another configuration ..."""
+NEXT = 10
+"""... and how many decisions from there on are timed."""
+RATE, SECONDS, SLO = 14.0, 60.0, 0.55
+"""Load, requests/s, length of a window and objective, s, of the server that the agent tunes."""
 
 
 def run(options: BenchOptions) -> list[BenchRow]:
@@ -67,6 +78,7 @@ def run(options: BenchOptions) -> list[BenchRow]:
     for delta in REGIONS:
         rows += _region(space, delta, UPDATES // smaller, options.repeats)
     rows += _decisions(space, DECISIONS // smaller)
+    rows += _neural_decisions(MEASURED[: 1 if options.quick else None], options.repeats)
     return rows
 
 
@@ -194,3 +206,42 @@ def _decision_times(agent: RRL, decisions: int, *, rest: bool = False) -> dict[s
             trainer.wait(60.0)
     agent.close()
     return {kind: np.array(values[BEFORE:]) for kind, values in times.items()}
+
+
+def _neural_decisions(measured: tuple[int, ...], repeats: int) -> Iterator[BenchRow]:
+    """Measure how long the default agent takes from a window to the next configuration."""
+    times: dict[int, list[float]] = {count: [] for count in measured}
+    for seed in range(repeats):
+        found = _times_of_windows(seed, max(measured) + NEXT)
+        for count in measured:
+            times[count] += found[count : count + NEXT]
+    for count, values in times.items():
+        name = f"rrl with its neural estimator, from a window to the next configuration, after {count} windows"
+        note = f"1,331 configurations, one thread; at most {1e3 * max(values):.1f} ms"
+        yield compared(name, 1e3 * median(values), None, "ms", note=note)
+
+
+def _times_of_windows(seed: int, windows: int) -> list[float]:
+    """Return how long an agent took after each window, s; each is of a configuration drawn at random."""
+    model = TFServingCPU()
+    space = model.space()
+    simulator = BatchedSimulator(model.plans(space), model.traffic(1.0), workers=1)
+    goal = Objective(slo=Slo(statistic="p95", latency=SLO), cores=model.cores)
+    agent, generator, times = RRL(space, objective=goal, seed=seed), np.random.default_rng(seed), []
+    number = space.encode(space.default)
+    for _ in range(windows):
+        draw = generator.integers(2**63, size=1).astype(np.uint64)
+        arrays = simulator.step(np.array([number]), np.array([RATE]), draw, SECONDS)
+        m = row_measurement(arrays, 0, space.decode(number))
+        level = agent.levels.level(m.arrival_rate)
+        state = State(level=level, configuration=number, rate=m.arrival_rate, seen=m.figures())
+        agent.perception.trainer.wait(60.0)
+        begin = time.perf_counter()
+        with one_blas_thread():
+            agent.update(state, number, goal.cost(m), state)
+            agent.select(state)
+        times.append(time.perf_counter() - begin)
+        number = int(generator.choice(space.distinct))
+    agent.close()
+    simulator.close()
+    return times

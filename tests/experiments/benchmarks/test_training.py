@@ -12,7 +12,7 @@ from tuner.experiments.benchmarks.report import BenchOptions
 
 @pytest.mark.compiled
 def test_windows_regions_and_decisions_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environments beside themselves alone, regions found and to be found, decisions busy and at rest."""
+    """Environments beside themselves alone, regions found and to be found, decisions busy, at rest and by the network."""
     monkeypatch.setattr(
         training, "ENVIRONMENTS", {"cpu": ("tuner/TFServingCPU-v0", {"window": 1.0, "rate": 20.0})}
     )
@@ -25,4 +25,5 @@ def test_windows_regions_and_decisions_are_measured(tmp_path: Path, monkeypatch:
     assert rows["windows, cpu, 16 at once"].baseline
     assert rows["region update, delta 1"].note.startswith("7 configurations")
     assert "RRL.update with training inside, median" in rows
+    assert any(name.startswith("rrl with its neural estimator") for name in rows)
     assert all(row.value > 0 for row in rows.values())
