@@ -216,7 +216,9 @@ def _neural_decisions(measured: tuple[int, ...], repeats: int) -> Iterator[Bench
         for count in measured:
             times[count] += found[count : count + NEXT]
     for count, values in times.items():
-        name = f"rrl with its neural estimator, from a window to the next configuration, after {count} windows"
+        name = (
+            f"rrl with its neural estimator, from a window to the next configuration, after {count} windows"
+        )
         note = f"1,331 configurations, one thread; at most {1e3 * max(values):.1f} ms"
         yield compared(name, 1e3 * median(values), None, "ms", note=note)
 

@@ -1,8 +1,9 @@
 """What the neural estimator is worth: agents tune servers that neither training nor tuning has seen.
 
-Each server is watched for one window in its default configuration before an agent chooses. All agents of a
-seed get the same server; those that start from a profile get the same one, which is wrong by a tenth or more.
-A seed is a server, so run it with ``--seeds 20`` or more.
+Each server is watched for one window in its default configuration before an agent chooses. The agent learns
+from that window, as in the control loop, unless it is a walk that starts elsewhere. All agents of a seed get
+the same server; those that start from a profile get the same one, which is wrong by a tenth or more. A seed
+is a server, so run it with ``--seeds 20`` or more.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class HeldOut(Experiment[HeldOutTask, dict[str, Learning]]):
         for arm in task.arms:
             server.restart()
             agent = _agent(arm, server, seed)
-            learnings[arm] = tune(server, agent, self.windows)
+            learnings[arm] = tune(server, agent, self.windows, taught="pick" not in arm)
             agent.close()
         return learnings
 

@@ -174,17 +174,25 @@ LOADS = (0.7, 1.0, 1.4)
 """Over the server's own, at which the nominal simulator says what to expect."""
 
 
-def tune(server: HeldOutServer, agent: Agent, windows: int) -> Learning:
+def tune(server: HeldOutServer, agent: Agent, windows: int, *, taught: bool = True) -> Learning:
     """Let an agent tune a server that was watched for one window, in its default configuration.
 
-    As in the control loop it learns from that window, too, and hears of the rate of each window itself.
+    It hears of the rate of each window itself, as in the control loop.
+
+    Args:
+        server: It has just started.
+        agent: What tunes it.
+        windows: How many it has after the one that was watched.
+        taught: Whether it learns from that one, too, as in the control loop. A walk that starts elsewhere
+            must not: it would go on from the default.
     """
     chosen = []
     number = server.number
-    for _ in range(windows + 1):
+    for window in range(windows + 1):
         cost, measurement = server.measure(number)
         state = server.state(measurement)
-        agent.update(state, number, cost, state)
+        if window or taught:
+            agent.update(state, number, cost, state)
         number = agent.select(state, None)
         chosen.append(number)
     chosen.pop()  # nobody measured it

@@ -12,7 +12,7 @@ from tuner.experiments.benchmarks.report import BenchOptions
 
 @pytest.mark.compiled
 def test_windows_regions_and_decisions_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environments beside themselves alone, regions found and to be found, decisions busy, at rest and by the network."""
+    """Environments beside themselves, regions found and to be found, decisions of every kind."""
     monkeypatch.setattr(
         training, "ENVIRONMENTS", {"cpu": ("tuner/TFServingCPU-v0", {"window": 1.0, "rate": 20.0})}
     )

@@ -197,6 +197,12 @@ def test_an_agent_learns_from_the_watched_window_and_hears_of_the_rate_of_each()
     assert all(before is after and before.rate == before.seen["rate"] for before, _, _, after in learned)
     assert learning.above == learning.first == learning.settled == 0.0
 
+    server.restart()
+    untaught = MagicMock()
+    untaught.select.return_value = best
+    tune(server, untaught, 3, taught=False)
+    assert [call.args[1] for call in untaught.update.call_args_list] == [best, best, best]
+
 
 @pytest.mark.slow
 def test_every_arm_tunes_a_server() -> None:
