@@ -201,8 +201,9 @@ def test_unknown_model(nothing_left: None, model: str, models: tuple[str, ...]) 
 
 
 PARENT = """
-    import os, sys, time
+    import os, signal, sys, time
     from tuner.adapters.triton.embedded import EmbeddedTriton
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
     with EmbeddedTriton() as server:
         print(*server.processes(), server._watchdog.pid, flush=True)
         if "fork" in sys.argv and os.fork() == 0:
