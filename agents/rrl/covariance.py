@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Hyperparameters", "contract", "covariance"]
+__all__ = ["Hyperparameters", "by_machine", "contract", "covariance"]
 
 
 class Hyperparameters(NamedTuple):
@@ -39,9 +39,8 @@ def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarr
     alike = _growth(root)
     np.negative(root, out=root)
     alike *= np.exp(root, out=root)
-    same = a[:, -1, None] == b[None, :, -1]
-    alike *= np.where(same, hyper.variance, hyper.variance * hyper.shared)
-    alike += np.where(same, hyper.offset, 0.0)
+    alike *= by_machine(a, b, hyper.variance, hyper.variance * hyper.shared)
+    alike += by_machine(a, b, hyper.offset, 0.0)
     if hyper.slope:
         alike += hyper.slope * a[:, -2, None] * b[None, :, -2]
     return alike
@@ -59,14 +58,24 @@ def contract(points: np.ndarray, weight: np.ndarray, hyper: Hyperparameters) -> 
         By the logarithm of each reach, then of the standard deviation.   # (knobs + 2,)
     """
     root = _distances(points, points, hyper)
-    same = points[:, -1, None] == points[None, :, -1]
-    pair = weight * np.where(same, hyper.variance, hyper.variance * hyper.shared) * np.exp(-root)
+    pair = weight * by_machine(points, points, hyper.variance, hyper.variance * hyper.shared) * np.exp(-root)
     of_deviation = 2.0 * float((pair * _growth(root)).sum())
     pair *= 5.0 / 3.0 * (1.0 + root)
     axes = points[:, :-1] * hyper.inverse_reach
     # The sum of p_ij (x_i - x_j)^2, with p symmetric, for each axis x.
     of_reaches = 2.0 * (pair.sum(axis=1) @ axes**2 - (axes * (pair @ axes)).sum(axis=0))
     return np.append(of_reaches, of_deviation)
+
+
+def by_machine(a: np.ndarray, b: np.ndarray, one: float, two: float) -> np.ndarray | float:
+    """Return a number for each pair of points, by whether they are of one era or of two.   # (n, m).
+
+    Mostly there is one era, and one number stands for all: a matrix of it takes as long as the distances do.
+    """
+    eras = np.concatenate([a[:, -1], b[:, -1]])
+    if (eras == eras[:1]).all():
+        return one
+    return np.where(a[:, -1, None] == b[None, :, -1], one, two)
 
 
 def _distances(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarray:

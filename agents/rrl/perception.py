@@ -352,7 +352,7 @@ class SmoothPerception:
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
         prior = self._expected(load, left_on(self.measured.machine(state.level)))
-        mean, loadings = prior.mean[configurations], prior.loadings[configurations]
+        mean, loadings = self._bounded(prior, configurations), prior.loadings[configurations]
         if not points.logs.size:
             alone = np.full(configurations.size, smoothing.deviation)
             return mean, prior.deviation[configurations] if loadings.size else alone
@@ -371,10 +371,12 @@ class SmoothPerception:
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
         if not (self.informed and points.logs.size):
             return points
-        priors = [self._expected(at, left_on(machine)) for at, machine in points.places[:, -2:].tolist()]
-        means = np.array([prior.mean[c] for prior, c in zip(priors, points.numbers, strict=True)])
-        loadings = np.array([prior.loadings[c] for prior, c in zip(priors, points.numbers, strict=True)])
-        leaps = [p.leap[c] for p, c in zip(priors, points.numbers, strict=True) if p.leap is not None]
+        assert self.prior is not None, "it is informed"
+        priors = [self.prior.at(at, left_on(machine)) for at, machine in points.places[:, -2:].tolist()]
+        measured = list(zip(priors, points.numbers.tolist(), strict=True))
+        means = np.array([self._bounded(prior, c) for prior, c in measured])
+        loadings = np.array([prior.loadings[c] for prior, c in measured])
+        leaps = [prior.leap[c] for prior, c in measured if prior.leap is not None]
         return points._replace(
             logs=points.logs - means,
             loadings=loadings if loadings.size else None,
@@ -382,7 +384,7 @@ class SmoothPerception:
         )
 
     def _expected(self, load: float, left: float) -> LogCosts:
-        """Return what the prior says, under the same ceiling as what was measured.
+        """Return what the prior says.
 
         Args:
             load: Octaves.
@@ -394,10 +396,12 @@ class SmoothPerception:
                 np.zeros(self.space.size),
                 np.empty((self.space.size, 0)),
             )
-        prior = self.prior.at(load, left)
-        return prior._replace(
-            mean=np.minimum(prior.mean, prior.mean.min() + self.parameters.smoothing.ceiling)
-        )
+        return self.prior.at(load, left)
+
+    def _bounded(self, prior: LogCosts, configurations: np.ndarray | int) -> np.ndarray:
+        """Return what the prior expects of configurations, under the same ceiling as what was measured."""
+        most = prior.mean.min() + self.parameters.smoothing.ceiling
+        return np.asarray(np.minimum(prior.mean[configurations], most))
 
     def _fit(self, requests: int) -> None:  # noqa: ARG002 - one fit serves all windows that came meanwhile
         """Fit the reach to what is known now, unless hardly anything was added."""

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.agents.rrl.covariance import Hyperparameters, contract, covariance
+from tuner.agents.rrl.covariance import Hyperparameters, by_machine, contract, covariance
 from tuner.knobs import Knob, KnobSpace
 
 __all__ = [
@@ -236,7 +236,7 @@ def posterior(
     Returns:
         Mean and standard deviation of the logarithm of the cost.   # (m,), (m,)
     """
-    from scipy.linalg import solve_triangular
+    from scipy.linalg.blas import dtrsm
 
     hyper = _hyperparameters(theta, parameters, points)
     factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1]), parameters))
@@ -246,12 +246,13 @@ def posterior(
         across += _in_common(points.loadings, loadings, points.places, where, hyper)
         prior += (loadings**2).sum(axis=1)
     if points.leaps is not None and leaps is not None:
-        across += _of_leaps(points, where, leaps, parameters)
+        _add_leaps(across, points, where, leaps, parameters)
         prior += leaps.deviations**2
     right = np.column_stack([points.logs, np.ones(points.logs.size), across])
-    right = solve_triangular(factor, right, lower=True, check_finite=False, overwrite_b=True)
+    # factor @ x = right, by its transpose: BLAS then takes both as they lie in memory, without a copy.
+    right = dtrsm(1.0, factor.T, right.T, side=1, overwrite_b=1).T
     logs, ones, across = right[:, 0], right[:, 1], right[:, 2:]
-    variance = prior - (across * across).sum(axis=0)
+    variance = prior - np.einsum("ij,ij->j", across, across)
     if points.loadings is not None:
         return across.T @ logs, np.sqrt(np.maximum(variance, JITTER))
     weight = float(ones @ ones)
@@ -265,12 +266,15 @@ def _in_common(
     a: np.ndarray, b: np.ndarray, places: np.ndarray, where: np.ndarray, hyper: Hyperparameters
 ) -> np.ndarray:
     """Return the part of the covariance of two sets of costs that their prior knows.   # (n, m)."""
-    same = places[:, -1][:, None] == where[:, -1][None, :]
-    return np.asarray((a @ b.T) * np.where(same, 1.0, hyper.shared))
+    common = a @ b.T
+    common *= by_machine(places, where, 1.0, hyper.shared)
+    return np.asarray(common)
 
 
-def _of_leaps(points: Points, where: np.ndarray, leaps: Leaps, parameters: SmoothingParameters) -> np.ndarray:
-    """Return the part of the covariance that each configuration has alone.   # (n, m)."""
+def _add_leaps(
+    matrix: np.ndarray, points: Points, where: np.ndarray, leaps: Leaps, parameters: SmoothingParameters
+) -> None:
+    """Add the part of the covariance that each configuration has alone.   # (n, m), modified in place."""
     assert points.leaps is not None
     alone = Hyperparameters(
         inverse_reach=np.array([1.0 / parameters.load_reach]),
@@ -279,9 +283,10 @@ def _of_leaps(points: Points, where: np.ndarray, leaps: Leaps, parameters: Smoot
         slope=0.0,
         offset=0.0,
     )
-    matrix = covariance(points.places[:, -2:], where[:, -2:], alone)
-    matrix *= points.numbers[:, None] == leaps.numbers[None, :]
-    return np.asarray(matrix * points.leaps[:, None] * leaps.deviations[None, :])
+    measured = np.flatnonzero(np.isin(leaps.numbers, points.numbers))
+    part = covariance(points.places[:, -2:], where[measured, -2:], alone)
+    part *= points.numbers[:, None] == leaps.numbers[measured]
+    matrix[:, measured] += part * points.leaps[:, None] * leaps.deviations[measured]
 
 
 def _hyperparameters(theta: np.ndarray, parameters: SmoothingParameters, points: Points) -> Hyperparameters:
@@ -303,7 +308,7 @@ def _with_noise(
     if points.loadings is not None:
         matrix += _in_common(points.loadings, points.loadings, points.places, points.places, hyper)
     if points.leaps is not None:
-        matrix += _of_leaps(points, points.places, Leaps(points.numbers, points.leaps), parameters)
+        _add_leaps(matrix, points, points.places, Leaps(points.numbers, points.leaps), parameters)
     matrix[np.diag_indices_from(matrix)] += noise / points.windows + JITTER
     return matrix
 
