@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tuner.planning.integer import solve_integer
 from tuner.planning.packing.load import SessionLoad, load_arrays
 from tuner.planning.packing.squishy import PackedNode, best_node, is_saturated
 from tuner.rounding import ROUNDING
@@ -80,13 +81,13 @@ def _sets(
 
 def _cover(sets: Sequence[tuple[int, ...]], count: int, seconds: float) -> list[tuple[int, ...]] | None:
     """Return the fewest sets that hold each residue once; None if the solver did not end in time."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint
     from scipy.sparse import csc_array
 
     rows = np.concatenate([np.array(one) for one in sets])
     columns = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
     holds = csc_array((np.ones(rows.size), (rows, columns)), shape=(count, len(sets)))
-    found = milp(
+    found = solve_integer(
         np.ones(len(sets)),
         integrality=np.ones(len(sets)),
         bounds=Bounds(0, 1),

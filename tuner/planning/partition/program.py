@@ -1,4 +1,4 @@
-"""The integer program of a partition (Symphony, appendix A.1), through scipy's MILP, which is HiGHS.
+"""The integer program of a partition (Symphony, appendix A.1), through HiGHS.
 
 ``x[i, j]`` says whether model i is in sub-cluster j. Besides these binaries there are the two deviations that
 are minimised, and for each sub-cluster the largest runtime memory. A change ``|x - x'|`` is ``x`` or
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tuner.planning.integer import solve_integer
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem
 
 __all__ = ["Solved", "least_disruption", "solve_program"]
@@ -78,14 +79,14 @@ def _solve(  # noqa: PLR0917 - the parts of one program
     gap: float,
     most_disruption: float,
 ) -> Solved:
-    from scipy.optimize import Bounds, milp
+    from scipy.optimize import Bounds
 
     binaries = problem.size * problem.parts
     upper = np.concatenate([np.ones(binaries), np.full(problem.parts + 2, np.inf)])
     lower = np.zeros(upper.size)
     lower[-2:] = floors
     integrality = np.concatenate([np.ones(binaries), np.zeros(problem.parts + 2)])
-    found = milp(
+    found = solve_integer(
         cost,
         integrality=integrality,
         bounds=Bounds(lower, upper),
