@@ -57,7 +57,7 @@ SHOWN = (
     name="rrl-fig14",
     title="Latency tails and broken windows under a strict SLO",
     paper="RRL",
-    minutes=20,
+    minutes=40,
 )
 class StrictSlo(AgentStudy):
     """Every server under the strict SLO."""
