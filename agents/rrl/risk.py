@@ -15,7 +15,7 @@ RISK, RISK_WHILE_BROKEN = 0.2, 0.5
 """With the neural estimator, configurations are explored whose cost is at worst (one standard deviation above
 what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
 the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
-``docs/agents.md`` says what was measured."""
+``docs/estimator.md`` says what was measured."""
 SHARE_RISKED, SHARE_WHILE_BROKEN = 0.001, 0.02
 """A window may cost as much more than the best as this share of all windows at that load costs; where nothing
 is thought to keep the SLO there is less to lose."""

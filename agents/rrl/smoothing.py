@@ -84,7 +84,7 @@ class SmoothingParameters:
     neural_deviation: float = 0.15
     """The same about the neural estimator, beside what it says itself that it is unsure of."""
     least_deviation: float = 0.05
-    """Smallest deviation of costs that a fit may find. Larger ones explore longer: ``docs/agents.md`` says
+    """Smallest deviation of costs that a fit may find. Larger ones explore longer: ``docs/estimator.md`` says
     what that is worth, and what it costs a server that is guarded."""
     ceiling: float = 1.0
     """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not

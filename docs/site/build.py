@@ -48,7 +48,7 @@ NAVIGATION = {
         *("compatibility", "agents", "environments", "words", "reference/python"),
     ],
     "Help": ["troubleshooting"],
-    "Background": ["design", "security", "results", "benchmarks", "experiments/README"],
+    "Background": ["design", "estimator", "security", "results", "benchmarks", "experiments/README"],
     "Project": ["contributing", "roadmap", "reporting", "changelog"],
 }
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[#)])")
