@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from tuner.printable import one_line, printable
 
@@ -63,6 +63,18 @@ class TunerError(Exception):
         cut = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
         super().__init__(printable(cut))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Reach another process as it is: a subclass may take other arguments than its message."""
+        return _remade, (type(self), str(self)), vars(self)
+
+
+Kind = TypeVar("Kind", bound=TunerError)
+
+
+def _remade(kind: type[Kind], message: str) -> Kind:
+    """Return an error with a message that it had before."""
+    return kind.__new__(kind, message)
+
 
 class InvalidInput(TunerError, ValueError):
     """A setting has a value that cannot be used.
@@ -84,7 +96,7 @@ class InvalidInput(TunerError, ValueError):
             names: Option of the command line -> the name to say instead.
         """
         said = FLAG.sub(lambda found: names.get(found[0], found[0]), str(self))
-        other = type(self).__new__(type(self), said)
+        other = _remade(type(self), said)
         vars(other).update(vars(self), setting=names.get(self.setting, self.setting))
         return other
 
