@@ -26,8 +26,7 @@ SEEN_DOUBT = 0.1
 """Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
 LEAST_BURSTINESS = 0.05
 CONTENDED = 1.3
-"""A batch that took this many times as long as others allow shared its cores with too many: it took longer than
-its requests would one by one, or than a larger batch did."""
+"""A batch that took this many times as long as its requests one by one shared its cores with too many."""
 GROWTH = 1.1
 """A profile is made again when a batch this many times as large as the largest so far was seen. Where the
 least use is found near the SLO, a doubt of a few per cent decides whether it is ever tried."""
@@ -111,12 +110,11 @@ class NeuralPrior:
         if self._space.with_role(Role.INTER_OP) is not None:
             one = settings_of(self._space, cores).row(np.array([number]))
             seconds /= float(split_time(one, cores)[0])
-        if any(seconds > CONTENDED * _most(other, size) for other in self._pairs()):
+        if self._seen and size < GROWTH * max(self._seen):
             return
-        plain = [(at, took) for at, took in self._pairs() if took <= CONTENDED * _most((size, seconds), at)]
-        if len(plain) == len(self._seen) and plain and size < GROWTH * max(self._seen):
+        if any(seconds > CONTENDED * took * size / at for at, (took, _) in self._seen.items()):
             return
-        self._seen = {at: (took, SEEN_DOUBT) for at, took in [*plain, (size, seconds)]}
+        self._seen[size] = (seconds, SEEN_DOUBT)
         times, doubt = complete_profile(self._seen)
         if self.knowledge is not None:
             self.knowledge = replace(self.knowledge, seconds=times, doubt=doubt)
@@ -129,10 +127,6 @@ class NeuralPrior:
             doubt=doubt,
             burstiness=max(burstiness, LEAST_BURSTINESS) if math.isfinite(burstiness) else 1.0,
         )
-
-    def _pairs(self) -> list[tuple[float, float]]:
-        """Return batch sizes that were seen, and how long they took, s."""
-        return [(size, seconds) for size, (seconds, _) in self._seen.items()]
 
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         """Return what configurations are expected to cost, with the cores that other processes leave.
@@ -181,17 +175,6 @@ class NeuralPrior:
             numbers = [float(reference.configuration), reference.rate, reference.use]
             arrays["neural_reference"] = np.concatenate([numbers, reference.latencies, reference.inside])
         return arrays
-
-
-def _most(seen: tuple[float, float], size: float) -> float:
-    """Return how long a batch may take, s, if another took as long as was seen and neither was contended.
-
-    Args:
-        seen: Size of the other, and how long it took, s.
-        size: Of the batch.
-    """
-    other, seconds = seen
-    return seconds * max(size / other, 1.0)
 
 
 def estimable(space: KnobSpace, objective: Objective | None) -> bool:

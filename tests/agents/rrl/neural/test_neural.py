@@ -252,31 +252,15 @@ def test_a_larger_batch_is_worth_a_new_estimate() -> None:
     assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
 
 
-@pytest.mark.parametrize(
-    "window",
-    [{"batch_mean": 8.0, "compute_mean": 0.5}, {"batch_mean": 2.0, "compute_mean": 0.02}],
-    ids=["longer than its requests one by one", "longer than a larger batch"],
-)
-def test_batches_that_shared_their_cores_with_too_many_teach_nothing(window: dict[str, float]) -> None:
+def test_a_batch_that_shared_its_cores_with_too_many_teaches_nothing() -> None:
     """An overloaded window would make other configurations look like the best there are."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
     prior.watch(0, seen(batch_mean=4.0, compute_mean=0.01))
     before = prior.knowledge
 
-    assert not prior.watch(5, seen(**window))
+    assert not prior.watch(5, seen(batch_mean=8.0, compute_mean=0.03))
     assert prior.knowledge is before
-
-
-@pytest.mark.parametrize("size", [2.0, 4.0, 8.0])
-def test_a_quick_batch_shows_that_others_shared_their_cores(size: float) -> None:
-    """The first window of a server in overload is not believed for good."""
-    prior = NeuralPrior(SPACE, OBJECTIVE)
-    prior.watch(0, seen(batch_mean=4.0, compute_mean=0.5))
-
-    assert prior.watch(5, seen(batch_mean=size, compute_mean=0.01))
-    assert prior.knowledge is not None
-    assert prior.knowledge.execution(np.array([size])) == pytest.approx([0.01])
-    assert not prior.watch(0, seen(batch_mean=4.0, compute_mean=0.5))
+    assert prior.watch(5, seen(batch_mean=8.0, compute_mean=0.02))  # as long as one by one
 
 
 def test_a_busy_neighbour_leaves_fewer_cores() -> None:
