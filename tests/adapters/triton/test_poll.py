@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.triton
 
 REFUSAL = 3.0
 """How long to wait for a server that will not take a file, s. One that takes it may need more."""
+NOTICED = 3.0
+"""Time from when a file is written until the server, which looks every second, runs it, s."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,10 @@ class TestContract(BackendContract):
         return backend
 
     @pytest.fixture
-    def traffic(self, backend: TritonBackend, polling: EmbeddedTriton) -> Traffic:
+    def traffic(self, backend: TritonBackend, polling: EmbeddedTriton, file: Path) -> Traffic:
+        # A file that was put back is read again, too, and the model's counters then begin anew.
+        time.sleep(max(file.stat().st_mtime + NOTICED - time.time(), 0.0))
+
         def send(count: int) -> None:
             wanted = backend.counters().requests + count
             sender(polling.target)(count)
