@@ -384,7 +384,7 @@ class SmoothPerception:
         )
 
     def _expected(self, load: float, left: float) -> LogCosts:
-        """Return what the prior says.
+        """Return what the prior says; nothing but zeros if there is none.
 
         Args:
             load: Octaves.
