@@ -32,19 +32,24 @@ def probabilities(
     """Return the probability of each configuration (eq. 3).   # (n,).
 
     Args:
-        values: Perceived costs of the configurations that may be chosen.   # (n,), n >= 1
+        values: Perceived costs of the configurations that may be chosen; an infinite one is never chosen, so
+            that one at least is finite.   # (n,), n >= 1
         parameters: Temperature and beta.
         windows: Windows learned from at this load level; beta may grow with them.
         scale: The cost that a ``relative`` temperature refers to.
     """
     from scipy.special import softmax
 
+    chances, tried = np.zeros(values.size), np.isfinite(values)
+    costs = values[tried]
     if parameters.temperature == "inverse":
-        logits = inverse_logits(np.maximum(values * parameters.unit, SHORTEST))
+        logits = inverse_logits(np.maximum(costs * parameters.unit, SHORTEST))
     else:
-        costs = values / scale if parameters.temperature == "relative" else values
-        logits = -parameters.beta(windows) * costs
-    return np.asarray(softmax(logits))
+        logits = -parameters.beta(windows) * (
+            costs / scale if parameters.temperature == "relative" else costs
+        )
+    chances[tried] = softmax(logits)
+    return chances
 
 
 def inverse_logits(latencies: np.ndarray) -> np.ndarray:

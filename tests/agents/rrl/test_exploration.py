@@ -52,3 +52,18 @@ def test_probabilities_are_stable() -> None:
 def test_beta_zero_explores_uniformly() -> None:
     """Section 4.2.2: a very small beta explores the space randomly."""
     assert chosen([0.1, 5.0, 30.0, 1.0], 0.0).tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        FormParameters(beta_first=0.0),
+        FormParameters(temperature="absolute"),
+        FormParameters(temperature="inverse", unit=20.0),
+    ],
+)
+def test_what_must_not_be_tried_is_never_chosen(parameters: FormParameters) -> None:
+    """Whatever the temperature: not even where all others are equally likely."""
+    chances = probabilities(np.array([np.inf, 1.0, 1.0, np.inf]), parameters, windows=1, scale=1.0)
+
+    assert chances.tolist() == [0.0, 0.5, 0.5, 0.0]
