@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
+    "SPAN",
     "LoadLevels",
     "nearest_level",
     "neighbours",

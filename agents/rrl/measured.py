@@ -19,7 +19,7 @@ from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.rise import likely_rise
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["MeasuredWindows", "Prospect", "left_on"]
+__all__ = ["ERA_SPAN", "MeasuredWindows", "Prospect", "left_on"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -106,8 +106,23 @@ class MeasuredWindows:
         self._enter(*self._rows[-1])
 
     def visits(self, level: int) -> Counter[int]:
-        """Return how many windows each configuration had at a level."""
+        """Return how many windows each configuration had at a level, the one measured last at the end."""
         return self._visits.get(level, Counter())
+
+    def notable(self, level: int, most: int) -> list[int]:
+        """Return the configurations measured last at a level, and those that cost least there.
+
+        Args:
+            level: The load level.
+            most: Configurations of either kind.
+        """
+        costs = {
+            configuration: min(group.log for group in groups)
+            for (era, at, configuration), groups in self._groups.items()
+            if (era, at) == (self.era, level)
+        }
+        last = list(self.visits(level))[-most:]
+        return list(dict.fromkeys([*last, *sorted(costs, key=costs.__getitem__)[:most]]))
 
     @property
     def levels(self) -> list[int]:
@@ -187,7 +202,8 @@ class MeasuredWindows:
                 group = _Group()
                 groups.append(group)
             group.add(load, log_cost(cost))
-        self._visits.setdefault(level, Counter())[configuration] += 1
+        visits = self._visits.setdefault(level, Counter())
+        visits[configuration] = visits.pop(configuration, 0) + 1
 
     def _restore(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:
         self._rows, self._groups, self._visits, self.era = list(rows), {}, {}, era

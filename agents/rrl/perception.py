@@ -45,11 +45,11 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
-from tuner.agents.load_levels import neighbours
+from tuner.agents.load_levels import SPAN, neighbours
 from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
-from tuner.agents.rrl.measured import MeasuredWindows, left_on
+from tuner.agents.rrl.measured import ERA_SPAN, MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
@@ -74,20 +74,24 @@ CANDIDATES = 8192
 """Configurations considered in one decision: predicting these takes tens of milliseconds. A larger space is
 sampled, and the neighbours of measured configurations are added."""
 VISITED = 64
-"""Configurations measured last whose neighbours are added."""
+"""Configurations measured last, and as many that cost least, whose neighbours are added."""
 REFIT = 24
 """The reach is fitted again when the points have grown by a 24th. A fit costs the third power of their
 number, and a few points more hardly move it."""
 KNOWN = 0.6
 """A cost counts as known once its standard deviation is below this share of what it was before any
 measurement: a configuration that nothing measured bears on keeps the whole of it."""
-BIN = 0.05
-"""Octaves of load (3.5 %) within which predictions are shared: the rate of a window is no better known."""
+MOST_BELIEFS = 64
+"""Loads whose predictions are kept until more is learned."""
 SETTLED = 2
 """Windows of a configuration after which the next may show drift. A prediction that rests on one window, or
 on neighbours alone, is wrong often enough on a machine that has not changed."""
 LARGEST_LOGARITHM = 50.0
-"""Fitted parameters in a saved policy are within this."""
+"""Fitted parameters in a saved policy are within this, ..."""
+LARGEST_LOAD = 64.0
+"""... loads, in octaves, within this ..."""
+LARGEST_LEVEL = 100 * SPAN
+"""... and load levels within this."""
 
 Belief = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation of the logarithm of costs."""
@@ -120,7 +124,7 @@ class SmoothPerception:
         self._places = coordinates(space)
         self._present = State(level=0, configuration=0)
         self._lock = Lock()
-        self._beliefs: dict[tuple[int, int], Belief] = {}
+        self._beliefs: dict[tuple[int, float], Belief] = {}
         self._forget(None)
 
     def learn(self, state: State, configuration: int, cost: float, next_state: State) -> None:  # noqa: ARG002
@@ -154,13 +158,19 @@ class SmoothPerception:
         candidates = self._candidates(state.level, configurations)
         mean, deviation = self._belief(state, candidates)
         optimistic = np.exp(self._acquisition(state, mean, deviation))
-        if isinstance(self.prior, NeuralPrior) and self._neural:
-            windows = self.windows(state.level)
-            optimistic[~bearable(mean + deviation, self.prior.broken, windows)] = np.inf
-        if self.parameters.caution is not None:
-            optimistic[~safe(mean, deviation, self.parameters.caution)] = np.inf
+        optimistic[~self._tried(state, mean, deviation)] = np.inf
         values[candidates] = optimistic + self._ahead(state, candidates)
         return np.asarray(values[configurations])
+
+    def _tried(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+        """Return which configurations may be explored, one at least.   # (n,) bool."""
+        tried, caution = np.ones(mean.size, dtype=bool), self.parameters.caution
+        if caution is not None:
+            tried = safe(mean, deviation, caution)
+        if isinstance(self.prior, NeuralPrior) and self._neural:
+            worst = (mean + deviation)[tried]
+            tried[tried] = bearable(worst, self.prior.broken, self.windows(state.level))
+        return tried
 
     def _acquisition(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
         """Return the logarithms of optimistic costs.   # (n,)."""
@@ -271,8 +281,9 @@ class SmoothPerception:
         rows, theta = arrays.take("windows", (None, 5)), arrays.take("theta", (knobs + 3,))
         counts, sums = arrays.take("counts", (5,), "i"), arrays.take("drift", (2,))
         total, era, fitted, above_since, below_since = map(int, counts)
-        _, _, numbers, costs, eras = rows.T
+        levels, loads, numbers, costs, eras = rows.T
         inside = (numbers >= 0) & (numbers < size) & (costs >= 0) & (eras >= 0) & (eras <= era)
+        inside &= (np.abs(levels) <= LARGEST_LEVEL) & (np.abs(loads) <= LARGEST_LOAD) & (era < ERA_SPAN)
         finite = all(np.isfinite(array).all() for array in (rows, theta, sums))
         if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
             raise ValueError("its windows have values out of range")
@@ -332,17 +343,17 @@ class SmoothPerception:
         stride = -(-configurations.size // CANDIDATES)
         # Another sample in every window: all configurations get their turn.
         sample = configurations[self.measured.total % stride :: stride]
-        visited = list(self.measured.visits(level))[-VISITED:]
-        near = [self.space.region(c, 1.0) for c in visited]
+        near = [self.space.region(c, 1.0) for c in self.measured.notable(level, VISITED)]
         return np.intersect1d(np.concatenate([sample, *near]), configurations)
 
     def _belief(self, state: State, configurations: np.ndarray) -> Belief:
         """Return what :meth:`_predict` does; kept until more is learned unless the space is too large."""
         if self.space.size > CANDIDATES:
             return self._predict(state, configurations)
-        key = (state.level, round(self._load(state) / BIN))
-        beliefs = self._beliefs
+        key, beliefs = (state.level, self._load(state)), self._beliefs
         if key not in beliefs:
+            if len(beliefs) >= MOST_BELIEFS:
+                beliefs.clear()
             beliefs[key] = self._predict(state, np.arange(self.space.size))
         mean, deviation = beliefs[key]
         return mean[configurations], deviation[configurations]

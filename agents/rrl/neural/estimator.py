@@ -98,7 +98,8 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
     """
     column = STATISTICS.index(objective.slo.statistic)
     logs = estimate.mean[:, column] - math.log(objective.slo.latency)
-    own, loadings = estimate.deviation[:, column], estimate.loadings[:, column]
+    # Copies: costs are kept for many loads, and a view would keep the other quantities with them.
+    own, loadings = estimate.deviation[:, column].copy(), estimate.loadings[:, column].copy()
     ratio = np.where(logs > STEEP, SATURATION * (1.0 + logs - STEEP), np.exp(logs))  # as in the objective
     latency = LogCosts(np.log(ratio), own, loadings)
     if objective.goal == "latency":

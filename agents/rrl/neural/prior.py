@@ -32,6 +32,12 @@ GROWTH = 1.1
 least use is found near the SLO, a doubt of a few per cent decides whether it is ever tried."""
 
 
+KEPT = 1_000_000
+"""Configurations at all loads together of which estimates are kept, some 90 bytes each ..."""
+LEAST_KEPT = 8
+"""... and the loads for which they are kept, however large the space is."""
+
+
 class NeuralPrior:
     """What configurations are expected to cost, from what was seen of a server.
 
@@ -145,13 +151,17 @@ class NeuralPrior:
         """Return what configurations are expected to cost, and what is out of the training's range."""
         assert self.knowledge is not None, "watch a window first"
         key = round(load / BIN), left
-        if key not in self._estimates:
+        found = self._estimates.pop(key, None)
+        if found is None:
             knowledge = self.knowledge
             if not knowledge.gpu:
                 knowledge = replace(knowledge, cores=knowledge.cores * left)
             estimate = self._estimator.estimate(knowledge, 2.0 ** (key[0] * BIN))
-            self._estimates[key] = costs_of(estimate, self._objective), estimate.unlike
-        return self._estimates[key]
+            found = costs_of(estimate, self._objective), estimate.unlike
+            if len(self._estimates) >= max(KEPT // self._space.size, LEAST_KEPT):
+                del self._estimates[next(iter(self._estimates))]  # the one asked for longest ago
+        self._estimates[key] = found
+        return found
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything it knows, which :func:`stored_prior` reads."""

@@ -73,6 +73,17 @@ def test_an_era_begins_with_the_last_windows() -> None:
     assert found.points(1.0, 5.0, 10).numbers.tolist() == [5]
 
 
+def test_those_measured_last_and_the_cheapest_are_notable() -> None:
+    """However long ago the cheapest had its window, and however often the last had one before."""
+    found = MeasuredWindows(PLACES, 100)
+    for configuration, cost in ((0, 3.0), (1, 0.2), (2, 1.0), (3, 2.0), (0, 3.0)):
+        found.add(7, 1.0, configuration, cost)
+
+    assert found.notable(7, 1) == [0, 1]
+    assert found.notable(7, 2) == [3, 0, 1, 2]
+    assert found.notable(8, 2) == []
+
+
 def test_memory_is_bounded_and_comes_back() -> None:
     """Old windows go; what is left is saved and restored."""
     found = MeasuredWindows(PLACES, 8)

@@ -113,6 +113,31 @@ def test_reach_is_fitted_unless_switched_off() -> None:
         assert np.array_equal(smooth(agent).theta, before) == (agent is fixed)
 
 
+def test_a_prediction_does_not_depend_on_who_asked_before() -> None:
+    """A look at a level, as a page takes, changes nothing of what is thought at loads nearby."""
+    agents = [make(), make()]
+    for agent in agents:
+        play(agent, TRUTH[LOW], 12)
+    state = State(level=LOW, configuration=0, rate=agents[0].levels.rate(LOW) * 1.01)
+
+    agents[0].costs(LOW)
+    one, other = (agent.perception.cautious(state, SPACE.distinct) for agent in agents)
+
+    np.testing.assert_array_equal(one, other)
+
+
+def test_the_best_known_stays_in_sight_however_many_were_tried_since() -> None:
+    """Of a space too large to be looked at as a whole."""
+    space = KnobSpace([Knob(name=name, grid=tuple(range(1, 26)), default=5) for name in "abc"])
+    agent = make({"smoothing": {"adaptive": False}}, space=space)
+    best = space.size // 2  # every other one is looked at, but not this
+    for number, cost in [(best, 0.1), *((int(n), 1.0) for n in np.linspace(0, space.size - 1, 80))]:
+        state = State(level=LOW, configuration=number)
+        agent.update(state, number, cost, state)
+
+    assert agent.best(state) == best
+
+
 def test_a_simulation_spares_windows() -> None:
     """`prior`: the first choice is already near, though the simulation is a fifth off everywhere."""
     agent = make()
@@ -190,6 +215,9 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior:
     [
         ("windows", np.array([[20.0, 1.0, 9999.0, 1.0, 0.0]])),
         ("windows", np.array([[20.0, np.nan, 1.0, 1.0, 0.0]])),
+        ("windows", np.array([[20.0, 5000.0, 1.0, 1.0, 0.0]])),
+        ("windows", np.array([[-1e18, 1.0, 1.0, 1.0, 0.0]])),
+        ("counts", np.array([5, 1 << 40, 5, 0, 0])),
         ("theta", np.zeros(2)),
         ("theta", np.full(6, 900.0)),
         ("counts", np.array([0, 0, 0, 0, 0])),

@@ -240,6 +240,22 @@ def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
     assert not prior.watch(0, seen())  # the same again shows nothing new
 
 
+def test_estimates_are_kept_of_few_loads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those asked for last; a load that changes for days fills no memory."""
+    monkeypatch.setattr("tuner.agents.rrl.neural.prior.KEPT", 0)
+    monkeypatch.setattr("tuner.agents.rrl.neural.prior.LEAST_KEPT", 2)
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+
+    first, second = prior.at(5.0), prior.at(6.0)
+    prior.at(5.0)
+    prior.at(7.0)
+
+    assert prior.at(5.0) is first
+    assert prior.at(6.0) is not second
+    assert all(array.base is None or array.base.shape == array.shape for array in first if array is not None)
+
+
 def test_a_larger_batch_is_worth_a_new_estimate() -> None:
     """l(b) is known better."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
