@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import grpc_address
-from tuner.adapters.replicas.group import REFRESH, ReplicaGroup
+from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import REFRESH
 from tuner.errors import InvalidInput, Unreachable
 
 __all__ = ["Replicas", "open_replicas", "replicas_of"]

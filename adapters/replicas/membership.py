@@ -1,0 +1,210 @@
+"""Who the replicas of a group are: finds and opens them, asks all at once, and knows which do not answer."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tuner.adapters.backend import Backend, Counters
+from tuner.adapters.replicas.counters import total
+from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+
+__all__ = ["AWAY", "REFRESH", "Membership"]
+
+AWAY = (Unreachable, TimedOut)
+MOST_AT_ONCE = 16
+REFRESH = 30.0
+"""How often the replicas are looked up again, s."""
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Member:
+    """One replica that was found."""
+
+    backend: Backend | None = None
+    """None until it could be opened."""
+    counters: Counters | None = None
+    """The last that it gave."""
+    away: str | None = None
+    """Why it did not answer when it was last asked; None if it did."""
+
+
+class Membership:
+    """The replicas of a group.
+
+    Opening it opens all replicas that can be reached. From then on they are looked up again regularly: new
+    ones join, and the counts of those that have gone are kept.
+
+    Args:
+        target: What the user wrote.
+        find: Returns the targets of the replicas there are now.
+        connect: Opens one.
+        refresh: How often they are looked up again, s; infinite for a list that does not change.
+
+    Raises:
+        InvalidInput: There is none.
+        AdapterError: None can be reached.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        find: Callable[[], Sequence[str]],
+        connect: Callable[[str], Backend],
+        *,
+        refresh: float,
+    ) -> None:
+        self._target = target
+        self._find = find
+        self._connect = connect
+        self._refresh = refresh
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="replica")
+        self._members: dict[str, Member] = {}
+        self._gone: list[Counters] = []  # what vanished replicas had counted
+        # How often a replica came or went. Totals before and after are of different groups, as after a
+        # restart.
+        self._returns = 0
+        self._looked = -math.inf
+        self._lost = False  # whether they could not be looked up the last time
+        try:
+            self._look(first=True)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def opened(self) -> dict[str, Backend]:
+        """Target -> backend of those that could be opened."""
+        return {
+            target: member.backend
+            for target, member in list(self._members.items())
+            if member.backend is not None
+        }
+
+    @property
+    def away(self) -> dict[str, str]:
+        """Target -> why it did not answer, of those that did not when they were last asked."""
+        return {
+            target: member.away for target, member in list(self._members.items()) if member.away is not None
+        }
+
+    def __len__(self) -> int:
+        """Return how many were found, whether they answer or not."""
+        return len(self._members)
+
+    def _look(self, *, first: bool = False) -> None:
+        """Look the replicas up, if it is time: open new ones, and close those that have gone."""
+        if time.monotonic() < self._looked + self._refresh:
+            return
+        self._looked = time.monotonic()
+        found = self._found()
+        if not found:
+            raise InvalidInput("TARGET", f"{self._target} names no replica")
+        for gone in set(self._members) - set(found):
+            self._let_go(self._members.pop(gone))
+        errors: list[AdapterError] = []
+        for target in found:
+            member = self._members.setdefault(target, Member())
+            if member.backend is not None:
+                continue
+            try:
+                member.backend, member.away = self._connect(target), None
+                self._returns += not first
+            except AdapterError as error:
+                member.away = str(error)
+                errors.append(error)
+        if not self.opened:
+            raise errors[0]
+
+    def _let_go(self, member: Member) -> None:
+        if member.backend is None:
+            return
+        member.backend.close()
+        self._gone += [member.counters] if member.counters is not None else []
+        self._returns += 1
+
+    def _found(self) -> list[str]:
+        """Return the targets of the replicas; while they cannot be looked up, those that are known."""
+        try:
+            found = list(dict.fromkeys(self._find()))
+        except AWAY as error:
+            if not self._members:
+                raise
+            if not self._lost:
+                log.warning("%s; going on with the replicas that are known", error)
+            self._lost = True
+            return list(self._members)
+        self._lost = False
+        return found
+
+    def ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
+        """Ask all replicas at once, and leave out those that do not answer.
+
+        Args:
+            question: Asks one.
+
+        Returns:
+            Target -> answer.
+
+        Raises:
+            AdapterError: None answers, or one fails otherwise.
+        """
+        with self._lock:
+            self._look()
+            opened = self.opened
+        answers = {target: self._pool.submit(question, backend) for target, backend in opened.items()}
+        found: dict[str, T] = {}
+        errors: list[AdapterError] = []
+        for target, answer in answers.items():
+            try:
+                found[target] = answer.result()
+            except AWAY as error:
+                errors.append(error)
+                self.note(target, str(error))
+            else:
+                self.note(target, None)
+        if not found:
+            raise errors[0]
+        return found
+
+    def note(self, target: str, away: str | None) -> None:
+        """Note whether a replica answered.
+
+        Args:
+            target: Of the replica.
+            away: Why it did not; None if it did.
+        """
+        with self._lock:
+            if (member := self._members.get(target)) is not None:
+                self._returns += (away is None) != (member.away is None)
+                member.away = away
+
+    def counters(self) -> Counters:
+        """Read and add up the totals.
+
+        Raises:
+            AdapterError: None answers.
+        """
+        answers = self.ask(lambda backend: backend.counters())
+        with self._lock:
+            for target, member in self._members.items():
+                member.counters = answers.get(target, member.counters)
+            known = [member.counters for member in self._members.values() if member.counters is not None]
+            return total([*known, *self._gone], restarts=self._returns)
+
+    def close(self) -> None:
+        """Close all connections. May be called twice."""
+        for backend in self.opened.values():
+            backend.close()
+        self._pool.shutdown(wait=False)
