@@ -23,14 +23,17 @@ def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:
     return Histogram(known[0].bounds, np.sum([histogram.counts for histogram in known], axis=0))
 
 
-def total(readings: Iterable[Counters], *, restarts: int) -> Counters:
+def total(answered: Iterable[Counters], others: Iterable[Counters] = (), *, restarts: int = 0) -> Counters:
     """Return the sum of totals; of quantiles, which cannot be added, the worst.
 
     Args:
-        readings: One for each replica.
+        answered: Readings of the replicas that answer. What is so now is only known of these: quantiles,
+            waiting requests and GPUs.
+        others: The last readings of those that are away or gone, whose totals count on.
         restarts: How often a replica came or went; added to the restarts of the replicas themselves.
     """
-    each = list(readings)
+    present = list(answered)
+    each = [*present, *others]
     length = max(len(reading.batch_counts) for reading in each)
 
     def added(name: str) -> Any:
@@ -41,8 +44,9 @@ def total(readings: Iterable[Counters], *, restarts: int) -> Counters:
         return np.asarray(sum(np.pad(array, (0, length - len(array))) for array in arrays))
 
     histograms = [reading.latencies for reading in each]
-    pending = [reading.pending for reading in each if reading.pending is not None]
-    shares = set.intersection(*[set(reading.quantiles) for reading in each if reading.requests] or [set()])
+    pending = [reading.pending for reading in present if reading.pending is not None]
+    timed = [reading.quantiles for reading in present if reading.requests]
+    shares = set.intersection(*[set(quantiles) for quantiles in timed] or [set()])
     return Counters(
         time=max(reading.time for reading in each),
         requests=added("requests"),
@@ -54,8 +58,8 @@ def total(readings: Iterable[Counters], *, restarts: int) -> Counters:
         batch_counts=padded("batch_counts"),
         batch_seconds=padded("batch_seconds"),
         pending=sum(pending) if pending else None,
-        quantiles={s: max(r.quantiles[s] for r in each if r.requests) for s in sorted(shares)},
+        quantiles={share: max(quantiles[share] for quantiles in timed) for share in sorted(shares)},
         latencies=merged(histograms),
         restarts=added("restarts") + restarts,
-        gpus=tuple(gpu for reading in each for gpu in reading.gpus),
+        gpus=tuple(gpu for reading in present for gpu in reading.gpus),
     )

@@ -71,7 +71,7 @@ class Membership:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="replica")
         self._members: dict[str, Member] = {}
-        self._gone: list[Counters] = []  # what vanished replicas had counted
+        self._gone: Counters | None = None  # what vanished replicas had counted
         # How often a replica came or went. Totals before and after are of different groups, as after a
         # restart.
         self._returns = 0
@@ -131,8 +131,9 @@ class Membership:
         if member.backend is None:
             return
         member.backend.close()
-        self._gone += [member.counters] if member.counters is not None else []
         self._returns += 1
+        if earlier := [counters for counters in (member.counters, self._gone) if counters is not None]:
+            self._gone = total([], earlier)  # one sum: pods come and go for as long as a daemon lives
 
     def _found(self) -> list[str]:
         """Return the targets of the replicas; while they cannot be looked up, those that are known."""
@@ -198,10 +199,15 @@ class Membership:
         """
         answers = self.ask(lambda backend: backend.counters())
         with self._lock:
+            answered, others = [], [self._gone]
             for target, member in self._members.items():
-                member.counters = answers.get(target, member.counters)
-            known = [member.counters for member in self._members.values() if member.counters is not None]
-            return total([*known, *self._gone], restarts=self._returns)
+                if target in answers:
+                    member.counters = answers[target]
+                    answered.append(member.counters)
+                else:
+                    others.append(member.counters)
+            earlier = [counters for counters in others if counters is not None]
+            return total(answered, earlier, restarts=self._returns)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NoReturn
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from tests.builders import SPACE, configuration
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
+from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.targets import replicas_of
 from tuner.errors import InvalidInput, Refused, Unreachable
@@ -27,6 +29,8 @@ class Server:
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
         self.applied: list[Configuration] = []
         self.affected: float | None = None
+        self.pending: float | None = None
+        self.gpus: tuple[GpuUse, ...] = ()
 
     def _answer(self) -> None:
         if not self.up:
@@ -76,7 +80,9 @@ class Server:
             inferences=self.requests,
             batch_counts=np.arange(len(self.target)),
             batch_seconds=np.ones(len(self.target)),
+            pending=self.pending,
             quantiles={0.95: 0.01 * self.requests} if self.requests else {},
+            gpus=self.gpus,
         )
 
     def profile(self) -> None:
@@ -196,6 +202,61 @@ def test_replicas_come_and_go(group: ReplicaGroup, servers: dict[str, Server]) -
     assert gone.closed
     assert "4" not in group.describe().version
     assert "3 replicas" in group.describe().version
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_so_now_is_known_of_those_that_answer(
+    group: ReplicaGroup, servers: dict[str, Server], gone: bool
+) -> None:
+    """Quantiles, waiting requests and GPUs of one that is away or gone count no more; its totals do."""
+    servers["a"].requests, servers["ccc"].requests = 2, 300
+    for name, server in servers.items():
+        server.pending, server.gpus = float(len(name)), (GpuUse(uuid=name, memory=1.0),)
+    before = group.counters()
+    servers["ccc"].up = False
+    if gone:
+        servers.pop("ccc")
+
+    after = group.counters()
+
+    assert (before.quantiles, before.pending, len(before.gpus)) == ({0.95: 3.0}, 6.0, 3)
+    assert (after.quantiles, after.pending) == ({0.95: 0.02}, 3.0)
+    assert [gpu.uuid for gpu in after.gpus] == ["a", "bb"]
+    assert after.requests == before.requests == 302
+    assert after.restarts > before.restarts
+
+
+def test_totals_of_many_that_came_and_went(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """Each counts once and for all, also if another comes under its name; they are kept as one sum."""
+    restarts = [group.counters().restarts]
+    for _ in range(5):
+        servers["dddd"] = Server("dddd")
+        servers["dddd"].requests = 3
+        restarts.append(group.counters().restarts)
+        servers.pop("dddd")
+        restarts.append(group.counters().restarts)
+
+    counters = group.counters()
+
+    assert (counters.requests, counters.failures) == (15, 3 + 5)
+    np.testing.assert_array_equal(counters.batch_counts, [0, 2 + 5, 2 + 10, 15])
+    assert restarts == sorted(set(restarts))
+    assert isinstance(group._members._gone, Counters)
+
+
+def test_one_that_never_joined_and_is_gone_is_forgotten(servers: dict[str, Server]) -> None:
+    """It was away when it was found, and is spoken of no more."""
+    servers["ccc"].up = False
+
+    def connect(target: str) -> Server:
+        servers[target]._answer()
+        return servers[target]
+
+    with closing(ReplicaGroup("fake://all", lambda: list(servers), connect, refresh=0.0)) as group:
+        assert "ccc is away (1 of 3 replicas)" in group.describe().notes
+        servers.pop("ccc")
+
+        assert group.describe().notes == ("a note",)
 
 
 def test_a_failed_look_up_loses_no_replica(
