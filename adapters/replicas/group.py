@@ -29,16 +29,16 @@ class ReplicaGroup:
     """A backend of several.
 
     Opening it opens all replicas that can be reached. From then on they are looked up again regularly: new
-    ones join, and the counts of those that have gone are kept.
+    ones and those that could not be opened before join, and the counts of those that have gone are kept.
 
     Args:
         target: What the user wrote.
         find: Returns the targets of the replicas there are now.
         connect: Opens one.
-        refresh: How often they are looked up again, s; infinite for a list that does not change.
+        refresh: How often they are looked up again, s.
 
     Raises:
-        InvalidInput: There is none, or they have no knob grid in common.
+        InvalidInput: There is none, one cannot be used, or they have no knob grid in common.
         AdapterError: None can be reached.
     """
 

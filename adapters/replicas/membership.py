@@ -13,14 +13,14 @@ from typing import TypeVar
 
 from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.replicas.counters import total
-from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, Unreachable
 
 __all__ = ["AWAY", "REFRESH", "Membership"]
 
 AWAY = (Unreachable, TimedOut)
 MOST_AT_ONCE = 16
 REFRESH = 30.0
-"""How often the replicas are looked up again, s."""
+"""How often the replicas are looked up again, and those tried again that could not be opened, s."""
 
 T = TypeVar("T")
 
@@ -43,16 +43,17 @@ class Membership:
     """The replicas of a group.
 
     Opening it opens all replicas that can be reached. From then on they are looked up again regularly: new
-    ones join, and the counts of those that have gone are kept.
+    ones and those that could not be opened before join, and the counts of those that have gone are kept.
 
     Args:
         target: What the user wrote.
         find: Returns the targets of the replicas there are now.
         connect: Opens one.
-        refresh: How often they are looked up again, s; infinite for a list that does not change.
+        refresh: How often they are looked up again, s.
 
     Raises:
-        InvalidInput: There is none.
+        InvalidInput: There is none, or one cannot be used.
+        StorageError: A file that one needs cannot be read.
         AdapterError: None can be reached.
     """
 
@@ -104,8 +105,8 @@ class Membership:
         return len(self._members)
 
     def _look(self, *, first: bool = False) -> None:
-        """Look the replicas up, if it is time: open new ones, and close those that have gone."""
-        if time.monotonic() < self._looked + self._refresh:
+        """Look the replicas up, if it is time: open those that are not open, close those that have gone."""
+        if self.opened and time.monotonic() < self._looked + self._refresh:
             return
         self._looked = time.monotonic()
         found = self._found()
@@ -113,19 +114,32 @@ class Membership:
             raise InvalidInput("TARGET", f"{self._target} names no replica")
         for gone in set(self._members) - set(found):
             self._let_go(self._members.pop(gone))
-        errors: list[AdapterError] = []
         for target in found:
-            member = self._members.setdefault(target, Member())
-            if member.backend is not None:
-                continue
+            self._members.setdefault(target, Member())
+        errors = self._open(first=first)
+        mistakes = [error for error in errors if not isinstance(error, AdapterError)]
+        if first and mistakes:
+            raise mistakes[0]
+        if not self.opened:
+            raise errors[0] if first else Unreachable("; ".join(self.away.values()))
+
+    def _open(self, *, first: bool) -> list[TunerError]:
+        """Open those that are not open, all at once: each may take its time to say nothing."""
+        openings = {
+            target: self._pool.submit(self._connect, target)
+            for target, member in self._members.items()
+            if member.backend is None
+        }
+        errors: list[TunerError] = []
+        for target, opening in openings.items():
+            member = self._members[target]
             try:
-                member.backend, member.away = self._connect(target), None
+                member.backend, member.away = opening.result(), None
                 self._returns += not first
-            except AdapterError as error:
+            except TunerError as error:  # such as that it does not serve the model yet
                 member.away = str(error)
                 errors.append(error)
-        if not self.opened:
-            raise errors[0]
+        return errors
 
     def _let_go(self, member: Member) -> None:
         if member.backend is None:

@@ -7,30 +7,18 @@ such as ``metrics=8002,9002``.
 
 from __future__ import annotations
 
-import math
 import socket
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import grpc_address
 from tuner.adapters.replicas.group import ReplicaGroup
-from tuner.adapters.replicas.membership import REFRESH
 from tuner.errors import InvalidInput, Unreachable
 
-__all__ = ["Replicas", "open_replicas", "replicas_of"]
+__all__ = ["open_replicas", "replicas_of"]
 
 OPTION = "replicas"
-
-
-class Replicas(NamedTuple):
-    """How the replicas of a target are found."""
-
-    find: Callable[[], Sequence[str]]
-    """Returns the targets of the replicas there are now."""
-    refresh: float
-    """How often to look again, s."""
 
 
 def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) -> Backend:
@@ -45,14 +33,12 @@ def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) ->
         InvalidInput: The target cannot be used.
         AdapterError: No server can be reached.
     """
-    replicas = replicas_of(target, port)
-    if replicas is None:
-        return open_one(target)
-    return ReplicaGroup(target, replicas.find, open_one, refresh=replicas.refresh)
+    find = replicas_of(target, port)
+    return open_one(target) if find is None else ReplicaGroup(target, find, open_one)
 
 
-def replicas_of(target: str, port: int) -> Replicas | None:
-    """Return how the replicas that a target names are found, None if it names one server.
+def replicas_of(target: str, port: int) -> Callable[[], Sequence[str]] | None:
+    """Return what finds the targets of the replicas that a target names, None if it names one server.
 
     Args:
         target: As the user wrote it.
@@ -70,7 +56,7 @@ def replicas_of(target: str, port: int) -> Replicas | None:
         )
     hosts = url.netloc.split(",")
     if way is None:
-        return Replicas(lambda: _listed(target, hosts), math.inf) if len(hosts) > 1 else None
+        return (lambda: _listed(target, hosts)) if len(hosts) > 1 else None
     rest = urlencode([(name, value) for name, value in options if name != OPTION], safe="/")
     try:
         name, number = url.hostname or "", url.port or port
@@ -87,7 +73,7 @@ def replicas_of(target: str, port: int) -> Replicas | None:
         addresses = sorted({str(entry[4][0]) for entry in found})
         return [urlunsplit(url._replace(netloc=grpc_address(a, number), query=rest)) for a in addresses]
 
-    return Replicas(look_up, REFRESH)
+    return look_up
 
 
 def _listed(target: str, hosts: Sequence[str]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import NoReturn
 
@@ -15,8 +16,9 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import REFRESH
 from tuner.adapters.replicas.targets import replicas_of
-from tuner.errors import InvalidInput, Refused, Unreachable
+from tuner.errors import InvalidInput, Refused, UnknownModel, Unreachable
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 
@@ -28,6 +30,7 @@ class Server:
         self.running = configuration()
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
         self.applied: list[Configuration] = []
+        self.loading = False  # whether it is up and does not serve the model yet
         self.affected: float | None = None
         self.pending: float | None = None
         self.gpus: tuple[GpuUse, ...] = ()
@@ -244,15 +247,89 @@ def test_totals_of_many_that_came_and_went(group: ReplicaGroup, servers: dict[st
     assert isinstance(group._members._gone, Counters)
 
 
+def opener(servers: dict[str, Server]) -> Callable[[str], Server]:
+    """What opens those that are up and serve the model."""
+
+    def connect(target: str) -> Server:
+        if servers[target].loading:
+            raise UnknownModel("m", ())
+        servers[target]._answer()
+        return servers[target]
+
+    return connect
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, s; a test lets it pass."""
+    time = [0.0]
+    monkeypatch.setattr("tuner.adapters.replicas.membership.time.monotonic", lambda: time[0])
+    return time
+
+
+def test_one_that_is_down_at_first_is_opened_later(servers: dict[str, Server], now: list[float]) -> None:
+    """Also one of a fixed list, and one that is up before it serves the model; the others serve meanwhile."""
+    servers["ccc"].up = False
+    with closing(ReplicaGroup("fake://a,bb,ccc", lambda: ["a", "bb", "ccc"], opener(servers))) as group:
+        opened = [group.counters()]
+        servers["ccc"].up = servers["ccc"].loading = True
+        now[0] += REFRESH
+        opened.append(group.counters())
+        servers["ccc"].loading = False
+        opened.append(group.counters())
+        now[0] += REFRESH
+        opened.append(group.counters())
+
+        group.apply(configuration(batch=8))
+
+        assert [counters.failures for counters in opened] == [2, 2, 2, 3]
+        assert opened[2].restarts == opened[0].restarts < opened[3].restarts
+        assert group.replicas == 3
+        assert [server.running for server in servers.values()] == [configuration(batch=8)] * 3
+
+
+def test_those_that_are_down_are_tried_at_once(servers: dict[str, Server]) -> None:
+    """Each may take its time to say nothing."""
+    all_begun = threading.Barrier(3)
+    servers["bb"].up = servers["ccc"].up = False
+
+    def connect(target: str) -> Server:
+        all_begun.wait(timeout=10)
+        return opener(servers)(target)
+
+    with closing(ReplicaGroup("fake://all", lambda: list(servers), connect)) as group:
+        assert group.replicas == 1
+
+
+def test_a_mistake_at_first_leaves_nothing_open(servers: dict[str, Server]) -> None:
+    """The user has to correct the target."""
+    servers["bb"].loading = True
+
+    with pytest.raises(UnknownModel):
+        ReplicaGroup("fake://all", lambda: list(servers), opener(servers))
+    assert servers["a"].closed
+    assert servers["ccc"].closed
+
+
+def test_all_were_replaced_by_one_that_does_not_serve_yet(servers: dict[str, Server]) -> None:
+    """Then the group is away, as one server would be, until it does."""
+    with closing(ReplicaGroup("fake://all", lambda: list(servers), opener(servers), refresh=0.0)) as group:
+        servers.clear()
+        servers["new"] = Server("new")
+        servers["new"].loading = True
+
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="does not serve 'm'"):
+                group.counters()
+        servers["new"].loading = False
+        assert group.counters().failures == 1
+
+
 def test_one_that_never_joined_and_is_gone_is_forgotten(servers: dict[str, Server]) -> None:
     """It was away when it was found, and is spoken of no more."""
     servers["ccc"].up = False
 
-    def connect(target: str) -> Server:
-        servers[target]._answer()
-        return servers[target]
-
-    with closing(ReplicaGroup("fake://all", lambda: list(servers), connect, refresh=0.0)) as group:
+    with closing(ReplicaGroup("fake://all", lambda: list(servers), opener(servers), refresh=0.0)) as group:
         assert "ccc is away (1 of 3 replicas)" in group.describe().notes
         servers.pop("ccc")
 
@@ -306,9 +383,10 @@ def test_grids_in_common(servers: dict[str, Server]) -> None:
 
 def test_lists_of_hosts() -> None:
     """An option with as many values as hosts is shared out."""
-    replicas = replicas_of("triton://a:8001,b:9001/m?metrics=8002,9002&version=3", 8001)
+    find = replicas_of("triton://a:8001,b:9001/m?metrics=8002,9002&version=3", 8001)
 
-    assert replicas.find() == [
+    assert find is not None
+    assert find() == [
         "triton://a:8001/m?metrics=8002&version=3",
         "triton://b:9001/m?metrics=9002&version=3",
     ]
@@ -324,9 +402,10 @@ def test_a_name_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
-    replicas = replicas_of("triton://triton.svc/m?replicas=dns&metrics=off", 8001)
+    find = replicas_of("triton://triton.svc/m?replicas=dns&metrics=off", 8001)
 
-    assert replicas.find() == [
+    assert find is not None
+    assert find() == [
         "triton://10.0.0.1:8001/m?metrics=off",
         "triton://10.0.0.2:8001/m?metrics=off",
         "triton://[::1]:8001/m?metrics=off",
@@ -345,5 +424,8 @@ def test_a_name_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
 
+    find = replicas_of("triton://triton.svc/m?replicas=dns", 8001)
+
+    assert find is not None
     with pytest.raises(Unreachable, match=r"triton\.svc cannot be looked up"):
-        replicas_of("triton://triton.svc/m?replicas=dns", 8001).find()
+        find()
