@@ -204,12 +204,14 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         )
 
     def check(self, configuration: Configuration) -> None:
-        """Check what is to be applied without asking the server.
+        """Raise what applying a configuration would raise before it changes anything.
 
         Raises:
             InvalidInput: A knob is unknown or missing, or has an unusable value.
+            ReadOnly: The server takes no changes.
+            AdapterError: The server cannot be asked.
         """
-        check(self._space, configuration, self._kind_of)
+        self._checked(configuration)
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Make the server run a configuration, verified by reading back.
@@ -217,15 +219,20 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         Without batching (a batch limit of 1) nothing waits for a batch: such configurations differ in name
         only, and the report gives the knobs that have no effect then as 0.
         """
-        self.check(configuration)
-        wanted = self._space.effective(configuration)
         begun = time.monotonic()
-        running = self.current()
+        running, wanted = self._checked(configuration)
         if running == wanted:
             return ApplyReport.unchanged(running, seconds=time.monotonic() - begun)
-        self._check_writable()
-        self._check_rows(running, wanted)
         return self._report(running, self._change(running, wanted), begun)
+
+    def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
+        """Check what is to be applied; return what the server runs, and what it would run."""
+        check(self._space, configuration, self._kind_of)
+        running, wanted = self.current(), self._space.effective(configuration)
+        if running != wanted:
+            self._check_writable()
+            self._check_rows(running, wanted)
+        return running, wanted
 
     def restore(self) -> ApplyReport:
         """Put back exactly what was found at opening.

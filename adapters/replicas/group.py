@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,8 @@ from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.adapters.replicas.membership import AWAY, REFRESH, Membership
-from tuner.errors import AdapterError, InvalidInput, Refused, Unreachable
+from tuner.adapters.rollback import UNTOUCHED, Checking, failure, put_back
+from tuner.errors import InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -100,20 +101,24 @@ class ReplicaGroup:
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change one replica, then the others; if one refuses, all go back to what they ran."""
-        self.space.check_complete(configuration)
-        before = self._members.ask(lambda member: member.current())
+        before = self._check(configuration)
+        members = {target: self._members.opened[target] for target in before}
         reports: dict[str, ApplyReport] = {}
+        doubtful: dict[str, TunerError] = {}
         begun = time.monotonic()
-        for target in before:
+        for target, member in members.items():
             try:
-                reports[target] = self._members.opened[target].apply(configuration)
+                reports[target] = member.apply(configuration)
             except AWAY as error:
+                doubtful[target] = error
                 self._members.note(target, str(error))
-            except AdapterError as error:
-                self._back({name: before[name] for name in reports})
-                raise Refused(f"{target}: {error}; the other replicas went back") from error
+            except TunerError as error:
+                last = () if isinstance(error, UNTOUCHED) else (target,)
+                changed = {name: before[name] for name in (*reports, *doubtful, *last)}
+                doubtful = put_back(members, changed) | doubtful
+                raise failure(f"{target}: {error}", doubtful, "the other replicas went back") from error
         if not reports:
-            raise Unreachable("; ".join(self._members.away.values()))
+            raise failure("no replica answers", doubtful, "")
         return ApplyReport.together(
             reports.values(),
             next(iter(reports.values())).configuration,
@@ -121,10 +126,20 @@ class ReplicaGroup:
             affected=_affected(reports.values()),
         )
 
+    def _check(self, configuration: Configuration) -> dict[str, Configuration]:
+        """Ask each replica whether it would take a configuration, before any is changed, and what it runs."""
+
+        def check(member: Backend) -> Configuration:
+            if isinstance(member, Checking):
+                member.check(configuration)
+            return member.current()
+
+        self.space.check_complete(configuration)
+        return self._members.ask(check)
+
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change the first replica, wait, and compare what it served with what the others served."""
-        self.space.check_complete(configuration)
-        running = self._members.ask(lambda member: member.current())
+        running = self._check(configuration)
         if len(running) < 2:
             return None
         chosen = min(running)
@@ -159,13 +174,6 @@ class ReplicaGroup:
         if self._tried is not None:
             (target, before), self._tried = self._tried, None
             self._members.opened[target].apply(before)
-
-    def _back(self, before: Mapping[str, Configuration]) -> None:
-        for target, configuration in before.items():
-            try:
-                self._members.opened[target].apply(configuration)
-            except AdapterError as error:
-                self._members.note(target, f"{error}; it may run another configuration than the others")
 
     def restore(self) -> None:
         """Put back at each replica what was found there.

@@ -21,11 +21,12 @@ from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.live.knobs import BATCH_GRID
 from tuner.adapters.live.waiting import comes_true
+from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.target import parse_target
-from tuner.errors import AdapterError, InvalidInput, Refused
+from tuner.errors import AdapterError, InvalidInput, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -161,23 +162,47 @@ class EnsembleBackend:
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change the models that differ, one after the other; if one refuses, all go back."""
-        self._check(configuration)
+        self.check(configuration)
         begun = time.monotonic()
         before = {name: member.current() for name, member in self._members.items()}
         reports: dict[str, ApplyReport] = {}
         self._ensemble.counters()  # each change reloads the ensemble, which begins to count at 0 again
-        try:
-            for name, member in self._members.items():
+        for name, member in self._members.items():
+            try:
                 reports[name] = member.apply(Configuration(_own(name, configuration)))
                 if reports[name].changed:
                     self._wait_until_ready()
-        except AdapterError as error:
-            self._back({name: before[name] for name in reports})
-            raise Refused(f"{error}; all models of the ensemble run as before") from error
+            except TunerError as error:
+                last = () if isinstance(error, UNTOUCHED) else (name,)
+                changed = {each: before[each] for each in (*reports, *last)}
+                raise self._taken_back(changed, name, error) from error
         return ApplyReport.together(reports.values(), self.current(), seconds=time.monotonic() - begun)
 
-    def _check(self, configuration: Configuration) -> None:
-        """Check the configurations of all models before any is changed; errors name the model."""
+    def _taken_back(self, before: Mapping[str, Configuration], name: str, error: TunerError) -> AdapterError:
+        """Put models back after a change failed at the last of them; return what to raise.
+
+        Args:
+            before: What they ran.
+            name: Of the last.
+            error: Its.
+        """
+        doubtful = put_back(self._members, before)
+        try:
+            self._wait_until_ready()
+        except AdapterError as late:
+            doubtful["the ensemble"] = late
+        if isinstance(error, IN_DOUBT):
+            doubtful[name] = error
+        return failure(f"{name}: {error}", doubtful, "all models of the ensemble run as before")
+
+    def check(self, configuration: Configuration) -> None:
+        """Raise what applying a configuration would raise at any model, before one is changed.
+
+        Raises:
+            InvalidInput: A knob is unknown or missing, or has an unusable value; names the model.
+            ReadOnly: The server takes no changes.
+            AdapterError: The server cannot be asked.
+        """
         self.space.check_complete(configuration)
         for name, member in self._members.items():
             own = Configuration(_own(name, configuration))
@@ -195,14 +220,9 @@ class EnsembleBackend:
             f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble"
         )
 
-    def _back(self, before: Mapping[str, Configuration]) -> None:
-        for name, configuration in before.items():
-            self._members[name].apply(configuration)
-        self._wait_until_ready()
-
     def _wait_until_ready(self) -> None:
         if not comes_true(self._ensemble.ready, self._timeout):
-            raise Refused(f"the ensemble did not serve again within {self._timeout:g} s")
+            raise AdapterError(f"the ensemble did not serve again within {self._timeout:g} s")
 
     def restore(self) -> None:
         """Put back exactly what was found at opening.

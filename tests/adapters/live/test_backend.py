@@ -215,6 +215,20 @@ def test_no_limit_below_the_rows_of_requests(backend: ToyBackend, server: ToySer
     assert backend.apply(Configuration(size=1.0, wait=0.0)).changed
 
 
+def test_it_says_before_a_change_whether_it_would_take_it(backend: ToyBackend, server: ToyServer) -> None:
+    """So that of several none is changed if one would not."""
+    server.largest_request = 6
+
+    with pytest.raises(InvalidInput, match="below 6"):
+        backend.check(Configuration(size=4.0, wait=0.0))
+    backend.check(Configuration(size=8.0, wait=0.0))
+    server.read_only = ["no"]
+    with pytest.raises(ReadOnly):
+        backend.check(Configuration(size=8.0, wait=0.0))
+    backend.check(server.running)
+    assert server.running == Configuration(size=1.0, wait=0.0)
+
+
 def test_endpoint_names_the_model_and_what_else_the_server_wants(backend: ToyBackend) -> None:
     """A load generator needs no more."""
     endpoint = backend.endpoint()

@@ -18,7 +18,16 @@ from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import REFRESH
 from tuner.adapters.replicas.targets import replicas_of
-from tuner.errors import InvalidInput, Refused, UnknownModel, Unreachable
+from tuner.errors import (
+    AdapterError,
+    InvalidInput,
+    Refused,
+    StorageError,
+    TimedOut,
+    TunerError,
+    UnknownModel,
+    Unreachable,
+)
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 
@@ -30,6 +39,7 @@ class Server:
         self.running = configuration()
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
         self.applied: list[Configuration] = []
+        self.fails: dict[Configuration, TunerError] = {}  # by what it is to run
         self.loading = False  # whether it is up and does not serve the model yet
         self.affected: float | None = None
         self.pending: float | None = None
@@ -64,6 +74,8 @@ class Server:
         self._answer()
         if self.refuses:
             raise Refused("no")
+        if wanted in self.fails:
+            raise self.fails[wanted]
         changed, self.running = wanted != self.running, wanted
         self.applied.append(wanted)
         return ApplyReport(
@@ -148,6 +160,78 @@ def test_if_one_refuses_all_go_back(group: ReplicaGroup, servers: dict[str, Serv
         group.apply(configuration(batch=8))
 
     assert {server.running for server in servers.values()} == {configuration()}
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidInput("knob x", "below 8 rows"), StorageError("disk full"), AdapterError("odd")]
+)
+def test_whatever_fails_at_one_all_go_back(
+    group: ReplicaGroup, servers: dict[str, Server], error: TunerError
+) -> None:
+    """Not only what a server refuses."""
+    wanted = configuration(batch=8)
+    servers["bb"].fails[wanted] = error
+
+    with pytest.raises(Refused, match=f"bb: {error}; the other replicas went back"):
+        group.apply(wanted)
+
+    assert [server.running for server in servers.values()] == [configuration()] * 3
+    assert servers["ccc"].applied == []
+
+
+def test_one_that_may_change_later_makes_no_refusal(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """All are asked to go back, and the caller knows of which one it is not known."""
+    wanted = configuration(batch=8)
+    servers["bb"].fails[wanted] = TimedOut("it may still load")
+    servers["ccc"].refuses = True
+
+    with pytest.raises(TimedOut, match=r"ccc: no; not certain to run as before: bb \(it may still load\)"):
+        group.apply(wanted)
+
+    assert servers["a"].applied == [wanted, configuration()]
+    assert servers["bb"].applied == [configuration()]
+
+
+def test_one_that_does_not_go_back_keeps_no_other_from_it(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """Nor is the change a refusal then."""
+    wanted = configuration(batch=8)
+    servers["a"].fails[configuration()] = AdapterError("out of memory")
+    servers["ccc"].refuses = True
+
+    with pytest.raises(AdapterError, match=r"ccc: no; not certain .*: a \(out of memory\)") as caught:
+        group.apply(wanted)
+
+    assert not isinstance(caught.value, Refused)
+    assert servers["bb"].applied == [wanted, configuration()]
+
+
+def test_none_answers_a_change_in_time(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """Each may come about later, as at one server."""
+    for server in servers.values():
+        server.fails[configuration(batch=8)] = TimedOut("it may still load")
+
+    with pytest.raises(TimedOut, match=r"a \(it may still load\)"):
+        group.apply(configuration(batch=8))
+
+
+def test_all_are_asked_before_one_is_changed() -> None:
+    """What only the last would not take costs no reload, and no trial."""
+
+    class Careful(Server):
+        def check(self, wanted: Configuration) -> None:
+            if self.target == "bb" and wanted["max_batch_size"] == 8:
+                raise InvalidInput("knob max_batch_size", "8 is below 16, the rows that clients send")
+
+    servers = {name: Careful(name) for name in ("a", "bb")}
+    with closing(ReplicaGroup("fake://all", lambda: list(servers), servers.__getitem__)) as group:
+        for change in (group.apply, lambda wanted: group.try_one(wanted, lambda settle: None)):
+            with pytest.raises(InvalidInput, match="rows that clients send"):
+                change(configuration(batch=8))
+
+        assert [server.applied for server in servers.values()] == [[], []]
+        group.apply(configuration(batch=4))
 
 
 def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Server]) -> None:
