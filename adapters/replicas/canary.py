@@ -68,7 +68,8 @@ class Canary(Protocol):
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change one server, wait, and compare what it served with what the others served.
 
-        The server keeps the configuration. If anything goes wrong, its own is put back.
+        The server keeps the configuration. If anything goes wrong, its own is put back. A server that does
+        not answer may have it, now or later: then ``take_back`` and a change of all put that right.
 
         Args:
             configuration: What to try.
@@ -79,14 +80,15 @@ class Canary(Protocol):
             What was measured; None if there is only one server at present.
 
         Raises:
-            Refused: The server refused, or went away.
+            Refused: The server refused, or went away with the configuration; the others run their own.
+            AdapterError: The server did not answer when it was changed: nobody knows what it runs.
         """
         ...
 
     def take_back(self) -> None:
-        """Put back what the server ran that tried a configuration.
+        """Put back what the server ran that tried a configuration. May be called again.
 
         Raises:
-            AdapterError: It refused, or went away.
+            AdapterError: It refused, or does not answer; it can be put back later.
         """
         ...

@@ -11,8 +11,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
@@ -24,6 +25,17 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["ReplicaGroup"]
+
+
+class Trial(NamedTuple):
+    """A configuration that one replica tries before the others get it."""
+
+    target: str
+    """Of the replica."""
+    wanted: Configuration
+    """It runs this, or may do so later."""
+    before: Configuration
+    """It has to run this if the others do not get the other."""
 
 
 class ReplicaGroup:
@@ -53,7 +65,7 @@ class ReplicaGroup:
     ) -> None:
         self._target = target
         self._members = Membership(target, find, connect, refresh=refresh)
-        self._tried: tuple[str, Configuration] | None = None  # the canary, and what it ran before
+        self._trial: Trial | None = None  # the last that has not ended
         try:
             self.space = common_space([member.space for member in self._members.opened.values()])
         except BaseException:
@@ -101,7 +113,7 @@ class ReplicaGroup:
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change one replica, then the others; if one refuses, all go back to what they ran."""
-        before = self._check(configuration)
+        before = self._before(configuration)
         members = {target: self._members.opened[target] for target in before}
         reports: dict[str, ApplyReport] = {}
         doubtful: dict[str, TunerError] = {}
@@ -119,6 +131,9 @@ class ReplicaGroup:
                 raise failure(f"{target}: {error}", doubtful, "the other replicas went back") from error
         if not reports:
             raise failure("no replica answers", doubtful, "")
+        if self._trial is not None:
+            over = self._trial.target in reports
+            self._trial = None if over else self._trial._replace(before=configuration)
         return ApplyReport.together(
             reports.values(),
             next(iter(reports.values())).configuration,
@@ -126,8 +141,12 @@ class ReplicaGroup:
             affected=_affected(reports.values()),
         )
 
-    def _check(self, configuration: Configuration) -> dict[str, Configuration]:
-        """Ask each replica whether it would take a configuration, before any is changed, and what it runs."""
+    def _before(self, configuration: Configuration) -> dict[str, Configuration]:
+        """Ask each replica whether it would take a configuration, and what it runs, before any is changed.
+
+        Returns:
+            Target -> what it goes back to if the change fails: what it runs, unless that is on trial.
+        """
 
         def check(member: Backend) -> Configuration:
             if isinstance(member, Checking):
@@ -135,31 +154,40 @@ class ReplicaGroup:
             return member.current()
 
         self.space.check_complete(configuration)
-        return self._members.ask(check)
+        running, trial = self._members.ask(check), self._trial
+        found = running.get(trial.target) if trial is not None else None
+        if trial is not None and found is not None and self.space.same(found, trial.wanted):
+            running[trial.target] = trial.before
+        return running
 
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change the first replica, wait, and compare what it served with what the others served."""
-        running = self._check(configuration)
+        running = self._before(configuration)
         if len(running) < 2:
             return None
         chosen = min(running)
+        earlier, self._trial = self._trial, Trial(chosen, configuration, running[chosen])
         try:
             report = self._members.opened[chosen].apply(configuration)
-        except AWAY as error:
+        except UNTOUCHED:
+            self._trial = earlier
+            raise
+        except AWAY as error:  # it may change later, so the trial has not ended
             self._members.note(chosen, str(error))
-            raise Refused(f"{chosen} went away when it was changed: {error}") from error
-        self._tried = chosen, running[chosen]
+            raise
+        except TunerError:
+            self._break_off()
+            raise
         try:
             before = self._members.ask(lambda member: member.counters())
             wait(report.settle)
             after = self._members.ask(lambda member: member.counters())
         except BaseException:
-            self.take_back()
+            self._break_off()
             raise
         if chosen not in before or chosen not in after:
-            self._tried = None
             why = self._members.away.get(chosen, "")
-            raise Refused(f"{chosen} went away with the new configuration: {why}")
+            raise Refused(f"{chosen} went away with the new configuration, and may still have it: {why}")
         shares = {name: ServedRequests.between(before[name], after[name]) for name in before if name in after}
         tried = shares.pop(chosen)
         others = ServedRequests(
@@ -171,9 +199,18 @@ class ReplicaGroup:
 
     def take_back(self) -> None:
         """Put back what the replica ran that tried a configuration."""
-        if self._tried is not None:
-            (target, before), self._tried = self._tried, None
-            self._members.opened[target].apply(before)
+        trial = self._trial
+        if trial is None:
+            return
+        member = self._members.opened.get(trial.target)
+        # One that ran it already may have to be asked again: it was away, and its change is still to come.
+        if member is None or member.apply(trial.before).changed:
+            self._trial = None
+
+    def _break_off(self) -> None:
+        """Take a trial back; if that fails it has not ended, and what broke it off matters more."""
+        with suppress(TunerError):
+            self.take_back()
 
     def restore(self) -> None:
         """Put back at each replica what was found there.
@@ -185,6 +222,7 @@ class ReplicaGroup:
             restore: Any = getattr(member, "restore", None)
             if restore is not None:
                 restore()
+        self._trial = None
 
     def counters(self) -> Counters:
         """Read and add up the totals."""

@@ -21,11 +21,11 @@ from tuner.control.drive.canary import objection
 from tuner.control.drive.journal import Journal
 from tuner.control.store.journal import StoreJournal, resolve
 from tuner.control.store.store import Store
-from tuner.errors import Refused, Unreachable
+from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
-OLD, NEW = configuration(), configuration(2)
+OLD, NEW, THEIRS = configuration(), configuration(2), configuration(16, 0.01, 2)
 
 
 class Replica(Server):
@@ -210,19 +210,106 @@ def test_what_speaks_against_a_change(tried: ServedRequests, others: ServedReque
     assert math.isnan(share(requests=0).mean)
 
 
-def test_away_when_it_is_changed(fleet: Fleet) -> None:
-    """Nothing is certain about that one, and the others are left alone."""
-    real = fleet.servers["a"].apply
+@pytest.mark.parametrize("error", [Unreachable("no answer"), TimedOut("it may still do so")])
+@pytest.mark.parametrize("how", ["take back", "change all", "go back", "fail to change all"])
+def test_one_that_may_change_later_is_put_right_later(fleet: Fleet, error: AdapterError, how: str) -> None:
+    """Nobody knows what it runs, which is no refusal; the others are left alone."""
+    canary, group = fleet.servers["a"], fleet.group
+    canary.fails[NEW] = error
 
-    def vanish(wanted: Configuration) -> NoReturn:
-        real(wanted)
-        raise Unreachable("no answer")
+    with pytest.raises(type(error), match=str(error)):
+        group.try_one(NEW, lambda settle: None)
+    canary.fails.clear()
+    group.take_back()  # too early: it runs what it ran
+    canary.running = NEW  # now it has changed
+    if how == "take back":
+        group.take_back()
+    elif how == "fail to change all":
+        fleet.servers["c"].fails[THEIRS] = Refused("no")
+        with pytest.raises(Refused, match="c: no; the other replicas went back"):
+            group.apply(THEIRS)
+    else:
+        group.apply(OLD if how == "go back" else THEIRS)
 
-    fleet.servers["a"].apply = vanish  # type: ignore[method-assign]
-    with pytest.raises(Refused, match="went away when it was changed"):
+    assert fleet.running == [THEIRS if how == "change all" else OLD] * 3
+
+
+def test_one_that_went_away_in_a_trial_gets_what_the_others_have(fleet: Fleet) -> None:
+    """Once it is back: what they got meanwhile."""
+
+    def die(settle: float) -> None:
+        fleet.servers["a"].up = False
+
+    with pytest.raises(Refused, match="a went away with the new configuration, and may still have it"):
+        fleet.group.try_one(NEW, die)
+    with pytest.raises(Unreachable):
+        fleet.group.take_back()
+    fleet.group.apply(THEIRS)
+    fleet.servers["a"].up = True
+
+    fleet.group.take_back()
+
+    assert fleet.running == [THEIRS] * 3
+
+
+def test_one_that_has_left_for_good_is_not_put_right(fleet: Fleet) -> None:
+    """There is nothing to take back."""
+    group = ReplicaGroup("fake://all", lambda: list(fleet.servers), fleet.servers.__getitem__, refresh=0.0)
+    group.try_one(NEW, lambda settle: None)
+    fleet.servers.pop("a")
+    group.counters()
+
+    group.take_back()
+    group.close()
+
+    assert [server.applied for server in fleet.servers.values()] == [[], []]
+
+
+def test_a_change_that_fails_after_a_trial_is_taken_back_at_all(fleet: Fleet) -> None:
+    """Also at the one that tried it: what it ran before the trial counts."""
+    fleet.servers["c"].fails[NEW] = Refused("no")
+
+    record = fleet.driver.step()
+
+    assert record.outcome == "failed"
+    assert "c: no; the other replicas went back" in record.error
+    assert fleet.running == [OLD, OLD, OLD]
+
+
+def test_after_a_change_of_all_no_trial_is_left(fleet: Fleet) -> None:
+    """What they all run is not taken back."""
+    fleet.driver.step()
+
+    fleet.group.take_back()
+
+    assert fleet.running == [NEW, NEW, NEW]
+
+
+def test_what_breaks_a_trial_off_is_heard_though_it_cannot_be_taken_back(fleet: Fleet) -> None:
+    """A stop is a stop, also while the replica is away, which is put right later."""
+
+    def stop(settle: float) -> NoReturn:
+        fleet.servers["a"].up = False
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fleet.group.try_one(NEW, stop)
+    fleet.servers["a"].up = True
+    fleet.group.take_back()
+
+    assert fleet.running == [OLD, OLD, OLD]
+
+
+@pytest.mark.parametrize("error", [AdapterError("it serves neither"), StorageError("disk full")])
+def test_one_that_fails_otherwise_is_put_back_at_once(fleet: Fleet, error: TunerError) -> None:
+    """The caller hears why."""
+    canary = fleet.servers["a"]
+    canary.fails[NEW] = error
+
+    with pytest.raises(type(error)):
         fleet.group.try_one(NEW, lambda settle: None)
 
-    assert fleet.running[1:] == [OLD, OLD]
+    assert canary.applied == [OLD]
 
 
 @pytest.fixture
@@ -271,9 +358,6 @@ def test_a_stop_after_which_a_replica_is_away_leaves_the_change_open(fleet: Flee
         fleet.driver.step()
 
     assert store.unfinished(target) is not None
-
-
-THEIRS = configuration(16, 0.01, 2)
 
 
 @pytest.mark.parametrize(
