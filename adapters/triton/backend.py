@@ -68,7 +68,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         first = self._client.statistics()
         self._statistics = MonotonicTotals(first)
         self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
-        self._failures = MonotonicTotals({"": {stats.FAILURES: self._metrics().failures or 0}})
+        self._failures = MonotonicTotals(stats.failure_readings(self._metrics().failures))
         self._limit = max(1, model_limit(self.original))
         self._rows = stats.largest_request(first, batching=is_batching(self.original))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
@@ -169,8 +169,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         """Read the totals: one gRPC call and, with metrics, one HTTP request."""
         self._statistics.add(self._client.statistics())
         page = expected(self._metrics)
-        if page.failures is not None:
-            self._failures.add({"": {stats.FAILURES: page.failures}})
+        if page.failures:
+            self._failures.add(stats.failure_readings(page.failures))
         totals = self._statistics.sums()
         counts, seconds = stats.batch_arrays(totals, self._largest)
         # Both count the failures in the backend; only the metrics know requests rejected before.

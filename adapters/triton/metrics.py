@@ -7,6 +7,7 @@ GPUs a model is. The page shows the use of all GPUs that the server sees, sample
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,8 +42,8 @@ LONGEST_VERSION = 20
 class TritonMetrics:
     """What the metrics page says about one model; None or empty for what it does not say."""
 
-    failures: int | None = None
-    """Requests failed for any reason since the server started."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Requests failed since the version was loaded, by version and reason."""
     pending: float | None = None
     """Requests that wait in the server."""
     summaries: bool = False
@@ -59,14 +60,14 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
     Args:
         text: The page.
         model: The model to look for.
-        version: Its version; empty for all. Then counts are added up, and quantiles are those of the newest
-            version with traffic.
+        version: Its version; empty for all. Then waiting requests are added up, and quantiles are those of
+            the newest version with traffic.
         on_gpu: Whether its configuration puts it on GPUs: if no sample says on which, the page's only one.
 
     Raises:
         AdapterError: The page is malformed.
     """
-    failures: list[float] = []
+    failures: Counter[str] = Counter()
     pending: list[float] = []
     summaries: dict[int, dict[float, float]] = {}
     devices: set[str] = set()
@@ -77,18 +78,18 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
             continue
         devices |= {labels[GPU]} if GPU in labels else set()
         if name.startswith(FAILURES):
-            failures.append(value)
+            if is_sane(value):
+                failures[f"{labels.get('version', '')} {labels.get('reason', '')}"] += int(value)
         elif name == PENDING:
             pending.append(value)
         elif name == LATENCY and "quantile" in labels:
             quantiles = summaries.setdefault(_number(labels.get("version", "")), {})
             if is_sane(value) and (share := _share(labels["quantile"])) is not None:
                 quantiles[share] = value / 1e6
-    counted = [value for value in failures if is_sane(value)]
     waiting = [value for value in pending if is_sane(value)]
     with_traffic = [version for version, quantiles in summaries.items() if quantiles]
     return TritonMetrics(
-        failures=int(sum(counted)) if counted else None,
+        failures=failures,
         pending=sum(waiting) if waiting else None,
         summaries=bool(summaries),
         quantiles=summaries[max(with_traffic)] if with_traffic else {},

@@ -15,7 +15,7 @@ import numpy as np
 from tuner.adapters.metrics.totals import Key, Reading
 from tuner.errors import AdapterError
 
-__all__ = ["batch_arrays", "largest_request", "read_statistics"]
+__all__ = ["batch_arrays", "failure_readings", "largest_request", "read_statistics"]
 
 REQUESTS: Key = ("requests", 0)
 FAILURES: Key = ("failures", 0)
@@ -44,6 +44,15 @@ def read_statistics(response: Any) -> dict[str, Reading]:
             f"Triton's statistics of the model have {entries} entries, more than {MOST_ENTRIES}"
         )
     return {stats.version: _reading(stats) for stats in response.model_stats}
+
+
+def failure_readings(failures: Mapping[str, int]) -> dict[str, Reading]:
+    """Return failures of a metrics page as readings, each of which begins at 0 again by itself.
+
+    Args:
+        failures: By version and reason.
+    """
+    return {part: {FAILURES: count} for part, count in failures.items()}
 
 
 def _reading(stats: Any) -> Reading:

@@ -64,7 +64,7 @@ def test_triton(random: Random) -> None:
     """Every number is finite and not negative, or the page is refused."""
     with contextlib.suppress(AdapterError):
         reading = parse_triton(damaged_text(random, TRITON), "mlp", random.choice(["", "2"]))
-        for value in (reading.failures, reading.pending, *reading.quantiles.values()):
+        for value in (*reading.failures.values(), reading.pending, *reading.quantiles.values()):
             assert value is None or (math.isfinite(value) and value >= 0)
 
 

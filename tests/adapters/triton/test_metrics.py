@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.adapters.triton.test_limits import TARGET, serving
+from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.metrics import TritonMetrics, parse_metrics
 from tuner.errors import AdapterError
 
@@ -25,9 +27,12 @@ nv_inference_request_summary_us{model="cnn",version="1",quantile="0.5"} 1
 
 
 def test_one_model_of_several() -> None:
-    """Failures of all reasons are added; durations become seconds; other models are left out."""
+    """Failures have their reasons; durations become seconds; other models are left out."""
     assert parse_metrics(PAGE, "mlp") == TritonMetrics(
-        failures=3, pending=7.0, summaries=True, quantiles={0.5: 0.005719, 0.95: 0.009116}
+        failures={"1 OTHER": 1, "1 REJECTED": 2},
+        pending=7.0,
+        summaries=True,
+        quantiles={0.5: 0.005719, 0.95: 0.009116},
     )
 
 
@@ -35,7 +40,7 @@ def test_names_with_total() -> None:
     """Counters renamed to ``_total`` on the way are accepted."""
     page = 'nv_inference_request_failure_total{model="m",version="1"} 4\n'
 
-    assert parse_metrics(page, "m").failures == 4
+    assert parse_metrics(page, "m").failures == {"1 ": 4}
 
 
 def test_quantiles_before_the_first_request() -> None:
@@ -49,7 +54,7 @@ def test_quantiles_before_the_first_request() -> None:
 
 
 def test_versions() -> None:
-    """Counts of all versions are added; quantiles are those of the newest version with traffic."""
+    """Failures are counted apart; quantiles are those of the newest version with traffic."""
     medians = {2: 2, 9: 9, 10: "Nan"}
     page = "".join(
         f'nv_inference_request_failure{{model="m",version="{version}"}} {version}\n'
@@ -57,9 +62,37 @@ def test_versions() -> None:
         for version, median in medians.items()
     )
 
-    assert parse_metrics(page, "m").failures == 21
+    assert parse_metrics(page, "m").failures == {"2 ": 2, "9 ": 9, "10 ": 10}
     assert parse_metrics(page, "m").quantiles == {0.5: 9e-6}
-    assert parse_metrics(page, "m", "2") == TritonMetrics(failures=2, summaries=True, quantiles={0.5: 2e-6})
+    assert parse_metrics(page, "m", "2") == TritonMetrics(
+        failures={"2 ": 2}, summaries=True, quantiles={0.5: 2e-6}
+    )
+
+
+def test_a_version_that_is_unloaded_counts_no_failure_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that is loaded again and begins at 0; what each counts from then on is added."""
+    counts = {"1": 100, "2": 5000}
+
+    def metrics(_: TritonBackend) -> TritonMetrics:
+        return parse_metrics(
+            "".join(
+                f'nv_inference_request_failure{{model="mlp",reason="OTHER",version="{version}"}} {count}\n'
+                for version, count in counts.items()
+            ),
+            "mlp",
+        )
+
+    serving(monkeypatch, mlp='name: "mlp" max_batch_size: 8')
+    monkeypatch.setattr(TritonBackend, "_metrics", metrics)
+    backend = TritonBackend(TARGET)
+    failures = []
+    for change in ({}, {"1": None}, {"2": 5003}, {"1": 2}, {"1": None, "2": None}, {"2": 1}):
+        counts |= {version: count for version, count in change.items() if count is not None}
+        for version in [version for version, count in change.items() if count is None]:
+            del counts[version]
+        failures.append(backend.counters().failures)
+
+    assert failures == [0, 0, 3, 5, 5, 6]
 
 
 @pytest.mark.parametrize("value", ["-1", "+Inf", "NaN"])

@@ -37,5 +37,5 @@ def test_any_page(text: str) -> None:
         reading = parse_metrics(text, "mlp")
     except AdapterError:
         return
-    for value in (reading.failures, reading.pending, *reading.quantiles.values()):
+    for value in (*reading.failures.values(), reading.pending, *reading.quantiles.values()):
         assert value is None or (math.isfinite(value) and value >= 0)
