@@ -166,9 +166,13 @@ class Profiler:
                 break
         return self._clock.now() - begun
 
-    def changed(self) -> None:
-        """Note that the server was changed now; for changes that neither configuration nor counters show."""
-        self._changed_at = self._clock.now()
+    def changed(self, ago: float = 0.0) -> None:
+        """Note that the server was changed; for changes that neither configuration nor counters show.
+
+        Args:
+            ago: How long before now, s; such as before this profiler was made.
+        """
+        self._changed_at = max(self._changed_at, self._clock.now() - ago)
 
     def profile(self, configuration: Mapping[str, float] | None = None) -> BatchingProfile | None:
         """Return l(b) over undisturbed windows with the instances of a configuration (default: the last)."""

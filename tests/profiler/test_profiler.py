@@ -219,6 +219,16 @@ def test_change_that_cannot_be_seen_can_be_told() -> None:
     assert profiler.measure(5.0).quantiles_mixed
 
 
+def test_a_new_profiler_can_be_told_when_the_server_was_changed() -> None:
+    """Ten of twelve seconds ago, its first window of five still looks back in part, the next one not."""
+    server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
+    profiler = make(server)
+    profiler.changed(5.0)
+    profiler.changed(100.0)
+
+    assert [profiler.measure(5.0).quantiles_mixed for _ in range(2)] == [True, False]
+
+
 def test_watch_yields_one_measurement_per_interval_and_rarely_reads_the_configuration() -> None:
     """Ten seconds of watching read counters eleven times and the configuration three times."""
     server = ScriptedServer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
@@ -19,10 +20,12 @@ from tests.control.daemon.file_server import FileServer
 from tuner.adapters.backend import Counters
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
+from tuner.control.daemon.worker import Worker, WorkerReport
 from tuner.control.store.order_book import orders_of, pause, resume
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, StorageError, Unreachable
+from tuner.profiler import Profiler
 
 
 def test_each_target_is_treated_as_its_mode_says(bed: Bed) -> None:
@@ -71,6 +74,37 @@ def test_a_later_life_goes_on(bed: Bed) -> None:
     assert any("going on after 25 windows" in sentence for sentence in bed.said)
     assert any(row["number"] == 25 for row in bed.rows("SELECT number FROM policy"))
     assert keeper.workers == {}
+
+
+def test_a_later_life_knows_when_the_server_was_changed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its profiler is new, and the server's quantiles may look back to before the change."""
+    told: list[float] = []
+    monkeypatch.setattr(worker_module, "Simulated", type(None))  # as with a live server
+    monkeypatch.setattr(Profiler, "changed", lambda _, ago=0.0: told.append(ago))
+    bed.write(("a", "apply", ""))
+    for bed.now, server in ((lambda: 1000.0), ""), ((lambda: 1020.0), ""), ((lambda: 1020.0), "was changed"):
+        if server:
+            FileServer(bed.folder / "a").set(configuration(16, 0.01))
+        bed.run(windows=2)
+
+    changes = len(bed.rows("SELECT * FROM decision WHERE outcome = 'applied' AND time = 1020"))
+    assert told[:2] == [math.inf, 20.0]
+    assert told[2:] == [0.0 if changes else 20.0, 0.0]
+
+
+def test_windows_that_cannot_be_true_are_reported_as_unused(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the loop refuses them."""
+    monkeypatch.setattr(FileServer, "latency", lambda *_: 9000.0)
+    bed.write(("a", "apply", ""))
+    reports: list[WorkerReport] = []
+    with closing(Store(bed.folder / "s.db")) as store:
+        config = bed.daemon().config.targets[0]
+        Worker(config, store, fast=True, windows=2, watch=lambda _, report: reports.append(report)).run()
+
+    assert len(reports) == 2
+    assert {one.unused for one in reports} == {"the mean latency is 9000 s"}
 
 
 def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -10,11 +12,13 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
 from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive
+from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback
-from tuner.control.store.journal import StoreJournal, replay, resolve
+from tuner.control.store.journal import StoreJournal, last_change, replay, resolve
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
+from tuner.measurement import Measurement
 
 GOOD, BAD = configuration(), configuration(4)
 
@@ -54,6 +58,80 @@ def test_a_change_that_was_not_judged_is_judged_by_the_next_life(store: Store) -
     assert isinstance(decision, Rollback)
     assert decision.configuration == GOOD
     assert target.running == GOOD
+
+
+class LooksBack(FakeServer):
+    """For a minute after a change its quantiles are those of the configuration before."""
+
+    changed = -math.inf
+
+    def apply(self, wanted: Configuration) -> ApplyReport:
+        self.changed = self.clock.now()
+        return super().apply(wanted)
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        m = super().measure(seconds, settle=settle, enough=enough)
+        if m.end - self.changed >= 60:
+            return m
+        old = {"latency_mean": 0.010, "latency_p50": 0.008, "latency_p95": 0.020, "latency_p99": 0.028}
+        return dataclasses.replace(m, **old, quantiles_from="server", quantiles_mixed=True)  # type: ignore[arg-type]
+
+
+def test_a_window_that_looks_back_judges_no_change(store: Store) -> None:
+    """Nor does it teach a later life the old configuration's latency as that of the new one."""
+    target = LooksBack(FakeClock(), server().p95)
+    first, _ = life(store, target, GOOD, BAD)
+    kinds = [type(first.step().decision) for _ in range(3)]
+    assert kinds == [Hold, Apply, Hold]
+
+    second, sentence = life(store, target)
+
+    assert "look back" in store.rows("SELECT disturbed FROM window ORDER BY id")[2]["disturbed"]
+    assert [row["observed"] for row in store.rows("SELECT observed FROM decision")] == [None] * 3
+    assert second.loop.memory.at(second.loop.level).tried == [SPACE.encode(GOOD)]
+    assert sentence is not None
+    assert "was judged; it is on probation again" in sentence
+    assert any(isinstance(second.step().decision, Rollback) for _ in range(12))
+    assert target.running == GOOD
+
+
+def test_a_window_that_cannot_be_true_is_not_learned_in_a_later_life(store: Store) -> None:
+    """What the loop refused at the time."""
+    target = server(lambda _: 9000.0)
+    first, _ = life(store, target)
+    assert "the mean latency is 4500 s" in first.step().decision.reason
+
+    second, _ = life(store, target)
+
+    assert second.loop.memory.visits() == {}
+
+
+def test_how_long_ago_the_last_change_was_is_known_to_the_next_life(tmp_path: Path) -> None:
+    """From when its end was seen; in an older store from when it was decided, and how long it took."""
+    now = 1000.0
+    store, target = Store(tmp_path / "s.db", now=lambda: now), server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    before = last_change(store, 1, 1000.0)
+    apply = target.apply
+
+    def slow(wanted: Configuration) -> ApplyReport:
+        nonlocal now
+        now += 40.0
+        return apply(wanted)
+
+    target.apply = slow  # type: ignore[method-assign]
+    first.step()
+    after = last_change(store, 1, 1050.0)
+    with store.writing() as db:
+        db.execute("UPDATE decision SET ended = NULL")
+    unseen, earlier = last_change(store, 1, 1050.0), last_change(store, 1, 900.0)
+    store.close()
+
+    assert before == math.inf
+    assert after == 10.0
+    assert unseen == pytest.approx(49.9)
+    assert earlier == 0.0  # the clock was set back
 
 
 def silent(target: FakeServer, *, done: bool) -> None:

@@ -179,7 +179,7 @@ def test_a_change_is_in_doubt_until_the_server_has_answered(store: Store) -> Non
 
 def test_the_first_usable_window_shows_what_a_change_was_good_for(store: Store) -> None:
     """Not a disturbed one, not one of another configuration, and only the first."""
-    log, target = journal(store), entered(store)
+    log = journal(store)
     log.decided(record(APPLY, outcome="decided"), state())
     log.changing()
     log.changed(record(APPLY, outcome="applied"), state(configuration(4)))
@@ -190,7 +190,7 @@ def test_the_first_usable_window_shows_what_a_change_was_good_for(store: Store) 
         measurement(0.018, running=runs),
         measurement(0.021, running=runs),
     ):
-        store.decided(target, record(Hold(reason="x"), 2, m), state(runs), kept=True)
+        log.decided(record(Hold(reason="x"), 2, m), state(runs))
 
     assert store.row("SELECT observed FROM decision")["observed"] == pytest.approx(0.6)  # type: ignore[index]
 

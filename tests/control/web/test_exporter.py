@@ -21,10 +21,12 @@ from tuner.control.web import exporter as module
 from tuner.control.web.exporter import Exporter
 
 
-def turn(measured: Measurement | None) -> WorkerReport:
-    """A turn of a worker, whose window was measured or not."""
+def turn(measured: Measurement | None, unused: str = "") -> WorkerReport:
+    """A turn of a worker, whose window was measured or not, and used or not."""
     record = WindowRecord(number=1, measurement=measured, decision=Hold(reason="x"), cost=0.5)
-    return WorkerReport(record=record, kept=True, first_after_change=False, running=configuration())
+    return WorkerReport(
+        record=record, kept=True, unused=unused, first_after_change=not unused, running=configuration()
+    )
 
 
 def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +51,18 @@ def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 
     assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up
+
+
+def test_a_window_that_teaches_nothing_counts_for_nothing() -> None:
+    """Whatever its figures are: neither as kept, nor as what a change was good for."""
+    exporter = Exporter()
+
+    exporter.report("a", turn(measurement(), unused="the server's quantiles still look back"))
+
+    value = exporter.registry.get_sample_value
+    assert exporter.attainment("a") is None
+    assert value("servetune_observed_cost", {"target": "a"}) is None
+    assert value("servetune_windows_total", {"target": "a", "slo": "unusable"}) == 1
 
 
 def test_how_many_servers_a_target_should_have() -> None:

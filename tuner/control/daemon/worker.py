@@ -23,12 +23,13 @@ from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
+from tuner.control.decide.validation import unusable
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.scaling import TargetScaling
-from tuner.control.store.journal import StoreJournal, recount, replay, resolve, save_policy
+from tuner.control.store.journal import StoreJournal, last_change, recount, replay, resolve, save_policy
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
@@ -67,6 +68,8 @@ class WorkerReport:
     record: WindowRecord
     kept: bool
     """Whether the window kept the SLO."""
+    unused: str
+    """Why nothing is learned from the window; empty if something is, or if there is none."""
     first_after_change: bool
     """Whether the window is the first usable one after a change."""
     running: Configuration
@@ -260,7 +263,7 @@ class Worker:
                 driver = self._driver(attachment, agent, standing, objective)
                 self._take_up(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
-                    recount(self._store, standing.id, driver.loop, attachment.clock.now(), self._now())
+                    self._take_up_changes(driver, attachment, standing)
                 self._keep(driver, attachment, standing.id)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
@@ -325,6 +328,14 @@ class Worker:
         space = driver.loop.space
         going_on = f", going on after {seen} windows" if seen else ""
         self._say(f"{self.config.mode}, it runs {space.format(driver.backend.current())}{going_on}")
+
+    def _take_up_changes(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
+        """Count the changes of the last hour, and tell the profiler, which is new, when the last one was."""
+        today = self._now()
+        recount(self._store, standing.id, driver.loop, attachment.clock.now(), today)
+        attachment.profiler.changed(last_change(self._store, standing.id, today))
+        if not attachment.space.same(standing.state.current, attachment.original):
+            attachment.profiler.changed()  # by somebody else or by a restart, nobody knows when
 
     def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
         """Measure and decide until stopped; then do not leave a change on probation behind."""
@@ -403,11 +414,13 @@ class Worker:
         return repairs or self.config.may_change(self._now())
 
     def _let_watch(self, record: WindowRecord, driver: Driver) -> None:
-        m = record.measurement
-        usable = m is not None and not m.disturbed and math.isfinite(record.cost)
+        m, objective = record.measurement, driver.loop.objective
+        unused = "" if m is None else unusable(m, objective)
+        usable = m is not None and not unused
         report = WorkerReport(
             record=record,
-            kept=m is not None and driver.loop.objective.kept(m),
+            kept=m is not None and objective.kept(m),
+            unused=unused,
             first_after_change=usable and self._unseen,
             running=driver.running,
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),

@@ -22,7 +22,7 @@ from tuner.control.decide.load import Load, Loads
 from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
 from tuner.control.decide.rules import decide
-from tuner.control.decide.validation import implausible
+from tuner.control.decide.validation import LOOKS_BACK, unusable
 from tuner.duration import format_duration
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import QUANTILES, Measurement
@@ -40,7 +40,6 @@ RISEN = 2
 """A lengthened window ends once it has this many times the requests it waits for: the load has risen."""
 ALARMS = ((12, 10.0), (3, 10.0))
 """Windows, and the multiple of the rate at which the error budget would just last."""
-LOOKS_BACK = "the server's quantiles still look back to the configuration before"
 
 
 class ControlLoop:
@@ -167,10 +166,11 @@ class ControlLoop:
 
     def _window(self, now: float, m: Measurement) -> None:
         """A window has ended."""
-        if reason := self._unusable(m):
-            self._know(m.configuration, unused=reason)
-        elif m.quantiles_mixed and self.objective.slo.statistic != "mean":
+        reason = unusable(m, self.objective)
+        if reason == LOOKS_BACK:
             self._mixed(m)
+        elif reason:
+            self._know(m.configuration, unused=reason)
         else:
             self._usable(now, m)
 
@@ -244,17 +244,6 @@ class ControlLoop:
         wanted = [one for one in (pinned, back) if one is not None]
         if pinned and not self.orders.paused and all(self.space.same(one, running) for one in wanted):
             self.memory.probation = None
-
-    def _unusable(self, m: Measurement) -> str:
-        """Why a window says nothing about the configuration; empty if it does."""
-        if m.disturbed:
-            return "; ".join(m.disturbed)
-        if m.asked == m.arrival_rate == 0:
-            return "no request came"
-        if problem := implausible(m):
-            return problem
-        measured = math.isfinite(self.objective.cost(m))
-        return "" if measured else f"{self.objective.slo.statistic} or {self.objective.goal} was not measured"
 
     def _index(self, configuration: Configuration) -> int:
         """Return the number of the configuration that stands for what ran."""

@@ -1,4 +1,4 @@
-"""Validation: checks whether the figures of a window can be true, because servers' answers may be wrong."""
+"""Validation: checks whether something can be learned from a window, and whether its figures can be true."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tuner.measurement import Measurement
+from tuner.objective import Objective
 
-__all__ = ["implausible"]
+__all__ = ["LOOKS_BACK", "implausible", "unusable"]
 
 LONGEST = 3600.0
 """Longest latency that is believed, s."""
 SLACK = 0.05
 """Share by which a quantile may lie below a lower one: servers estimate each by itself."""
+LOOKS_BACK = "the server's quantiles still look back to the configuration before"
+
+
+def unusable(m: Measurement, objective: Objective) -> str:
+    """Return why a window says nothing about its configuration; empty if it does.
+
+    Whoever learns from windows, counts them or keeps them for a later life asks here.
+
+    Args:
+        m: The window.
+        objective: Needs some of its quantities.
+    """
+    if m.disturbed:
+        return "; ".join(m.disturbed)
+    if m.asked == m.arrival_rate == 0:
+        return "no request came"
+    if problem := implausible(m):
+        return problem
+    if not math.isfinite(objective.cost(m)):
+        return f"{objective.slo.statistic} or {objective.goal} was not measured"
+    return LOOKS_BACK if m.quantiles_mixed and objective.slo.statistic != "mean" else ""
 
 
 def implausible(measurement: Measurement) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
+from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.state import RunState
 from tuner.control.store.store import Store
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tuner.control.drive.driver import Driver
     from tuner.control.drive.journal import WindowRecord
 
-__all__ = ["StoreJournal", "recount", "replay", "resolve", "save_policy"]
+__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve", "save_policy"]
 
 REMEMBERED = 2000
 """How many windows of earlier lives the loop learns from."""
@@ -37,7 +38,7 @@ class StoreJournal:
     Args:
         store: The store.
         target: The target's number in it.
-        objective: Decides whether a window kept the SLO.
+        objective: Decides whether a window kept the SLO, and whether something is learned from it.
     """
 
     def __init__(self, store: Store, target: int, objective: Objective) -> None:
@@ -48,8 +49,9 @@ class StoreJournal:
 
     def decided(self, record: WindowRecord, state: RunState) -> None:
         """Record the window and the decision."""
-        kept = record.measurement is not None and self._objective.kept(record.measurement)
-        self._decision = self._store.decided(self._target, record, state, kept=kept)
+        m, objective = record.measurement, self._objective
+        kept, unused = (False, "") if m is None else (objective.kept(m), unusable(m, objective))
+        self._decision = self._store.decided(self._target, record, state, kept=kept, unused=unused)
 
     def changing(self) -> None:
         """Record that the change begins."""
@@ -183,6 +185,24 @@ def recount(store: Store, target: int, loop: ControlLoop, now: float, today: flo
         was, wanted = store.configuration(row["previous"]), store.configuration(row["configuration"])
         cost = loop.space.apply_cost(was, wanted)
         loop.memory.count_change(now - (today - row["time"]), cost)
+
+
+def last_change(store: Store, target: int, today: float) -> float:
+    """Return how long ago the end of the last change was seen, s; infinite if there was none.
+
+    Changes that failed or were broken off count: a replica may have tried what was taken back.
+
+    Args:
+        store: The store, in which no change is left that has not ended.
+        target: The target's number in it.
+        today: The present, s since 1970.
+    """
+    row = store.row(
+        "SELECT coalesce(ended, time + coalesce(seconds, 0)) AS ended FROM decision WHERE target = ? "
+        "AND outcome IN ('applied', 'failed', 'interrupted') ORDER BY id DESC",
+        target,
+    )
+    return max(today - row["ended"], 0.0) if row is not None else math.inf
 
 
 def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:

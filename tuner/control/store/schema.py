@@ -17,7 +17,7 @@ They need no other version of the file. A file that lacks some was written befor
 gets them when it is opened.
 """
 
-ADDED = {"window": MEASURED, "decision": {"rule": "TEXT"}}
+ADDED = {"window": MEASURED, "decision": {"rule": "TEXT", "ended": "REAL"}}
 """By table: the columns that a file of this version may lack."""
 
 ORDERS = """
@@ -69,6 +69,7 @@ CREATE TABLE decision (
     observed REAL,                -- cost of the first usable window after the change
     outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
     seconds REAL,                 -- how long the change took
+    ended REAL,                   -- when its end was seen, s since 1970; NULL is not known
     error TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX decision_time ON decision (target, time);

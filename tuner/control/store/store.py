@@ -81,6 +81,8 @@ class End(NamedTuple):
     error: str
     running: str
     """What the target runs since."""
+    time: float
+    """When it was seen, s since 1970."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,7 +218,9 @@ class Store(Database):
             log.warning("%s: %s", row["name"], sentence)
             _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
 
-    def decided(self, target: int, record: WindowRecord, state: RunState, *, kept: bool) -> int:
+    def decided(
+        self, target: int, record: WindowRecord, state: RunState, *, kept: bool, unused: str = ""
+    ) -> int:
         """Add a window and the decision after it, before the decision is carried out.
 
         Args:
@@ -224,6 +228,7 @@ class Store(Database):
             record: The window and the decision.
             state: The state of the target.
             kept: Whether the window kept the SLO.
+            unused: Why nothing is learned from the window; empty if something is.
 
         Returns:
             The number of the decision.
@@ -231,7 +236,7 @@ class Store(Database):
         decision, running = record.decision, _json(state.current)
         changing = not isinstance(decision, Hold)
         with self.writing() as db:
-            window = None if record.measurement is None else self._window(db, target, record, kept)
+            window = None if record.measurement is None else self._window(db, target, record, kept, unused)
             db.execute(
                 "UPDATE target SET number = ?, running = ?, last_good = ? WHERE id = ?",
                 (state.window, running, _json(state.last_good) if state.last_good else None, target),
@@ -278,7 +283,7 @@ class Store(Database):
             StorageError: It could not be written yet.
         """
         with self._lock:
-            self._owed[decision] = End(outcome, known(seconds), error, _json(running))
+            self._owed[decision] = End(outcome, known(seconds), error, _json(running), self._now())
             with self.writing():
                 pass
 
@@ -374,10 +379,12 @@ class Store(Database):
             back=row["action"] == ACTIONS[Rollback],
         )
 
-    def _window(self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool) -> int:
+    def _window(
+        self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool, unused: str
+    ) -> int:
         m = record.measurement
         assert m is not None
-        if not m.disturbed and math.isfinite(record.cost):
+        if not unused:
             # the first usable window after a change shows its cost
             db.execute(
                 "UPDATE decision SET observed = ? WHERE id = (SELECT id FROM decision WHERE target = ? AND "
@@ -395,7 +402,7 @@ class Store(Database):
             "level": record.level,
             "cost": known(record.cost),
             "kept": int(kept),
-            "disturbed": "; ".join(m.disturbed),
+            "disturbed": unused,
         }
         return _insert(db, "window", values)
 
@@ -419,8 +426,8 @@ def _json(configuration: Mapping[str, float]) -> str:
 
 def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:
     db.execute(
-        "UPDATE decision SET outcome = ?, seconds = ?, error = ? WHERE id = ?",
-        (end.outcome, end.seconds, end.error, decision),
+        "UPDATE decision SET outcome = ?, seconds = ?, error = ?, ended = ? WHERE id = ?",
+        (end.outcome, end.seconds, end.error, end.time, decision),
     )
     db.execute(
         "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",

@@ -128,10 +128,9 @@ class Exporter:
             self._last.labels(name).set(time.time())
             self._loop.labels(name).observe(max(record.lag, 0.0))
             self._show(name, m.figures())
-            usable = not m.disturbed and math.isfinite(record.cost)
-            verdict = "unusable" if not usable else "kept" if report.kept else "broken"
+            verdict = "unusable" if report.unused else "kept" if report.kept else "broken"
             self._windows.labels(name, verdict).inc()
-            if usable:
+            if not report.unused:
                 self._usable(name, report)
 
     def _show(self, name: str, figures: Mapping[str, float]) -> None:
