@@ -29,7 +29,7 @@ steady, and its value depends on the length of the window.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tuner.duration import format_duration, parse_duration
@@ -129,6 +129,12 @@ class Objective:
         names = {"latency": f"{latency} with", "strict": f"{latency}, strictly"}
         changes = "" if self.change_cost == 0 else f", changes at {self.change_cost:g} times their cost"
         return f"{names.get(self.goal, f'least {self.goal.upper()} with')} {self.slo}{changes}"
+
+    @property
+    def key(self) -> str:
+        """What costs and verdicts depend on, as text: objectives with the same key judge windows alike."""
+        # Only shares of the CPU refer to cores.
+        return repr(self if self.goal == "cpu" else replace(self, cores=1.0))
 
     @property
     def broken(self) -> float:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -18,6 +19,7 @@ from tests.builders import configuration
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.adapters.backend import Counters
+from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.worker import Worker, WorkerReport
@@ -105,6 +107,34 @@ def test_windows_that_cannot_be_true_are_reported_as_unused(
 
     assert len(reports) == 2
     assert {one.unused for one in reports} == {"the mean latency is 9000 s"}
+
+
+def test_a_new_slo_begins_with_a_new_agent(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored one has learned the costs of the old SLO."""
+    loaded: list[Path] = []
+    load = RRL.load
+
+    def count(folder: Path, *arguments: Any, **options: Any) -> RRL:
+        loaded.append(folder)
+        return load(folder, *arguments, **options)
+
+    monkeypatch.setattr(RRL, "load", count)
+    bed.write(("a", "apply", ""))
+    bed.run(windows=2)
+    bed.path.write_text(bed.path.read_text().replace("p95=30ms", "p95=12ms"))
+
+    bed.run(windows=2)
+    fresh = not loaded
+    bed.run(windows=2)
+
+    assert fresh
+    assert len(loaded) == 1
+    policies = bed.rows("SELECT objective FROM policy ORDER BY id")
+    assert ["0.012" in row["objective"] for row in policies] == [False, True, True]
+    assert (
+        len([said for said in bed.rows("SELECT * FROM event") if "another objective" in said["sentence"]])
+        == 1
+    )
 
 
 def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:

@@ -13,12 +13,13 @@ import pytest
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
 from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive
 from tuner.adapters import ApplyReport
-from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback
+from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched
 from tuner.control.store.journal import StoreJournal, last_change, replay, resolve
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
+from tuner.objective import Objective, Slo
 
 GOOD, BAD = configuration(), configuration(4)
 
@@ -132,6 +133,74 @@ def test_how_long_ago_the_last_change_was_is_known_to_the_next_life(tmp_path: Pa
     assert after == 10.0
     assert unseen == pytest.approx(49.9)
     assert earlier == 0.0  # the clock was set back
+
+
+def lived(store: Store, objective: Objective = OBJECTIVE) -> list[float]:
+    """A change and two windows after it, every p95 25 ms; return what the windows cost."""
+    target = server(lambda _: 0.025)
+    standing = store.target("a", "fake://x/m", SPACE, GOOD, objective=objective.key)
+    loop = ControlLoop(SPACE, objective, ScriptedAgent(GOOD, BAD))
+    journal = StoreJournal(store, standing.id, objective)
+    watched = Watched(target, target, target.clock)
+    driver = Driver(watched, loop, window=5.0, journal=journal, notify=lambda _: None)
+    return [driver.step().cost for _ in range(4)]
+
+
+def remembered(store: Store, objective: Objective) -> tuple[ControlLoop, list[float]]:
+    """A loop of a later life, and the costs that its agent learned."""
+    agent = ScriptedAgent()
+    loop = ControlLoop(SPACE, objective, agent)
+    replay(store, 1, loop, learned=0)
+    return loop, [cost for _, _, cost in agent.updates]
+
+
+@pytest.mark.parametrize(
+    ("objective", "good", "costs"),
+    [
+        (OBJECTIVE, True, [0.025 / 0.030] * 4),
+        (dataclasses.replace(OBJECTIVE, slo=Slo(statistic="p95", latency=0.010)), False, [2.5] * 4),
+        (dataclasses.replace(OBJECTIVE, slo=Slo(statistic="mean", latency=0.025)), True, [0.5] * 4),
+        (dataclasses.replace(OBJECTIVE, goal="cpu"), True, [0.5] * 4),
+        (dataclasses.replace(OBJECTIVE, goal="gpu"), True, []),  # which was not measured
+    ],
+)
+def test_windows_are_judged_by_the_present_objective(
+    store: Store, objective: Objective, good: bool, costs: list[float]
+) -> None:
+    """Not by the one that they were measured under: the file may have another SLO now."""
+    lived(store)
+
+    loop, learned = remembered(store, objective)
+
+    assert learned == pytest.approx(costs)
+    known = loop.memory.at(loop.level).configurations.values()
+    assert {one.good for one in known} == ({good} if costs else set())
+
+
+def test_what_a_change_cost_is_remembered(store: Store) -> None:
+    """The window after it costs a later life as much; where an older store does not say, it is left out."""
+    dear = dataclasses.replace(OBJECTIVE, change_cost=1.0)
+    costs = lived(store, dear)
+
+    again = remembered(store, dear)[1]
+    with store.writing() as db:
+        db.execute("UPDATE window SET change_requests = NULL WHERE number = 3")
+
+    assert costs[2] > costs[1]
+    assert again == pytest.approx(costs)
+    assert remembered(store, dear)[1] == pytest.approx([*costs[:2], costs[3]])
+    assert len(remembered(store, OBJECTIVE)[1]) == 4
+
+
+def test_quantiles_that_look_back_are_no_quantiles_for_another_slo(store: Store) -> None:
+    """An SLO on the mean used the window."""
+    mean = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="mean", latency=0.030))
+    lived(store, mean)
+    with store.writing() as db:
+        db.execute("UPDATE window SET quantiles_mixed = 1 WHERE number = 3")
+
+    assert len(remembered(store, mean)[1]) == 4
+    assert len(remembered(store, OBJECTIVE)[1]) == 3
 
 
 def silent(target: FakeServer, *, done: bool) -> None:

@@ -330,6 +330,29 @@ def test_policies_come_back(store: Store, tmp_path: Path) -> None:
     assert store.load_policy(entered(store, "b"), back) is None
 
 
+def test_what_was_learned_for_another_objective_is_left_alone(store: Store, tmp_path: Path) -> None:
+    """Neither a last good configuration nor a policy; when the objective is back, so is its policy."""
+    strict = replace(OBJECTIVE, slo=replace(OBJECTIVE.slo, latency=0.010))
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "policy.json").write_text("{}")
+
+    def attached(key: str) -> tuple[dict[str, float] | None, int | None]:
+        standing = store.target("a", "sim://mlp", SPACE, configuration(), objective=key)
+        return standing.state.last_good, store.load_policy(standing.id, tmp_path, key)
+
+    target = entered(store)
+    good = state(configuration(2), configuration(8))
+    store.save_policy(target, 1, tmp_path / "policy")  # by an older version, which did not say for what
+    store.decided(target, record(Hold(reason="fine")), good, kept=True)
+
+    assert attached(OBJECTIVE.key) == (dict(configuration(8)), 1)
+    assert attached(replace(OBJECTIVE, cores=8.0).key) == (dict(configuration(8)), 1)
+    assert attached(strict.key) == (None, None)
+    assert attached(OBJECTIVE.key) == (None, 1)
+    said = [row["sentence"] for row in store.rows("SELECT sentence FROM event")]
+    assert ["has another objective now" in sentence for sentence in said] == [True, True]
+
+
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be one" * 100, b"\0" * 5000])
 def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
     """One clear error that names it."""

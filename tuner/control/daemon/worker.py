@@ -250,14 +250,16 @@ class Worker:
         with attach_for(setting, c.url, seed=c.seed, clock=self._clock) as attachment:
             decide = c.mode != "observe"
             check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
-            standing = self._store.target(c.name, c.url, attachment.space, attachment.original)
+            objective = setting.objective_on(attachment.host.cores)
+            standing = self._store.target(
+                c.name, c.url, attachment.space, attachment.original, objective=objective.key
+            )
             self._id = standing.id
             self._scaling = TargetScaling(c.slo, attachment.space, attachment.host.cores)
             if c.plan is not None and self.advisor is None:
                 from tuner.control.daemon.pool_advice import PoolAdvisor
 
                 self.advisor = PoolAdvisor(c.plan, c.seed)
-            objective = setting.objective_on(attachment.host.cores)
             agent, learned = self._agent(attachment, objective, standing.id)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, objective)
@@ -309,7 +311,7 @@ class Worker:
 
         space, seed, synchronous = attachment.space, self.config.seed, self._fast
         with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-            number = self._store.load_policy(target, Path(name))
+            number = self._store.load_policy(target, Path(name), objective.key)
             if number is not None:
                 try:
                     return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
@@ -404,7 +406,7 @@ class Worker:
         if self.config.mode == "observe":
             return
         try:
-            save_policy(self._store, target, driver.loop.agent, number)
+            save_policy(self._store, target, driver.loop.agent, number, driver.loop.objective)
         except StorageError as error:
             self._say(f"the agent could not be saved: {error}")
 

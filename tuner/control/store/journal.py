@@ -15,6 +15,7 @@ from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.state import RunState
 from tuner.control.store.store import Store
+from tuner.control.store.window_row import measurement_of
 from tuner.errors import ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 from tuner.objective import Objective
@@ -134,6 +135,8 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
 def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int:
     """Let a loop observe the windows of earlier lives.
 
+    Its objective judges them: they may have been measured under another one, whose costs say nothing now.
+
     Args:
         store: The store.
         target: The target's number in it.
@@ -141,18 +144,21 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         learned: Number of the last window that the agent has learned from already.
 
     Returns:
-        How many windows it observed; those with other knobs or values are left out.
+        How many windows it observed. Left out are those with other knobs or values, and those without
+        something that its objective needs.
     """
     rows = store.rows(
-        "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND cost IS NOT NULL "
-        "AND rate > 0 ORDER BY id DESC LIMIT ?) ORDER BY id",
+        "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND rate > 0 "
+        "ORDER BY id DESC LIMIT ?) ORDER BY id",
         target,
         REMEMBERED,
     )
     seen = 0
     for row in rows:
         configuration = store.configuration(row["configuration"])
-        if not loop.space.covers(configuration):
+        with store.making_sense():
+            m = measurement_of(row, configuration)
+        if not loop.space.covers(configuration) or unusable(m, loop.objective):
             continue
         seen += 1
         level = row["level"]  # none if the mode was `observe`
@@ -160,8 +166,8 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             foreign = row["foreign_share"]
             foreign = math.nan if foreign is None else foreign
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
-        learn = row["number"] > learned
-        loop.observe(Remembered(level, configuration, row["cost"], bool(row["kept"]), learn=learn))
+        cost, kept, learn = loop.objective.cost(m), loop.objective.kept(m), row["number"] > learned
+        loop.observe(Remembered(level, configuration, cost, kept, learn=learn))
     return seen
 
 
@@ -205,8 +211,19 @@ def last_change(store: Store, target: int, today: float) -> float:
     return max(today - row["ended"], 0.0) if row is not None else math.inf
 
 
-def save_policy(store: Store, target: int, agent: Agent, number: int) -> None:
-    """Save the policy that an agent has learned up to a window."""
+def save_policy(store: Store, target: int, agent: Agent, number: int, objective: Objective) -> None:
+    """Save the policy that an agent has learned up to a window.
+
+    Args:
+        store: The store.
+        target: The target's number in it.
+        agent: The agent.
+        number: The window's number.
+        objective: What the costs that it has learned are those of.
+
+    Raises:
+        StorageError: It is too large, or cannot be written.
+    """
     with tempfile.TemporaryDirectory(prefix="servetune-") as name:
         agent.save(Path(name))
-        store.save_policy(target, number, Path(name))
+        store.save_policy(target, number, Path(name), objective.key)

@@ -17,7 +17,15 @@ They need no other version of the file. A file that lacks some was written befor
 gets them when it is opened.
 """
 
-ADDED = {"window": MEASURED, "decision": {"rule": "TEXT", "ended": "REAL"}}
+BESIDE = {"change_seconds": "REAL", "change_requests": "REAL", "quantiles_mixed": "INTEGER"}
+"""The columns of a window for what is no quantity of its own, but decides what it costs and whether something
+is learned from it; NULL is not known."""
+ADDED = {
+    "target": {"objective": "TEXT"},
+    "window": MEASURED | BESIDE,
+    "decision": {"rule": "TEXT", "ended": "REAL"},
+    "policy": {"objective": "TEXT"},
+}
 """By table: the columns that a file of this version may lack."""
 
 ORDERS = """
@@ -40,6 +48,7 @@ CREATE TABLE target (
     last_good TEXT,
     number INTEGER NOT NULL DEFAULT 0,  -- of the last window
     attached INTEGER NOT NULL DEFAULT 0,  -- numbers attachments: of targets with one name the last is current
+    objective TEXT,               -- as Objective.key, what last_good is good for; NULL is not known
     UNIQUE (name, url)
 );
 CREATE TABLE window (
@@ -49,7 +58,7 @@ CREATE TABLE window (
     time REAL NOT NULL,           -- when it ended, s since 1970
     seconds REAL NOT NULL,
     configuration TEXT NOT NULL,
-    {", ".join(f"{name} {kind}" for name, kind in MEASURED.items())},
+    {", ".join(f"{name} {kind}" for name, kind in (MEASURED | BESIDE).items())},
     level INTEGER, cost REAL, kept INTEGER NOT NULL,
     disturbed TEXT NOT NULL       -- why nothing is learned from it; empty if something is
 );
@@ -84,7 +93,8 @@ CREATE TABLE policy (
     id INTEGER PRIMARY KEY,
     target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
     time REAL NOT NULL,
-    number INTEGER NOT NULL       -- of the last window it has learned from
+    number INTEGER NOT NULL,      -- of the last window it has learned from
+    objective TEXT                -- as Objective.key, whose costs it has learned; NULL is not known
 );
 CREATE TABLE policy_file (
     policy INTEGER NOT NULL REFERENCES policy ON DELETE CASCADE,

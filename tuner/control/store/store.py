@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
+from tuner.control.store.window_row import values_of
 from tuner.duration import format_duration
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
@@ -137,17 +138,27 @@ class Store(Database):
                 pass
         super().close()
 
-    def target(self, name: str, url: str, space: KnobSpace, running: Configuration) -> Standing:
+    def target(
+        self,
+        name: str,
+        url: str,
+        space: KnobSpace,
+        running: Configuration,
+        *,
+        objective: str | None = None,
+    ) -> Standing:
         """Return the state of a target, which becomes the current one of its name.
 
         A new target is added. A pin or rollback is taken back if it was ordered for another server, or for
-        values that the knobs no longer have; a last good configuration with such values is left out.
+        values that the knobs no longer have; a last good configuration with such values is left out, and so
+        is one that was good for another objective.
 
         Args:
             name: Its name.
             url: Its URL; credentials in it are not kept.
             space: Its knobs.
             running: Its configuration now; the original one of a new target.
+            objective: The key of what it is tuned toward; None for what it was.
         """
         place, text = without_credentials(url), _json(running)
         with self.writing() as db:
@@ -160,6 +171,9 @@ class Store(Database):
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
             self._take_back(db, before, row, space)
+            if objective is not None and row["objective"] != objective:
+                self._aim(db, row, objective)
+                row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
         with self.making_sense():
             good = configuration_of(row["last_good"]) if row["last_good"] else None
             state = RunState(
@@ -214,9 +228,25 @@ class Store(Database):
             else:
                 continue
             db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (row["name"],))
-            sentence = f"{words} {space.format(wanted)}: {why}"
-            log.warning("%s: %s", row["name"], sentence)
-            _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
+            self._tell(db, row, f"{words} {space.format(wanted)}: {why}")
+
+    def _aim(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
+        """Note what the target of a row is tuned toward from now on; what was good for something else goes.
+
+        An older store does not say what it was tuned toward before: it is taken for the same.
+        """
+        target, before = row["id"], row["objective"]
+        db.execute("UPDATE target SET objective = ? WHERE id = ?", (objective, target))
+        if before is None:
+            db.execute("UPDATE policy SET objective = ? WHERE target = ?", (objective, target))
+            return
+        db.execute("UPDATE target SET last_good = NULL WHERE id = ?", (target,))
+        self._tell(db, row, "has another objective now: earlier windows are judged by that, and learned anew")
+
+    def _tell(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
+        """Log a sentence about the target of a row, and add it as an event."""
+        log.warning("%s: %s", row["name"], sentence)
+        _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
 
     def decided(
         self, target: int, record: WindowRecord, state: RunState, *, kept: bool, unused: str = ""
@@ -320,19 +350,24 @@ class Store(Database):
         with self.writing() as db:
             _insert(db, "event", {"target": target, "time": self._now(), "sentence": sentence})
 
-    def save_policy(self, target: int, number: int, folder: Path) -> None:
+    def save_policy(self, target: int, number: int, folder: Path, objective: str | None = None) -> None:
         """Keep the files of a policy, and delete all but the newest policies of the target.
 
         Args:
             target: The target's number.
             number: The number of the last window that it has learned from.
             folder: The folder in which the agent saved it.
+            objective: The key of the objective whose costs it has learned.
+
+        Raises:
+            StorageError: It is too large, or cannot be written.
         """
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
         if sum(map(len, files.values())) > LONGEST_POLICY:
             raise StorageError(f"policy of {sum(map(len, files.values())):,} bytes is too large to be kept")
         with self.writing() as db:
-            policy = _insert(db, "policy", {"target": target, "time": self._now(), "number": number})
+            values = {"target": target, "time": self._now(), "number": number, "objective": objective}
+            policy = _insert(db, "policy", values)
             rows = [(policy, name, content) for name, content in files.items()]
             db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
             db.execute(
@@ -341,9 +376,25 @@ class Store(Database):
                 (target, target, POLICIES),
             )
 
-    def load_policy(self, target: int, folder: Path) -> int | None:
-        """Write the files of the newest policy to a folder; return the number of its last window, or None."""
-        row = self.row("SELECT id, number FROM policy WHERE target = ? ORDER BY id DESC", target)
+    def load_policy(self, target: int, folder: Path, objective: str | None = None) -> int | None:
+        """Write the files of the newest policy for an objective to a folder.
+
+        Args:
+            target: The target's number.
+            folder: Where to.
+            objective: The key of the objective whose costs it has learned.
+
+        Returns:
+            The number of the last window that it has learned from; None if there is no such policy.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        row = self.row(
+            "SELECT id, number FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
+            target,
+            objective,
+        )
         if row is None:
             return None
         for file in self.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
@@ -398,7 +449,7 @@ class Store(Database):
             "time": self._now(),
             "seconds": m.seconds,
             "configuration": _json(m.configuration),
-            **{name: known(value) for name, value in m.figures().items()},
+            **values_of(m),
             "level": record.level,
             "cost": known(record.cost),
             "kept": int(kept),
