@@ -254,6 +254,35 @@ def outcomes(store: Store) -> list[str]:
     return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
 
 
+class Failing(FakeServer):
+    """Some of a thousand requests fail in each window, by configuration."""
+
+    def __init__(self, failures: dict[Configuration, int]) -> None:
+        super().__init__(FakeClock(), lambda _: 0.020)
+        self.failures = failures
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        m = super().measure(seconds, settle=settle, enough=enough)
+        return dataclasses.replace(m, failures=self.failures[self.running])
+
+
+@pytest.mark.parametrize("after", [20, 21])
+@pytest.mark.parametrize("killed", ["not", "before it was answered", "before it was judged"])
+def test_a_change_is_judged_by_what_failed_before_it(store: Store, after: int, killed: str) -> None:
+    """Requests that fail all the time are not blamed on a change, also if the daemon was killed meanwhile."""
+    target = Failing({GOOD: 20, BAD: after})
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    if killed == "before it was answered":
+        silent(target, done=True)
+    first.step()
+
+    driver = first if killed == "not" else life(store, target)[0]
+    decision = driver.step().decision
+
+    assert isinstance(decision, Rollback) == (after > 20)
+
+
 @pytest.mark.parametrize("what", ["judged", "rolled back", "changed by hand"])
 def test_what_was_judged_or_is_not_in_force_is_not_judged_again(store: Store, what: str) -> None:
     """One window is enough, and a server that somebody else changed runs nothing of ours."""

@@ -98,7 +98,7 @@ class Memory:
         self.spread = Spread()
         self.probation: Probation | None = None
         self.failure_share = 0.0
-        """Of the last window that left the server as it was."""
+        """Of the last window that left the server as it was, or of one before a change of an earlier life."""
         self.windows = 0
         self.failures = 0
         """Changes in a row that failed."""

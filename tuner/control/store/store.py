@@ -95,6 +95,8 @@ class Unfinished:
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
+    failure_share: float
+    """Share of requests that failed in the last usable window before it; 0 without one."""
 
 
 class Store(Database):
@@ -428,7 +430,23 @@ class Store(Database):
             previous=self.configuration(row["previous"]),
             wanted=self.configuration(row["configuration"]),
             back=row["action"] == ACTIONS[Rollback],
+            failure_share=self._failure_share(row),
         )
+
+    def _failure_share(self, change: sqlite3.Row) -> float:
+        """Return the share of requests that failed in the last usable window before a change."""
+        row = self.row(
+            "SELECT requests, failures FROM window WHERE target = ? AND disturbed = '' "
+            "AND id <= (SELECT max(window) FROM decision WHERE target = ? AND id <= ?) ORDER BY id DESC",
+            change["target"],
+            change["target"],
+            change["id"],
+        )
+        if row is None:
+            return 0.0
+        with self.making_sense():
+            asked = row["requests"] + row["failures"]
+            return float(row["failures"] / asked) if asked else 0.0
 
     def _window(
         self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool, unused: str
