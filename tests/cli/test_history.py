@@ -16,7 +16,7 @@ from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, Configuration
 
 
 def fill(store: Store) -> None:
@@ -139,6 +139,51 @@ def test_what_failed_and_what_changed_nothing_is_explained_too(run: Run) -> None
 
     assert "failed: out of memory" in failed
     assert json.loads(hold)["explanation"]["decided"] == "hold"
+
+
+def test_what_somebody_else_set_is_not_what_a_change_came_to(run: Run) -> None:
+    """Neither in the first window after it nor on average."""
+    store = Store(Path("servetune.db"))
+    target, theirs = store.current("mlp")["id"], configuration(16)  # type: ignore[index]
+    with store.writing() as db:
+        db.execute("DELETE FROM window WHERE number > 2")
+        db.execute("UPDATE decision SET observed = NULL")
+        db.execute("DELETE FROM decision WHERE id > 2")
+    show(store, target, theirs, 3, 2)
+    never = run("explain", "2")[1]
+    show(store, target, configuration(4, 0.002), 5, 2)
+    show(store, target, theirs, 7, 2)
+    store.close()
+
+    assert "in no usable window" in never
+    assert "cost 0.60 in the first window, 0.60 over 2, of which 100%" in run("explain", "2")[1]
+
+
+def show(store: Store, target: int, running: Configuration, number: int, count: int) -> None:
+    """Some windows of what a target runs, worse for the largest batches."""
+    log = StoreJournal(store, target, OBJECTIVE)
+    m = measurement(0.024 if running == configuration(16) else 0.018, running=running)
+    state = RunState(target="x", original=dict(running), current=dict(running), window=number)
+    for one in range(number, number + count):
+        held = WindowRecord(number=one, measurement=m, decision=Hold(reason="x"), cost=OBJECTIVE.cost(m))
+        log.decided(held, state)
+
+
+def test_nothing_is_said_that_is_not_known(run: Run) -> None:
+    """Of a change at the end of a run, before which no window was measured and nobody was asked."""
+    store = Store(Path("servetune.db"))
+    last = Apply(configuration=configuration(2), reason="the run ends with its best", restores=True)
+    record = WindowRecord(number=4, measurement=None, decision=last, outcome="recommended")
+    running = dict(configuration())
+    state = RunState(target="x", original=running, current=running)
+    store.decided(store.current("mlp")["id"], record, state, kept=False)  # type: ignore[index]
+    store.close()
+
+    _, out, _ = run("explain", "5")
+
+    assert "no window was measured" in out
+    assert "away" not in out
+    assert "expected" not in out
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,26 @@ def test_a_later_life_knows_when_the_server_was_changed(bed: Bed, monkeypatch: p
     assert told[2:] == [0.0 if changes else 20.0, 0.0]
 
 
+def test_what_somebody_else_set_does_not_show_a_change(bed: Bed) -> None:
+    """Its first usable window is that of what was set, which the change did not bring."""
+    bed.write(("a", "apply", ""))
+    reports: list[WorkerReport] = []
+
+    def watch(_: str, report: WorkerReport) -> None:
+        reports.append(report)
+        if report.record.outcome == "applied" and len(reports) < 4:
+            FileServer(bed.folder / "a").set(configuration(16, 0.01))
+
+    with closing(Store(bed.folder / "s.db")) as store:
+        Worker(bed.daemon().config.targets[0], store, fast=True, windows=12, watch=watch).run()
+
+    made = [number for number, one in enumerate(reports[:-1]) if one.record.outcome == "applied"]
+    wanted = {number + 1: reports[number].record.wanted for number in made}
+    shown = {number for number, one in enumerate(reports) if one.first_after_change}
+    assert shown == {n for n, c in wanted.items() if reports[n].record.measurement.configuration == c}
+    assert shown < set(wanted)
+
+
 def test_windows_that_cannot_be_true_are_reported_as_unused(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,7 +193,7 @@ class Worker:
         self._unplannable = ""  # why there is no advice
         self._unused = 0  # disturbed windows in a row
         self._advised = ""  # what the log said last of a change that was not made
-        self._unseen = False  # whether a change was made that no usable window has shown yet
+        self._unseen: Configuration | None = None  # what a change led to that no usable window has shown yet
 
     @property
     def phase(self) -> str:
@@ -419,15 +419,20 @@ class Worker:
         m, objective = record.measurement, driver.loop.objective
         unused = "" if m is None else unusable(m, objective)
         usable = m is not None and not unused
+        unseen, same = self._unseen, driver.loop.space.same
+        shown = m is not None and usable and unseen is not None and same(m.configuration, unseen)
         report = WorkerReport(
             record=record,
             kept=m is not None and objective.kept(m),
             unused=unused,
-            first_after_change=usable and self._unseen,
+            first_after_change=shown,
             running=driver.running,
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
-        self._unseen = record.outcome == "applied" or (self._unseen and not usable)
+        if record.outcome == "applied":
+            self._unseen = record.wanted
+        elif usable:  # shown now, or somebody else changed it
+            self._unseen = None
         if self._watch is not None:
             level = self._shown.follow(driver.loop.level)
             self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from tuner.control.store.schema import MEASURED
-from tuner.control.store.store import Store, configuration_of, knobs_of
+from tuner.control.store.store import Store, alike, configuration_of, knobs_of
 from tuner.duration import format_duration, format_latency
 from tuner.errors import InvalidInput
 from tuner.files.stored import with_fields
@@ -63,7 +63,7 @@ class StoredDecision(BaseModel):
     observed: float | None = Field(description="Cost of the first usable window after the change.")
     seconds: float | None = Field(description="How long the change took.")
     error: str
-    window: int | None = Field(description="Number of the window; null if the server was away.")
+    window: int | None = Field(description="Number of the window; null if none was measured.")
     cost: float | None
     kept: bool | None
     disturbed: str = Field(description="Why the window was not used.")
@@ -183,8 +183,9 @@ def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str
     if entry.rule:
         lines.append(("rule", entry.rule))
     if entry.action != "hold":
-        expected = "nothing was known" if entry.expected is None else f"cost {entry.expected:.2f}"
-        lines += [("expected", expected), ("outcome", _outcome(entry))]
+        if entry.expected is not None:
+            lines.append(("expected", f"cost {entry.expected:.2f}"))
+        lines.append(("outcome", _outcome(entry)))
         if entry.outcome == "applied":
             lines.append(("observed", _observed(store, row, entry)))
             lines += [
@@ -214,7 +215,7 @@ def _entry(row: sqlite3.Row) -> StoredDecision:
 
 def _seen(entry: StoredDecision) -> str:
     if entry.window is None:
-        return "no window: the server was away"
+        return "no window was measured"
     values = entry.model_dump()
     rate, latencies, failures, cut_off = (
         values[name] for name in ("rate", "latencies", "failures", "cut_off")
@@ -245,21 +246,29 @@ def _outcome(entry: StoredDecision) -> str:
 
 def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
     if entry.observed is None:
-        return "no usable window yet"
-    after = store.rows(
-        "SELECT count(*) AS n, avg(window.cost) AS cost, avg(window.kept) AS kept FROM window "
+        return "in no usable window"
+    groups = store.rows(
+        "SELECT window.configuration, count(*) AS n, sum(window.cost) AS costs, sum(window.kept) AS kept "
+        "FROM window "
         "JOIN decision ON decision.window = window.id WHERE window.target = ? AND decision.id > ? "
         "AND decision.id <= coalesce((SELECT min(id) FROM decision WHERE target = ? AND id > ? "
-        "AND outcome = 'applied'), 1e18) AND window.disturbed = '' AND window.cost IS NOT NULL",
+        "AND outcome = 'applied'), 1e18) AND window.disturbed = '' AND window.cost IS NOT NULL "
+        "GROUP BY window.configuration",
         row["target"],
         row["id"],
         row["target"],
         row["id"],
-    )[0]
+    )
+    ours = [
+        group
+        for group in groups
+        if alike(store.configuration(group["configuration"]), entry.configuration or {})
+    ]
+    costs, kept, count = (sum(group[name] for group in ours) for name in ("costs", "kept", "n"))
     first = f"cost {entry.observed:.2f} in the first window"
-    if after["n"] < 2:
+    if count < 2:
         return first
-    return f"{first}, {after['cost']:.2f} over {after['n']}, of which {after['kept']:.0%} kept the SLO"
+    return f"{first}, {costs / count:.2f} over {count}, of which {kept / count:.0%} kept the SLO"
 
 
 def _next(store: Store, row: sqlite3.Row) -> list[sqlite3.Row]:

@@ -38,6 +38,7 @@ __all__ = [
     "Standing",
     "Store",
     "Unfinished",
+    "alike",
     "configuration_of",
     "knobs_of",
     "without_credentials",
@@ -448,19 +449,25 @@ class Store(Database):
             asked = row["requests"] + row["failures"]
             return float(row["failures"] / asked) if asked else 0.0
 
+    def _observe(self, db: sqlite3.Connection, target: int, running: Configuration, cost: float) -> None:
+        """Note what the last change came to, if this is the first usable window of what it changed to."""
+        row = db.execute(
+            "SELECT id, configuration, observed FROM decision WHERE target = ? AND outcome = 'applied' "
+            "ORDER BY id DESC LIMIT 1",
+            (target,),
+        ).fetchone()
+        if row is None or row["observed"] is not None:
+            return
+        if alike(self.configuration(row["configuration"]), running):  # else somebody else changed it since
+            db.execute("UPDATE decision SET observed = ? WHERE id = ?", (cost, row["id"]))
+
     def _window(
         self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool, unused: str
     ) -> int:
         m = record.measurement
         assert m is not None
         if not unused:
-            # the first usable window after a change shows its cost
-            db.execute(
-                "UPDATE decision SET observed = ? WHERE id = (SELECT id FROM decision WHERE target = ? AND "
-                "outcome = 'applied' ORDER BY id DESC LIMIT 1) AND observed IS NULL "
-                "AND (SELECT running FROM target WHERE id = decision.target) = ?",
-                (record.cost, target, _json(m.configuration)),
-            )
+            self._observe(db, target, m.configuration, record.cost)
         values = {
             "target": target,
             "number": record.number,
@@ -474,6 +481,13 @@ class Store(Database):
             "disturbed": unused,
         }
         return _insert(db, "window", values)
+
+
+def alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two configurations are the same, apart from rounding by servers and files."""
+    return set(one) == set(other) and all(
+        math.isclose(one[name], other[name], rel_tol=1e-6, abs_tol=1e-9) for name in one
+    )
 
 
 def configuration_of(text: str) -> Configuration:
