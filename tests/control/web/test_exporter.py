@@ -12,7 +12,9 @@ from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.worker import WorkerReport
 from tuner.control.decide.decision import Hold
 from tuner.control.drive.journal import WindowRecord
+from tuner.knobs import Configuration
 from tuner.measurement import Measurement
+from tuner.objective import Slo
 from tuner.planning.autoscale import ScalingAdvice
 
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
@@ -20,12 +22,19 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 from tuner.control.web import exporter as module
 from tuner.control.web.exporter import Exporter
 
+P95, P99 = Slo(statistic="p95", latency=0.030), Slo(statistic="p99", latency=0.200)
+
 
 def turn(measured: Measurement | None, unused: str = "") -> WorkerReport:
     """A turn of a worker, whose window was measured or not, and used or not."""
     record = WindowRecord(number=1, measurement=measured, decision=Hold(reason="x"), cost=0.5)
     return WorkerReport(
-        record=record, kept=True, unused=unused, first_after_change=not unused, running=configuration()
+        record=record,
+        kept=True,
+        slo=P95,
+        unused=unused,
+        first_after_change=not unused,
+        running=configuration(),
     )
 
 
@@ -63,6 +72,28 @@ def test_a_window_that_teaches_nothing_counts_for_nothing() -> None:
     assert exporter.attainment("a") is None
     assert value("servetune_observed_cost", {"target": "a"}) is None
     assert value("servetune_windows_total", {"target": "a", "slo": "unusable"}) == 1
+
+
+def test_an_slo_and_knobs_that_are_gone_are_not_exported() -> None:
+    """The file has another SLO and other knobs after SIGHUP; windows are counted from there."""
+    exporter = Exporter()
+
+    def page(slo: str, *knobs: str) -> str:
+        config = TargetConfig(name="a", url="sim://mlp", slo=slo)  # type: ignore[arg-type]
+        judged = replace(turn(measurement()), kept=config.slo == P99, slo=config.slo)
+        exporter.report("a", replace(judged, running=Configuration(dict.fromkeys(knobs, 1.0))))
+        worker = SimpleNamespace(config=config, phase="running", advisor=None)
+        return exporter.page({"a": worker}, {}).decode()  # type: ignore[dict-item]
+
+    page("p95=30ms", "instances", "max_batch_size")
+    found = page("p99=200ms", "max_batch_size")
+
+    lines = [line for line in found.splitlines() if line.startswith(("servetune_slo_", "servetune_knob"))]
+    assert lines == [
+        'servetune_slo_latency_seconds{statistic="p99",target="a"} 0.2',
+        'servetune_knob{knob="max_batch_size",target="a"} 1.0',
+        'servetune_slo_attainment_ratio{target="a"} 1.0',
+    ]
 
 
 def test_how_many_servers_a_target_should_have() -> None:

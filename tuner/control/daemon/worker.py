@@ -33,7 +33,7 @@ from tuner.control.store.journal import StoreJournal, last_change, recount, repl
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
-from tuner.objective import Objective
+from tuner.objective import Objective, Slo
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated, attach_for
 
@@ -68,6 +68,8 @@ class WorkerReport:
     record: WindowRecord
     kept: bool
     """Whether the window kept the SLO."""
+    slo: Slo
+    """The SLO that it was judged by."""
     unused: str
     """Why nothing is learned from the window; empty if something is, or if there is none."""
     first_after_change: bool
@@ -424,6 +426,7 @@ class Worker:
         report = WorkerReport(
             record=record,
             kept=m is not None and objective.kept(m),
+            slo=objective.slo,
             unused=unused,
             first_after_change=shown,
             running=driver.running,

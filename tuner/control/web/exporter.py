@@ -20,6 +20,7 @@ from tuner.web.metrics import make_registry
 if TYPE_CHECKING:
     from tuner.control.daemon.worker import Worker, WorkerReport
     from tuner.control.decide.orders import Orders
+    from tuner.objective import Slo
     from tuner.planning.pools.replan import PoolDecision
 
 __all__ = ["Exporter"]
@@ -40,6 +41,7 @@ class Exporter:
         self.registry = make_registry("servetune")
         self._lock = threading.Lock()
         self._recent: dict[str, deque[bool]] = {}
+        self._slos: dict[str, Slo] = {}  # by which these windows were judged
         self._known: set[str] = set()
         self._info = self._gauge(
             "target_info", "Mode, SLO and objective of a target.", "mode", "slo", "objective"
@@ -117,6 +119,7 @@ class Exporter:
             if isinstance(record.decision, Apply) and record.outcome == "applied":
                 self._expected.labels(name).set(record.decision.expected)
                 self._observed.labels(name).set(math.nan)
+            self._knob.remove_by_labels({"target": name})  # the target may have other knobs now
             for knob, value in report.running.items():
                 self._knob.labels(name, knob).set(value)
             self._desired.remove_by_labels({"target": name})  # a pool may have gone, or the advice be unknown
@@ -147,6 +150,9 @@ class Exporter:
         self._cost.labels(name).set(cost)
         if report.first_after_change:
             self._observed.labels(name).set(cost)
+        if self._slos.get(name) != report.slo:  # verdicts under another SLO say nothing of this one
+            self._recent.pop(name, None)
+        self._slos[name] = report.slo
         recent = self._recent.setdefault(name, deque(maxlen=RECENT))
         recent.append(report.kept)
         self._attainment.labels(name).set(sum(recent) / len(recent))
@@ -170,7 +176,7 @@ class Exporter:
                     metric.remove_by_labels({"target": gone})
                 self._recent.pop(gone, None)
             self._known = set(workers)
-            for metric in (self._info, self._pool):  # modes, objectives and pools may have changed
+            for metric in (self._info, self._slo, self._pool):  # modes, objectives and pools may have changed
                 metric.clear()
             for name, worker in workers.items():
                 config = worker.config
