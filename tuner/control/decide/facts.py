@@ -112,10 +112,14 @@ def propose(
     expected = float(agent.costs(state.level)[choice]) if moves else present.cost
     urgent = not kept and present.failing
     basis = agent.basis(state, choice) if isinstance(agent, Explains) else ""
-    expected_by = f" ({basis})" if basis else ""
-    why = "the search is over, this is the best known" if over else f"nothing better is expected{expected_by}"
-    why = "the first window under this load" if first else why
-    why = f"{memory.budget_text()}, not exploring" if spent else why
+    if spent:
+        why = f"{memory.budget_text()}, not exploring"
+    elif first:
+        why = "the first window under this load"
+    elif over:
+        why = "the search is over, this is the best known"
+    else:
+        why = "nothing better is expected" + (f" ({basis})" if basis else "")
     return Proposal(
         choice=choice,
         running=state.configuration,
