@@ -120,11 +120,18 @@ def make_agent(
     return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
 
 
-def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
+def load_agent(folder: Path, space: KnobSpace, *, objective: Objective | None = None, seed: int = 0) -> Agent:
     """Read a saved agent of any kind; it trains inside ``update``, so that runs repeat.
 
+    Args:
+        folder: Where it was saved.
+        space: The knobs and grids it must be about.
+        objective: What the costs of a policy that says so must be those of; None takes those of any.
+        seed: Of exploration from now on.
+
     Raises:
-        InvalidInput: It is about other knobs or grids, or its agent is not installed or cannot load it.
+        InvalidInput: It is about other knobs or grids, or for another objective, or its agent is not
+            installed or cannot load it.
         StorageError: There is no policy, or it is damaged.
     """
     from tuner.agents.policy_file import read_manifest
@@ -133,7 +140,7 @@ def load_agent(folder: Path, space: KnobSpace, *, seed: int = 0) -> Agent:
     if name == "rrl":
         from tuner.agents.rrl import RRL
 
-        return RRL.load(Path(folder), space, seed=seed, synchronous=True)
+        return RRL.load(Path(folder), space, objective=objective, seed=seed, synchronous=True)
     chosen = _named(name)
     if chosen is None:
         known = ", ".join(agent_names())

@@ -25,7 +25,15 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file, replace_file
 from tuner.knobs import KnobSpace
 
-__all__ = ["Manifest", "StoredArrays", "check_knobs", "read_manifest", "read_policy", "write_policy"]
+__all__ = [
+    "Manifest",
+    "StoredArrays",
+    "check_knobs",
+    "check_objective",
+    "read_manifest",
+    "read_policy",
+    "write_policy",
+]
 
 MANIFEST = "policy.json"
 LARGEST_MANIFEST = 10**6
@@ -55,6 +63,8 @@ class Manifest(BaseModel):
     agent: str = "rrl"
     knobs: list[StoredKnob] = Field(min_length=1)
     parameters: dict[str, Any]
+    objective: str | None = None
+    """What the costs that were learned are those of, in words; older policies do not say it."""
     first_level: int | None = None
     """Where older policies keep what is now the array of this name."""
     arrays: str = Field(pattern=r"^arrays-[0-9a-f]{16}\.npz$")
@@ -110,6 +120,7 @@ def write_policy(
     parameters: dict[str, Any],
     arrays: dict[str, np.ndarray],
     agent: str = "rrl",
+    objective: str | None = None,
 ) -> None:
     """Write a policy, replacing one that is there.
 
@@ -119,6 +130,7 @@ def write_policy(
         parameters: The agent's constants, as plain values.
         arrays: What the agent learned.
         agent: The agent's name.
+        objective: What the learned costs are those of, in words; None if it is not known.
 
     Raises:
         StorageError: The folder cannot be written.
@@ -131,6 +143,7 @@ def write_policy(
         knobs=[StoredKnob(name=knob.name, grid=list(knob.grid), unit=knob.unit) for knob in space.knobs],
         agent=agent,
         parameters=parameters,
+        objective=objective,
         arrays=f"arrays-{digest[:16]}.npz",
         sha256=digest,
     )
@@ -259,6 +272,18 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
     if list(stored) != list(space.names):
         order = ", ".join(stored)
         raise InvalidInput("knobs", f"their order differs from the policy in {folder}", f"order them {order}")
+
+
+def check_objective(folder: Path, manifest: Manifest, objective: object) -> None:
+    """Check that the costs in a policy are those of an objective, whose text says what it is.
+
+    Raises:
+        InvalidInput: They are those of another one; names both.
+    """
+    learned, wanted = manifest.objective, str(objective)
+    if learned is not None and learned != wanted:
+        problem = f"the policy in {folder} was learned for the {learned}, not for the {wanted}"
+        raise InvalidInput("policy", problem, "train it for this objective, or give the one that it is for")
 
 
 def _differing(stored: Mapping[str, StoredKnob], space: KnobSpace) -> dict[str, str]:

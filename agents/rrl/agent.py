@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.agents.agent import State, check_cost, check_seed
 from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
-from tuner.agents.policy_file import check_knobs, damaged, read_policy, write_policy
+from tuner.agents.policy_file import check_knobs, check_objective, damaged, read_policy, write_policy
 from tuner.agents.rrl.exploration import probabilities
 from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
 from tuner.agents.rrl.parameters import RRLParameters
@@ -77,6 +77,7 @@ class RRL:
 
             self.perception = TablePerception(space, self.parameters, seed=seed, synchronous=synchronous)
         self._generator = np.random.default_rng(seed)
+        self._objective = None if objective is None else str(objective)
 
     @property
     def levels(self) -> LoadLevels:
@@ -184,31 +185,45 @@ class RRL:
             space=self.space,
             parameters={"perception": self.parameters.perception, **parameters},
             arrays=self.perception.arrays(),
+            objective=self._objective,
         )
 
     @classmethod
-    def load(cls, folder: Path, space: KnobSpace, *, seed: int = 0, synchronous: bool = False) -> RRL:
+    def load(
+        cls,
+        folder: Path,
+        space: KnobSpace,
+        *,
+        objective: Objective | None = None,
+        seed: int = 0,
+        synchronous: bool = False,
+    ) -> RRL:
         """Read a saved agent, with the parameters it was saved with.
 
         Args:
             folder: Where :meth:`save` wrote it.
             space: The knobs and grids it must be about.
+            objective: What its costs must be those of, whatever the machine; None takes those of any.
             seed: Of exploration from now on.
             synchronous: As for the class.
 
         Raises:
-            InvalidInput: The policy is about other knobs or grids; names the first that differs.
+            InvalidInput: The policy is about other knobs or grids (names those that differ), or for another
+                objective (names both).
             StorageError: There is no policy, or it is damaged.
         """
         folder = Path(folder)
         check_seed(seed)
         manifest, arrays = read_policy(folder)
         check_knobs(folder, manifest, space)
+        if objective is not None:
+            check_objective(folder, manifest, objective)
         try:
             parameters = _read_parameters(manifest.parameters)
         except ValidationError as error:
             raise damaged(folder, "its parameters are not valid") from error
         agent = cls(space, parameters, seed=seed, synchronous=synchronous)
+        agent._objective = manifest.objective
         try:
             agent.perception.restore(arrays)
         except ValueError as error:

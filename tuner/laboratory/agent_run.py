@@ -217,14 +217,14 @@ def new_agent(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
 
     Raises:
         InvalidInput: There is no such agent (lists those there are), it has no such parameter, or the policy
-            is about other knobs (says which).
+            is about other knobs (says which) or for another objective.
         StorageError: There is no policy, or it is damaged.
     """
     from tuner.agents.catalogue import load_agent, make_agent
 
     levels, world = LoadLevels(), serving(env)
     if spec.policy is not None:
-        return load_agent(Path(spec.policy), world.space, seed=spec.seed)
+        return load_agent(Path(spec.policy), world.space, objective=world.objective, seed=spec.seed)
     return make_agent(
         spec.agent,
         world.space,

@@ -59,17 +59,20 @@ def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
     """Run one evaluation.
 
     Raises:
-        InvalidInput: The policy is about other knobs (says which), or the oracle's exact costs are not known.
+        InvalidInput: The policy is about other knobs (says which) or for another objective, or the oracle's
+            exact costs are not known.
         StorageError: There is no policy, or it is damaged.
     """
     spec = replace(evaluation.spec, agent=evaluation.who, parameters={})
 
     def make(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
-        space = serving(env).space
+        world = serving(env)
+        space = world.space
         if evaluation.who == POLICY:
             from tuner.agents.catalogue import load_agent
 
-            return Greedy(load_agent(evaluation.folder, space, seed=spec.seed), space)
+            learned = load_agent(evaluation.folder, space, objective=world.objective, seed=spec.seed)
+            return Greedy(learned, space)
         return new_agent(spec, env) if evaluation.who == ORACLE else Idle(space)
 
     agent, run = train_agent(spec, make=make)

@@ -321,7 +321,8 @@ class Worker:
                     problem = str(error).replace(name, str(self._store.path))
                     self._say(f"the stored agent cannot be used: {problem}")
         if self.config.policy is not None:
-            return RRL.load(self.config.policy, space, seed=seed, synchronous=synchronous), 0
+            policy = self.config.policy
+            return RRL.load(policy, space, objective=objective, seed=seed, synchronous=synchronous), 0
         return RRL(space, objective=objective, seed=seed, synchronous=synchronous), 0
 
     def _take_up(self, driver: Driver, target: int, learned: int) -> None:
