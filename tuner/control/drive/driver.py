@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_exponential
-
 from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
@@ -34,8 +32,9 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.order_book import NoOrders, OrderBook
+from tuner.control.drive.outage import first_answer
 from tuner.control.drive.state import RunState
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, Unreachable
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
@@ -47,8 +46,6 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 300.0
 """How long a driver waits for a server that is away, s."""
-LONGEST_WAIT = 5.0
-"""Longest pause between two questions to a server that is away, s; never more than half a window."""
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
 OVERDUE = 3.0
@@ -104,6 +101,18 @@ class Unconfirmed(NamedTuple):
     """Whether it was a rollback."""
     record: WindowRecord | None = None
     """The turn whose end has to be written down; None if that was done."""
+
+
+class Outcome(NamedTuple):
+    """What came of a change."""
+
+    word: str
+    """As in :attr:`WindowRecord.outcome`."""
+    problem: str = ""
+    """Why it was not applied."""
+    report: ApplyReport | None = None
+    certain: bool = True
+    """False if its end was not seen: the server may come to run it all the same."""
 
 
 class Driver:
@@ -189,55 +198,63 @@ class Driver:
 
     def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
         self._number += 1
+        try:
+            measurement = self._measure()
+        except AdapterError as error:
+            return self._recover(error)
+        return self._act(measurement.configuration, lambda: judge(measurement), measurement)
+
+    def _measure(self) -> Measurement:
+        """Wait for the end of a window, and note in it the change before it."""
         seconds = self.loop.window(self.window)
         if math.isinf(self._due):
             self._due = self._clock.now() + self._settle + seconds + OVERDUE
-        try:
-            enough = self.loop.enough(self.window)
-            measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
-        except AdapterError as error:
-            return self._recover(error)
-        self._due = math.inf
+        enough = self.loop.enough(self.window)
+        measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
         if self._change_before is not None:
             measurement = self._change_before.noted(measurement)
-        self._settle, self._change_before = 0.0, None
+        self._due, self._settle, self._change_before = math.inf, 0.0, None
+        return measurement
+
+    def _act(
+        self, found: Configuration, judge: Callable[[], Decision], measurement: Measurement | None = None
+    ) -> WindowRecord:
+        """Take the steps of a turn that follow its window, or its outage.
+
+        Args:
+            found: What the server runs.
+            judge: Decides if there is nothing to restore.
+            measurement: The window, if there was one.
+        """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        restore = self._reconcile(measurement.configuration, away=self._unwatched)
+        restore = self._reconcile(found)
         self._unwatched = False
-        decision = restore or judge(measurement)
-        record = self._carry_out(
-            WindowRecord(
-                number=self._number,
-                measurement=measurement,
-                decision=decision,
-                cost=self.loop.objective.cost(measurement),
-                level=self.loop.level,
-            )
+        decision = restore or judge()
+        record = WindowRecord(
+            number=self._number, measurement=measurement, decision=decision, level=self.loop.level
         )
-        self._strike_out_rollback(restore)
+        if measurement is None:
+            self._notify(decision.reason)
+        else:
+            record = replace(record, cost=self.loop.objective.cost(measurement))
+        record = self._carry_out(record)
+        # An order to roll back is tried once; after a restoration its turn comes next.
+        if restore is None and self.loop.orders.rollback is not None:
+            self._oversight.orders.done()
         return record
 
-    def _strike_out_rollback(self, restore: Apply | None) -> None:
-        """Strike out an order to roll back, which is tried once; after a restoration its turn comes next."""
-        if self.loop.orders.rollback is not None and restore is None:
-            self._oversight.orders.done()
-
-    def _reconcile(self, found: Configuration, *, away: bool) -> Apply | None:
+    def _reconcile(self, found: Configuration) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
 
         A server that was away, and runs what it ran when the first driver attached, was restarted: the last
         good configuration is put back. Anything else was set by somebody, and is respected.
-
-        Args:
-            found: What the server runs.
-            away: Whether it may have been restarted since the last window.
         """
         same, before = self.loop.space.same, self.running
         if not same(found, before):
             self.running = found
         if self._confirm(found) or same(found, before):
             return None
-        if not (away and same(found, self.original)):
+        if not (self._unwatched and same(found, self.original)):
             self._respect(found)
             return None
         restore = self.loop.restoration(found)
@@ -312,16 +329,18 @@ class Driver:
             return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
         self._unconfirmed = None  # the server could not be asked about an older change, which matters no more
+        previous = self.running
         try:
-            report, problem = self._change(decision)
+            outcome = self._change(decision)
         except Exception as error:
             self._broken_off(record, str(error) or type(error).__name__)
             raise
-        record = replace(record, outcome="failed" if problem else "applied", report=report, error=problem)
-        if self._unconfirmed is None:
+        record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
+        if outcome.certain:
             self._journal.changed(record, self._state())
         else:  # the next window shows how it ended; until then it has not, also for a next life
-            self._unconfirmed = self._unconfirmed._replace(record=record)
+            back = isinstance(decision, Rollback)
+            self._unconfirmed = Unconfirmed(previous, decision.configuration, back, record)
         return record
 
     def _noted(self, record: WindowRecord) -> WindowRecord:
@@ -331,32 +350,33 @@ class Driver:
             return record
         return replace(record, lag=self._clock.now() - record.measurement.end)
 
-    def _change(self, decision: Apply | Rollback) -> tuple[ApplyReport | None, str]:
-        """Apply a decision; return the report, or the reason why not."""
+    def _change(self, decision: Apply | Rollback) -> Outcome:
+        """Carry a decision out, and report to the loop what came of it."""
         previous = self.running
         try:
             self._journal.changing()
             if objection := self._try_first(decision):
                 self.loop.observe(on.Failed(decision, tried=True))
-                return None, objection
+                return Outcome("failed", objection)
             with uninterrupted():
                 report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
-            return None, str(error)
-        except (AdapterError, StorageError) as error:
+            return Outcome("failed", str(error))
+        except StorageError as error:
             self._notify(f"applying failed: {error}")
-            if isinstance(error, AdapterError):
-                self.loop.observe(on.Failed(decision, refused=False))
-                self.expect_change(previous, decision.configuration, back=isinstance(decision, Rollback))
-            return None, str(error)
+            return Outcome("failed", str(error))
+        except AdapterError as error:
+            self._notify(f"applying failed: {error}")
+            self.loop.observe(on.Failed(decision, refused=False))
+            return Outcome("failed", str(error), certain=False)
         self.running, self._due = report.configuration, math.inf
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
         back, cost = isinstance(decision, Rollback), report.cost if report.changed else ApplyCost.FREE
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
-        return report, ""
+        return Outcome("applied", report=report)
 
     def _broken_off(self, record: WindowRecord, why: str) -> None:
         """Write down the end of a change that was broken off, such as by a stop in the middle of a trial.
@@ -388,49 +408,24 @@ class Driver:
         """Wait for the server, then decide without a window; what it has lost is restored."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
-        begun, before = self._clock.now(), self.running
-        current = self._wait_for_server()
-        self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        restore = self._reconcile(current, away=True)
-        same, text = self.loop.space.same(current, before), self.loop.space.format(current)
-        reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
-        if same and self._clock.now() - begun < AT_ONCE:
-            reason = str(error)  # the server was there, only its metrics were not
-        overdue, self._due = begun > self._due, self._due + self._clock.now() - begun  # an outage is no delay
-        decision = restore or self._decide_unseen(on.Unseen(current, reason, overdue))
-        self._notify(decision.reason)
-        record = self._carry_out(
-            WindowRecord(number=self._number, measurement=None, decision=decision, level=self.loop.level)
+        begun, self._unwatched = self._clock.now(), True
+        current = first_answer(
+            self.backend.current, self._clock, patience=self._patience, longest=self.window / 2
         )
-        self._strike_out_rollback(restore)
+        waited = self._clock.now() - begun
+        same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
+        reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
+        if same and waited < AT_ONCE:
+            reason = str(error)  # the server was there, only its metrics were not
+        overdue, self._due = begun > self._due, self._due + waited  # an outage is no delay
+
+        def judge() -> Decision:
+            self.loop.observe(on.Unseen(current, reason, overdue))
+            return self.loop.decide()
+
+        record = self._act(current, judge)
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
-
-    def _decide_unseen(self, event: on.Unseen) -> Decision:
-        self.loop.observe(event)
-        return self.loop.decide()
-
-    def _wait_for_server(self) -> Configuration:
-        """Return what the server runs, as soon as it answers.
-
-        Raises:
-            Unreachable: It did not come back within the patience.
-        """
-        deadline = self._clock.now() + self._patience
-
-        def too_late(_: RetryCallState) -> bool:
-            return self._clock.now() >= deadline  # the clock may be virtual
-
-        attempts = Retrying(
-            retry=retry_if_exception_type(AdapterError),
-            wait=wait_exponential(multiplier=0.5, max=min(LONGEST_WAIT, self.window / 2)),
-            stop=too_late,
-            sleep=self._clock.sleep,
-        )
-        try:
-            return attempts(self.backend.current)
-        except RetryError as error:
-            raise Unreachable(f"the server did not come back within {self._patience:.0f} s") from error
 
     def _state(self) -> RunState:
         good = self.loop.last_good
