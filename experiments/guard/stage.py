@@ -179,10 +179,10 @@ class Stage:
         orders = self._troubles.orders.get(self._number, Orders())
         return replace(orders, rollback=None) if self._rolled_back else orders
 
-    def moved(self, configuration: Configuration) -> None:
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
         """Leave a pin where it is: somebody else's change is an accident here."""
 
-    def done(self) -> None:
+    def done(self, rollback: Configuration) -> None:  # noqa: ARG002
         """Strike out an order to roll back."""
         self._rolled_back = True
 

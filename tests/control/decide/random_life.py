@@ -197,10 +197,10 @@ class RandomServer:
             self._orders = dataclasses.replace(self._orders, **wanted)
         return self._orders
 
-    def moved(self, configuration: Configuration) -> None:
-        self._orders = dataclasses.replace(self._orders, pinned=configuration)
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
+        self._orders = dataclasses.replace(self._orders, pinned=found)
 
-    def done(self) -> None:
+    def done(self, rollback: Configuration) -> None:
         self._orders = dataclasses.replace(self._orders, rollback=None)
 
     def permit(self, decision: Apply | Rollback) -> bool:

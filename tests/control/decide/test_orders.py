@@ -217,11 +217,35 @@ def test_a_pin_to_a_value_that_is_gone_ends(store: Store) -> None:
 def test_a_pin_to_what_somebody_set_by_hand_stays(store: Store) -> None:
     """Though it was never a value of the file: it is what the server runs."""
     found = GOOD.replace(max_batch_size=5.0)
-    StoredOrders(store, "a").moved(found)
+    StoredOrders(store, "a").moved(pin(store, "a"), found)
 
     store.target("a", "sim://mlp", SPACE, found)
 
     assert orders_of(store, "a").pinned == found
+
+
+def test_an_order_that_was_given_meanwhile_stays(store: Store) -> None:
+    """The daemon strikes out, or moves, the order that it has read, and no other."""
+    book = StoredOrders(store, "a")
+    first = pin(store, "a")
+    second = pin(store, "a", {"max_batch_size": 8.0})
+
+    book.moved(first, BETTER)
+    book.done(first)
+    assert orders_of(store, "a") == Orders(pinned=second)
+
+    book.moved(second, BETTER)
+    assert orders_of(store, "a") == Orders(pinned=BETTER)
+    with store.writing() as db:
+        db.execute("UPDATE orders SET rollback = pinned")
+    book.done(GOOD)
+    assert orders_of(store, "a").rollback == BETTER
+    book.done(BETTER)
+    assert orders_of(store, "a") == Orders(pinned=BETTER)
+
+    unpin(store, "a")
+    book.moved(BETTER, GOOD)
+    assert orders_of(store, "a") == Orders()
 
 
 def test_orders_stand_while_the_store_cannot_be_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

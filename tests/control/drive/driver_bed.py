@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,8 +13,8 @@ from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measu
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, RunState, StateFile, Watched
 from tuner.control.decide.orders import Orders
-from tuner.control.drive.journal import Journal
-from tuner.errors import Refused, TimedOut, Unreachable
+from tuner.control.drive.journal import Journal, WindowRecord
+from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
@@ -130,11 +130,36 @@ class Book:
     def read(self) -> Orders:
         return self.orders
 
-    def moved(self, configuration: Configuration) -> None:
-        self.orders = Orders(pinned=configuration)
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
+        self.orders = Orders(pinned=found)
 
-    def done(self) -> None:
+    def done(self, rollback: Configuration) -> None:
         self.orders = Orders()
+
+
+class Log:
+    """A journal that keeps everything in order."""
+
+    def __init__(self, full: Collection[str] = ()) -> None:
+        self.lines: list[tuple[str, object]] = []
+        self.full = full
+
+    def _note(self, what: str, detail: object) -> None:
+        if what in self.full:
+            raise StorageError("the disk is full")
+        self.lines.append((what, detail))
+
+    def decided(self, record: WindowRecord, state: RunState) -> None:
+        self._note("decided", record.outcome)
+
+    def changing(self) -> None:
+        self._note("changing", "")
+
+    def changed(self, record: WindowRecord, state: RunState) -> None:
+        self._note("changed", (record.outcome, state.current["max_batch_size"]))
+
+    def stands(self, state: RunState) -> None:
+        pass
 
 
 def unseen(seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> NoReturn:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tests.builders import configuration, measurement
-from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
+from tests.control.drive.driver_bed import FakeClock, FakeServer, Log, drive, raising, unseen
 from tuner.control import Hold, Rollback, RunState
-from tuner.control.drive.journal import WindowRecord
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
@@ -194,31 +192,6 @@ def test_a_window_knows_the_change_before_it() -> None:
 
     assert [window.change_seconds for window in windows] == [0.0, 0.1, 0.0]
     assert [window.change_requests for window in windows] == [0.0, pytest.approx(20.0), 0.0]
-
-
-class Log:
-    """A journal that keeps everything in order."""
-
-    def __init__(self, full: Collection[str] = ()) -> None:
-        self.lines: list[tuple[str, object]] = []
-        self.full = full
-
-    def _note(self, what: str, detail: object) -> None:
-        if what in self.full:
-            raise StorageError("the disk is full")
-        self.lines.append((what, detail))
-
-    def decided(self, record: WindowRecord, state: RunState) -> None:
-        self._note("decided", record.outcome)
-
-    def changing(self) -> None:
-        self._note("changing", "")
-
-    def changed(self, record: WindowRecord, state: RunState) -> None:
-        self._note("changed", (record.outcome, state.current["max_batch_size"]))
-
-    def stands(self, state: RunState) -> None:
-        pass
 
 
 def test_the_journal_hears_of_a_change_before_and_after() -> None:

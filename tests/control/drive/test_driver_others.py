@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.builders import configuration
-from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, drive, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, unseen
 from tuner.control import Hold, Rollback, RunState
 from tuner.control.decide.orders import Orders
-from tuner.errors import Unreachable
+from tuner.errors import StorageError, Unreachable
 from tuner.knobs import Configuration
 
 
@@ -134,6 +134,54 @@ def test_an_order_to_roll_back_is_followed_though_nothing_is_seen() -> None:
 
     assert server.running == configuration()
     assert book.orders == Orders()
+
+
+def test_a_pin_that_cannot_be_moved_yet_undoes_nothing() -> None:
+    """The disk is full for one turn: the next one notices somebody else's change again, and pins that."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.02), FullOnce(pinned=configuration(2))
+    driver, heard = drive(server, orders=book)
+    driver.step()
+    server.running = configuration(16)
+
+    with pytest.raises(StorageError):
+        driver.step()
+    records = [driver.step(), driver.step()]
+
+    assert [type(record.decision) for record in records] == [Hold, Hold]
+    assert server.running == configuration(16)
+    assert book.orders == Orders(pinned=configuration(16))
+    assert len([sentence for sentence in heard if "somebody else" in sentence]) == 1
+
+
+class FullOnce(Book):
+    """A book into which nothing can be written for the first time."""
+
+    full = True
+
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
+        if self.full:
+            self.full = False
+            raise StorageError("state s.db: database or disk is full")
+        super().moved(pinned, found)
+
+
+def test_what_was_lost_while_the_disk_was_full_is_put_back_later() -> None:
+    """The restoration cannot be written down, so it is not made; the next turn makes it."""
+    server, log = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), Log()
+    driver, _ = drive(server, configuration(2), journal=log)
+    driver.step()
+    driver.step()
+    server.running, server.away_until = configuration(), server.clock.now() + 3
+    log.full = ["decided"]
+    with pytest.raises(StorageError):
+        driver.step()
+    assert server.running == configuration()
+    log.full = []
+
+    record = driver.step()
+
+    assert record.outcome == "applied"
+    assert server.running == configuration(2)
 
 
 def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything() -> None:

@@ -227,8 +227,8 @@ class Driver:
             measurement: The window, if there was one.
         """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
+        before = self.running
         restore = self._reconcile(found)
-        self._unwatched = False
         decision = restore or judge()
         record = WindowRecord(
             number=self._number, measurement=measurement, decision=decision, level=self.loop.level
@@ -237,10 +237,16 @@ class Driver:
             self._notify(decision.reason)
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
-        record = self._carry_out(record)
+        try:
+            record = self._carry_out(record)
+        except StorageError:
+            if restore is not None:
+                self.running = before  # nothing was put back: the next turn is to notice it again
+            raise
+        self._unwatched = False
         # An order to roll back is tried once; after a restoration its turn comes next.
         if restore is None and self.loop.orders.rollback is not None:
-            self._oversight.orders.done()
+            self._oversight.orders.done(self.loop.orders.rollback)
         return record
 
     def _reconcile(self, found: Configuration) -> Apply | None:
@@ -249,14 +255,13 @@ class Driver:
         A server that was away, and runs what it ran when the first driver attached, was restarted: the last
         good configuration is put back. Anything else was set by somebody, and is respected.
         """
-        same, before = self.loop.space.same, self.running
-        if not same(found, before):
-            self.running = found
-        if self._confirm(found) or same(found, before):
+        same = self.loop.space.same
+        if self._confirm(found) or same(found, self.running):
             return None
         if not (self._unwatched and same(found, self.original)):
             self._respect(found)
             return None
+        self.running = found
         restore = self.loop.restoration(found)
         if restore is None and self.loop.orders.paused:
             text = self.loop.space.format(found)
@@ -275,6 +280,7 @@ class Driver:
             record = replace(change.record, outcome=outcome[0], error=change.record.error + outcome[1])
             self._journal.changed(record, self._state())
         if came:
+            self.running = found
             self._notify(f"the change to {self.loop.space.format(found)} came about after all")
             # What an earlier life wrote down as applied is counted with its other changes.
             cost = self.loop.space.apply_cost(change.previous, found) if change.record is not None else None
@@ -284,14 +290,15 @@ class Driver:
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else set. A pin moves there: nobody is to be fought."""
+        orders, going_on = self.loop.orders, "going on from there"
+        if orders.pinned is not None:
+            # Written down first: if that fails, the next turn must notice the change again, and not undo it.
+            self._oversight.orders.moved(orders.pinned, found)
+            self.loop.observe(on.Ordered(replace(orders, pinned=found)))
+            going_on = "it is pinned to that now"
+        self.running = found
         self.loop.observe(on.Overtaken())
-        text = self.loop.space.format(found)
-        if self.loop.orders.pinned is None:
-            self._notify(f"somebody else set {text}; going on from there")
-            return
-        self._notify(f"somebody else set {text}; it is pinned to that now")
-        self._oversight.orders.moved(found)
-        self.loop.observe(on.Ordered(replace(self.loop.orders, pinned=found)))
+        self._notify(f"somebody else set {self.loop.space.format(found)}; {going_on}")
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.

@@ -17,12 +17,27 @@ class OrderBook(Protocol):
         """Return the orders in force."""
         ...
 
-    def moved(self, configuration: Configuration) -> None:
-        """Move a pin to a configuration that somebody else has set."""
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
+        """Move a pin to what somebody else has set.
+
+        Args:
+            pinned: The pin, as it was read. An order that was given since then stays.
+            found: What the server runs.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
         ...
 
-    def done(self) -> None:
-        """Strike out an order to roll back: it was carried out, or could not be."""
+    def done(self, rollback: Configuration) -> None:
+        """Strike out an order to roll back: it was carried out, or could not be.
+
+        Args:
+            rollback: The order, as it was read. An order that was given since then stays.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
         ...
 
 
@@ -33,8 +48,8 @@ class NoOrders:
         """Return no orders."""
         return Orders()
 
-    def moved(self, configuration: Configuration) -> None:
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
         """Do nothing: no server is ever pinned."""
 
-    def done(self) -> None:
+    def done(self, rollback: Configuration) -> None:
         """Do nothing: no rollback is ever ordered."""

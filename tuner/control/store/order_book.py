@@ -57,13 +57,20 @@ class StoredOrders:
             log.warning("%s: %s", self._name, error)
         return self._last
 
-    def moved(self, configuration: Configuration) -> None:
+    def moved(self, pinned: Configuration, found: Configuration) -> None:
         """Pin a server to the configuration that somebody else gave it while it was pinned."""
-        _set(self._store, self._name, "pinned", json.dumps(dict(configuration)))
+        self._replace("pinned", pinned, json.dumps(dict(found)))
 
-    def done(self) -> None:
+    def done(self, rollback: Configuration) -> None:
         """Delete the order to roll back: it was carried out, or cannot be."""
-        _set(self._store, self._name, "rollback", None)
+        self._replace("rollback", rollback, None)
+
+    def _replace(self, column: str, order: Configuration, value: str | None) -> None:
+        """Replace an order in one transaction, unless an operator has given another one since it was read."""
+        with self._store.writing() as db:
+            row = db.execute("SELECT * FROM orders WHERE name = ?", (self._name,)).fetchone()
+            if row is not None and getattr(_orders(self._store, row), column) == order:
+                db.execute(f"UPDATE orders SET {column} = ? WHERE name = ?", (value, self._name))
 
 
 def in_words(store: Store, name: str, configuration: Mapping[str, float]) -> str:
